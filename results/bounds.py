@@ -282,7 +282,10 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
         else:
             value, at = _varint(data, at)
             number = value >> 1 ^ -(value & 1)
-        fields[number], at = _READ[head & 15](data, at, head & 15, depth) if head & 15 in _READ else _no_field()
+        if 4 <= head & 15 <= 6 and (byte := data[at]) < 128:  # most fields: a number of one byte
+            fields[number], at = byte >> 1 ^ -(byte & 1), at + 1
+        else:
+            fields[number], at = _READ[head & 15](data, at, head & 15, depth) if head & 15 in _READ else _no_field()
     return fields, at + 1
 
 

@@ -17,7 +17,7 @@ from analysis.plotting.draw import INK
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
-from results.rules import answers
+from results.reading import point_rows
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 
@@ -48,7 +48,8 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     if target.metric not in commit.metrics:
         yield Skipped(f"learning curves of {title}", f"it did not measure {target.metric}")
         return
-    rows = read_table(commit, "measurements").select(["study", "trial", "step", target.metric]).to_pandas()
+    measurements = read_table(commit, "measurements").select(["study", "trial", "step", target.metric])
+    rows = measurements.to_pandas()
     ends = read_table(commit, "trials").select(["trial", "role", "status"]).to_pandas()
     rows = rows.merge(ends, on="trial")
     search, repeats = (rows[rows["role"] == role] for role in (SEARCH, CONFIRM))
@@ -67,7 +68,7 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     ax.step(best["step"], best[target.metric], where="post", color=BEST, linewidth=1.8, zorder=3.5)
     ax.axhline(target.value, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2.5)
     handles = _legend(len(lost), repeats["trial"].nunique(), target)
-    first = answers.best(answers.intervals(search, target)).get(study.name)
+    first = point_rows.reached(measurements, target).of(search["trial"].unique()).answer()
     if first:
         if first.steps_high:
             ax.axvspan(max(first.steps_low, 0.5), first.steps_high, color=CROSSING, linewidth=0, zorder=0.6)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from results import bounds, durable
 from results.bad_input import BadInput
@@ -16,13 +17,14 @@ from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.kinds import from_plan
+from results.plans.kinds import KINDS, from_plan
 from results.plans.plan import Plan
+from results.plans.study import METRICS
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import TrialEnding
-from results.storage import envelope
+from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
@@ -31,6 +33,11 @@ from results.storage.parts import Listing, claim_file, commit_file, confirm_file
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
 
 Source: TypeAlias = pa.Buffer | Folder
+
+# Their intervals are too narrow after an evaluation that lacks the metric.
+OLDER_ENVELOPE = (
+    "counts evaluations that lack the metric, as older software did; `repair` makes it again, of a release `merge`"
+)
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
@@ -173,7 +180,8 @@ def rebuild_record(
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content_faults(commit, study, folder, sources, {}, runs):
+        faults = content_faults(commit, study, folder, sources, {}, runs)
+        if any(fault.what != OLDER_ENVELOPE for fault in faults):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # untrusted files can raise anything in their reader
@@ -276,14 +284,35 @@ def row_faults(
     try:
         flaws = list(table_checks.flaws(study, rows, runs, whole=True))
         now = outcomes(rows["trials"])
+        wrong = None if flaws else _wrong_role(study, rows, now)
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
     endings |= now
+    if wrong:
+        faults.append(Fault(commit.files["trials"].path, wrong))
     total = ledger.tally(commit.request, now)
     if not flaws and (total != commit.ledger or not total.adds_up):
         faults.append(Fault(record, "has a ledger that does not match its trials"))
     return faults
+
+
+def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, TrialEnding]) -> str | None:
+    """A repeat that is extra though the best trials have it asked for, or the other way round, in words."""
+    if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
+        return None
+    wanted = {
+        "studies": ["study", "run"],
+        "trials": ["study", "trial", "role", "status", "reason"],
+        "measurements": ["study", "trial", "step", study.targets[0].metric],
+    }
+    columns = {table: [name for name in wanted[table] if name in rows[table].schema.names] for table in TABLES}
+    whole = Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
+    roles = compaction.with_roles(study, whole).trials["role"].to_pylist()
+    for (trial, how), role in zip(endings.items(), roles, strict=True):
+        if how.role != role:
+            return f"has trial {trial} as {how.role}, but by the best trials it is {role}"
+    return None
 
 
 def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
@@ -320,10 +349,22 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
             whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
             rebuilt, _ = envelope.build(study, whole, hashes)
             if not envelope.is_same(rebuilt, table):
+                if envelope.is_same(envelope.build(study, _without_nulls(whole), hashes)[0], table):
+                    return [Fault(file.path, OLDER_ENVELOPE, torn=True)]
                 return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
     except Exception as error:  # an untrusted file can raise anything in its reader
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
+
+
+def _without_nulls(whole: Piece) -> Piece:
+    """The tables with NaN for every value that was not measured, as they made older envelopes."""
+    measurements = whole.measurements
+    for name in set(measurements.column_names) & set(METRICS):
+        at = measurements.schema.get_field_index(name)
+        filled = pc.fill_null(measurements[name], float("nan"))
+        measurements = measurements.set_column(at, measurements.schema.field(at), filled)
+    return whole._replace(measurements=measurements)
 
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:

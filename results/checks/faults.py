@@ -26,7 +26,10 @@ CHUNK = 1 << 18  # stays in a processor's cache between being read and being has
 
 
 class Fault(NamedTuple):
-    """A fault of a file; ``torn`` if its bytes are not those written, so that its content is meaningless."""
+    """A fault of a file; ``torn`` if its bytes are not those written, so that its content is meaningless.
+
+    An envelope as older software made it counts as torn, too: repair makes it again.
+    """
 
     path: Folder
     what: str

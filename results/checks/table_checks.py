@@ -163,7 +163,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
     for table in rows.read(["trial", "step"]):
         if table["trial"].null_count or table["step"].null_count:
             return TrialSpans(trials[0], last[0], ["rows have no trial or no step"])
-        trial, step = (table[name].combine_chunks().to_numpy() for name in ("trial", "step"))
+        trial, step = (_whole(table[name]).to_numpy() for name in ("trial", "step"))
         change = trial[1:] != trial[:-1]
         ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
         odd = np.union1d(back[~change[back]], ends[trial[ends + 1] < trial[ends]]) + 1
@@ -188,6 +188,11 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
         flaws.append(f"rows have a step below {earliest} or a trial below 0")
     whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
     return TrialSpans(ids[whole], stops[whole], flaws)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, which is copied only if it is in pieces."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:

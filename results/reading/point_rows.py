@@ -88,10 +88,13 @@ def reached(measurements: pa.Table, target: Target) -> Reached:
 
     Args:
       measurements: sorted by trial and step.
-      target: of a metric that is not measured none is reached.
+      target: of a metric that is not measured none is reached. An evaluation without the metric tells nothing, while
+        one that is NaN was measured.
     """
     if target.metric not in measurements.column_names:
         return Reached(*(np.zeros(0, np.int32),) * 3)
+    if measurements[target.metric].null_count:
+        measurements = measurements.filter(measurements[target.metric].is_valid())
     trial, step, value = (measurements[name].to_numpy() for name in ("trial", "step", target.metric))
     rows = np.flatnonzero(value <= in_type(target.value, value.dtype.type))
     ids, first = np.unique(trial[rows], return_index=True)

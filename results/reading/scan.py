@@ -81,7 +81,11 @@ def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role:
 
 
 def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule) -> pl.LazyFrame:
-    """The first row at the target of every trial, in no order, from rows sorted by trial and step in each study."""
+    """The first row at the target of every trial, in no order, from rows sorted by trial and step in each study.
+
+    An evaluation without the metric tells nothing. One that is NaN was measured.
+    """
+    rows = rows.filter(pl.col(metric).is_not_null())
     measured, target = pl.col(metric), pl.lit(value)
     reached = measured < target if rule.strict else measured <= target  # NaN is neither
     goes_on = (pl.col("trial") == pl.col("trial").shift(1)) & (pl.col("study") == pl.col("study").shift(1))

@@ -55,22 +55,25 @@ def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
     """First evaluation at or below the target, for every trial that reached it, whatever its status.
 
     For tables in memory, in the process's own thread; ``results.reading.scan`` does the same for the files of a store.
+    A data frame does not tell a missing value from a NaN, which is a measurement that diverged. Here both count as
+    missing, so that steps_low may be lower than a scan says, and is never too high.
 
     Args:
       measurements: rows (study, trial, step, metrics), sorted by study, trial, step.
       target: metric and value.
 
     Returns:
-      Columns study, trial, steps_low (the evaluation before, 0 if none) and steps_high: steps to target lies in
-      (steps_low, steps_high], or is 0 if both are.
+      Columns study, trial, steps_low (the last evaluation before that has the metric, 0 if none) and steps_high: steps
+      to target lies in (steps_low, steps_high], or is 0 if both are.
     """
     import pandas as pd
 
     if target.metric not in measurements:
         return pd.DataFrame(columns=list(COLUMNS))
-    step_before = measurements.groupby(["study", "trial"], observed=True)["step"].shift(fill_value=0)
-    rows = measurements.assign(steps_low=step_before, steps_high=measurements["step"])
-    rows = rows[target.reached(measurements[target.metric].to_numpy())]
+    measured = measurements[measurements[target.metric].notna()]
+    step_before = measured.groupby(["study", "trial"], observed=True)["step"].shift(fill_value=0)
+    rows = measured.assign(steps_low=step_before, steps_high=measured["step"])
+    rows = rows[target.reached(measured[target.metric].to_numpy())]
     return rows.drop_duplicates(["study", "trial"])[list(COLUMNS)].reset_index(drop=True)
 
 

@@ -87,7 +87,7 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
         measurements if order is None else measurements.take(pa.array(order)),
     )
     if study is not None and study.targets:
-        whole = _with_roles(study, whole)
+        whole = with_roles(study, whole)
     if study is not None and study.pruning == "exact":
         whole = _cut_pruned(study, whole)
     return whole
@@ -170,7 +170,7 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
     return np.lexsort((step, trial))
 
 
-def _with_roles(study: Plan, whole: Piece) -> Piece:
+def with_roles(study: Plan, whole: Piece) -> Piece:
     """The piece whose repeats have the role ``confirm`` if the study asks for them, and ``extra`` if not."""
     roles = whole.trials["role"].to_numpy(zero_copy_only=False)
     repeats = roles != confirmation.SEARCH

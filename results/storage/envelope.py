@@ -1,10 +1,11 @@
 """The envelope of a study: the few measurements that decide, whatever the target, when the study first reached it.
 
 It is made when the study is committed, and holds rows of the merged tables as they are, of trials of the search alone,
-not of repeats of its best. A row is left out if another
-row says at least as much by every rule: one at no later step, with no higher value, of the same trial or of one with a
-smaller id. Rows are compared by their own step, which decides steps_high, and once more by the step of the evaluation
-before them, which decides steps_low: the least of these over all rows at the target is that of some trial's first. For
+not of repeats of its best. A row is left out if another row says at least as much by every rule: one at no later step,
+with no higher value, of the same trial or of one with a smaller id. Rows are compared by their own step, which decides
+steps_high, and once more by the step of the evaluation before them that has the same metric, which decides steps_low:
+the least of these over all rows at the target is that of some trial's first. A row whose metrics were last measured at
+different steps is there once for each of these steps, with the values that belong to it and NaN for the others. For
 the released rule, which counts the first so many COMPLETE trials, how many is asked later, so that among these a row
 is only left out for the sake of a smaller id.
 
@@ -43,6 +44,7 @@ NEEDED = {  # columns that it is made of; the others may be left out
 }
 COLUMNS = ("trial", "rank", "step_before", "step")  # then the metrics, in their own types
 NOT_COMPLETE = -1  # as a rank; the others count the COMPLETE trials from 0
+TABLE_ROOM = 8  # entries of a table of steps for each row
 MOST_EDGES = 256  # of a study's steps, where rows are compared; if it has more, rows are kept that need not be
 
 
@@ -72,9 +74,11 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
     complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
     rank = np.where(np.isin(trial, complete), np.searchsorted(complete, trial), NOT_COMPLETE).astype(np.int32)
     metrics = {f.name: str(f.type) for f in whole.measurements.schema if f.name in METRICS}
-    values = {name: whole.measurements[name].to_numpy() for name in metrics}
-    keep = _decisive(starts, step, rank, list(values.values()))
-    columns = dict(zip(COLUMNS, (trial, rank, np.where(starts, 0, np.roll(step, 1)), step), strict=True)) | values
+    columns = {name: whole.measurements[name] for name in metrics}
+    values = {name: column.to_numpy() for name, column in columns.items()}
+    plain = np.where(starts, -1, np.arange(len(starts)) - 1)
+    before = {name: _row_before(starts, column) if column.null_count else plain for name, column in columns.items()}
+    keep = _decisive(starts, step, rank, [(values[name], before[name]) for name in metrics])
     head = {
         "format": FORMAT,
         "schema": schema.SCHEMA_VERSION,
@@ -83,11 +87,11 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
         "about": of_study(study, whole.studies, whole.trials, metrics, rows).record(),
     }
     sink = pa.BufferOutputStream()
-    batches = [pa.record_batch({name: pa.array(column[rows]) for name, column in columns.items()}) for rows in keep]
+    batches = [_batch(rows, (trial, rank, step), values, before) for rows in keep]
     with pa.ipc.new_stream(sink, batches[0].schema.with_metadata({KEY: json.dumps(head)})) as stream:
         for batch in batches:
             stream.write_batch(batch)
-    return sink.getvalue().to_pybytes(), sum(len(rows) for rows in keep)
+    return sink.getvalue().to_pybytes(), sum(batch.num_rows for batch in batches)
 
 
 def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
@@ -252,24 +256,72 @@ def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rul
     }
 
 
+def _row_before(starts: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
+    """The row of the last evaluation before each, in its trial, that has a metric; -1 if there is none."""
+    row = np.arange(len(starts))
+    measured = column.is_valid().to_numpy()
+    last = np.maximum.accumulate(np.where(measured, row, -1))
+    before = np.append(-1, last[:-1])[: len(row)]
+    return np.where(before >= np.maximum.accumulate(np.where(starts, row, 0)), before, -1)
+
+
+def _batch(
+    rows: np.ndarray,
+    columns: tuple[np.ndarray, np.ndarray, np.ndarray],
+    values: Mapping[str, np.ndarray],
+    before: Mapping[str, np.ndarray],
+) -> pa.RecordBatch:
+    """Some rows of a study, each once for every evaluation before that is the last to have one of the row's metrics."""
+    trial, rank, step = columns
+    starting = {name: _taken(step, before[name][rows]) for name in values}
+    has_value = [~np.isnan(values[name][rows]) for name in values]
+    pairs = [np.flatnonzero(has) << 32 | low[has] for has, low in zip(has_value, starting.values(), strict=True)]
+    number, low = np.divmod(np.unique(np.concatenate([*pairs, np.zeros(0, np.int64)])), 1 << 32)
+    low = low.astype(step.dtype)
+    own = {name: np.where(starting[name][number] == low, values[name][rows[number]], np.nan) for name in values}
+    first = dict(zip(COLUMNS, (trial[rows[number]], rank[rows[number]], low, step[rows[number]]), strict=True))
+    return pa.record_batch({name: pa.array(column) for name, column in (first | own).items()})
+
+
+def _taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Values of rows, and 0 where a row is -1."""
+    return np.where(rows < 0, 0, of[rows]) if len(of) else of
+
+
 def _decisive(
-    starts: np.ndarray, step: np.ndarray, rank: np.ndarray, values: Sequence[np.ndarray]
+    starts: np.ndarray, step: np.ndarray, rank: np.ndarray, metrics: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the rows that may decide an answer: by the rule minimum, and beyond these."""
+    """Numbers of the rows that may decide an answer: by the rule minimum, and beyond these.
+
+    Args:
+      starts: whether each row is the first of its trial.
+      step, rank: of each row.
+      metrics: of each the values, and the rows before that have it, or -1.
+    """
     # Steps become their places among all distinct ones; each row also has the place of the evaluation before it.
-    steps = np.unique(step)
-    place = (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))  # few bits are sorted sooner
-    place_before = np.where(starts, 0, np.roll(place, 1)).astype(place.dtype)
+    place = _places(step)
     bounds = [*np.flatnonzero(starts).tolist(), len(step)]
     minimum, released = np.zeros(len(step), bool), np.zeros(len(step), bool)
     # A row decides only if it is the best of its trial so far, and beats all earlier rows, by either place.
-    for value in values:
+    for value, before in metrics:
         rows = _improving(value, bounds)
-        ranked = rows[rank[rows] != NOT_COMPLETE]
-        for key in (place, place_before):
-            minimum[rows[_first_of_all(key[rows], value[rows])]] = True
-            released[ranked[_first_of_ranks(key[ranked], value[ranked], rank[ranked])]] = True
+        is_ranked = rank[rows] != NOT_COMPLETE
+        ranked = rows[is_ranked]
+        for key in (place[rows], _taken(place, before[rows])):
+            minimum[rows[_first_of_all(key, value[rows])]] = True
+            released[ranked[_first_of_ranks(key[is_ranked], value[ranked], rank[ranked])]] = True
     return np.flatnonzero(minimum), np.flatnonzero(released & ~minimum)
+
+
+def _places(step: np.ndarray) -> np.ndarray:
+    """The place of each row's step among all distinct ones, from 1, in few bits, which are sorted sooner."""
+    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a table is quicker than sorting
+        there = np.zeros(int(step.max()) + 1, bool)
+        there[step] = True
+        places = np.cumsum(there)
+        return places.astype(np.min_scalar_type(int(places[-1])))[step]
+    steps = np.unique(step)
+    return (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))
 
 
 def _without_repeats(whole: Piece) -> Piece:

@@ -19,10 +19,13 @@ METRIC = "validation_error"
 
 
 class Ran(NamedTuple):
-    """A trial: how it ended, its rows (step, value), in order, and why it is INCOMPLETE if it is."""
+    """A trial: how it ended, its rows (step, value), in order, and why it is INCOMPLETE if it is.
+
+    A value of None was not measured; NaN was, and diverged.
+    """
 
     status: str
-    rows: Sequence[tuple[int, float]]
+    rows: Sequence[tuple[int, float | None]]
     reason: str = "unstated"
 
 
@@ -36,7 +39,7 @@ def tables(trials: Mapping[int, Ran], dtype: type = np.float64, about: Recorded 
     rows = [(trial, *row) for trial, ran in trials.items() for row in ran.rows]
     columns = zip(*rows, strict=True) if rows else [(), (), ()]
     measured = dict(zip(("trial", "step", METRIC), columns, strict=True)) | {"study": [about.name] * len(rows)}
-    measured[METRIC] = np.array(measured[METRIC], dtype)
+    measured[METRIC] = pa.array([None if v is None else dtype(v) for v in measured[METRIC]], pa.from_numpy_dtype(dtype))
     ended = {
         "study": [about.name] * len(trials),
         "trial": list(trials),
@@ -59,7 +62,8 @@ def answer_of(trials: Mapping[int, Ran], value: float, rule: Rule, dtype: type =
     best: tuple[int, int] | None = None
     lows = []
     for trial in counting:
-        for (before, _), (step, measured) in itertools.pairwise([(0, np.nan), *trials[trial].rows]):
+        told = [(step, measured) for step, measured in trials[trial].rows if measured is not None]
+        for (before, _), (step, measured) in itertools.pairwise([(0, np.nan), *told]):
             if dtype(measured) < dtype(value) or (dtype(measured) == dtype(value) and not rule.strict):
                 best = min(best or (step, trial), (step, trial))
                 lows.append(before)

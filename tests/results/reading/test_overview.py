@@ -1,5 +1,6 @@
 """Answers of a whole store: from envelopes where they are valid, and the same ones from a scan where they are not."""
 
+import math
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from results.plans import schema
 from results.plans.study import Target
 from results.reading import overview, scan
 from results.release import release
+from results.rules import answers
 from results.rules.answers import MINIMUM, Rule
 from results.storage import commits, envelope
 
@@ -200,3 +202,26 @@ def test_a_scan_of_nothing_is_empty_and_typed():
     found = scan.intervals([], Target(METRIC, 0.1), Rule("released", 1))
     assert (list(found.columns), len(found)) == (["study", "trial", "steps_low", "steps_high"], 0)
     assert envelope.answers([], Target(METRIC, 0.1), MINIMUM) == {}
+
+
+def test_a_scan_and_envelopes_begin_an_interval_at_the_last_evaluation_that_has_the_metric(tmp_path: Path) -> None:
+    """Of files, against plain loops: values, NaN, which was measured and diverged, and evaluations that lack it."""
+    rng, curves = np.random.default_rng(5), {}
+    for size in range(1, 9):
+        values = rng.choice([0.8, 0.4, 0.1, math.nan, None, None], (3, 6)).tolist()
+        rows = [list(zip(range(10, 70, 10), own, strict=True)) for own in values]
+        curves[size] = {trial: Ran("COMPLETE", own) for trial, own in enumerate(rows)}
+    curves[9] = {0: Ran("COMPLETE", [(10, 0.8), (20, None), (30, 0.1)])}
+    curves[10] = {0: Ran("COMPLETE", [(10, 0.8), (20, math.nan), (30, 0.1)])}
+    name = {size: study(batch_size=size).name for size in curves}
+    for size, trials in curves.items():
+        publish(tmp_path, study(batch_size=size), trials)
+    commits = store.catalogue(tmp_path)
+    for value in (0.4, 0.1):
+        answer = {name[size]: answer_of(trials, value, MINIMUM) for size, trials in curves.items()}
+        found = {study: own for study, own in answer.items() if own}
+        assert answers.best(scan.intervals(commits, Target(METRIC, value))) == found
+        survey = overview.survey(tmp_path)
+        assert survey.envelopes.keys() == answer.keys()
+        assert survey.answers(Target(METRIC, value), answer.keys()) == found
+    assert found[name[9]] == (10, 30, 0) and found[name[10]] == (20, 30, 0)

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from results import durable
 from results.plans import schema
 from results.plans.study import Target
+from results.reading import point_rows
+from results.rules import answers
 from results.rules.answers import MINIMUM, Rule
 from results.rules.descriptions import of_study
 from results.storage import envelope
+from results.storage.compaction import Piece
 
 from ..by_hand import METRIC, Ran, answer_of, study, tables
 
@@ -234,3 +237,61 @@ def test_an_envelope_with_gaps_in_its_metrics_says_the_same_as_itself():
     written = sink.getvalue().to_pybytes()
     assert envelope.is_same(data, table) and envelope.is_same(written, pa.ipc.open_stream(written).read_all())
     assert not envelope.is_same(data, gaps)
+
+
+BOTH = (METRIC, "test_error")
+
+
+def with_gaps(rng: np.random.Generator) -> dict[int, list[tuple[int, float | None, float | None]]]:
+    """Trials of rows (step, two metrics): each is a value, NaN, or None where it was not measured."""
+    made = {}
+    for trial in range(rng.integers(1, 5)):
+        steps = sorted(rng.choice(13, rng.integers(0, 9), replace=False).tolist())
+        draws = rng.choice([0.1, 0.2, 0.3, 0.4, np.nan, None, None], (len(steps), 2)).tolist()
+        made[3 * trial] = [(step, *values) for step, values in zip(steps, draws, strict=True)]
+    return made
+
+
+def tables_of_both(trials: Mapping[int, list], dtype: type) -> Piece:
+    piece = tables({at: Ran("COMPLETE", [row[:2] for row in rows]) for at, rows in trials.items()}, dtype)
+    other = pa.array([row[2] for rows in trials.values() for row in rows], pa.from_numpy_dtype(dtype))
+    return piece._replace(measurements=piece.measurements.append_column(BOTH[1], other))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_evaluation_without_the_metric_starts_no_interval_and_one_that_diverged_does(dtype):
+    """Every way to an answer from memory against plain loops, over curves whose two metrics have gaps of their own."""
+    rng, ways = np.random.default_rng(7), 0
+    for _ in range(150):
+        trials = with_gaps(rng)
+        piece = tables_of_both(trials, dtype)
+        data, count = envelope.build(study(), piece, HASHES)
+        assert count == len(pa.ipc.open_stream(data).read_all())
+        for at, metric in enumerate(BOTH, 1):
+            alone = {trial: Ran("COMPLETE", [(row[0], row[at]) for row in rows]) for trial, rows in trials.items()}
+            for value in (0.1, 0.3):
+                for rule in (MINIMUM, Rule("released", 2)):
+                    found = envelope.answers([envelope.parse(data, RECORD, rule)], Target(metric, value), rule)
+                    expected = answer_of(alone, value, rule, dtype)
+                    assert found.get(study().name) == expected, (trials, metric, value, rule)
+                    ways += expected is not None
+                answer = answer_of(alone, value, MINIMUM, dtype)
+                assert point_rows.reached(piece.measurements, Target(metric, value)).answer() == answer
+                own = pa.table({name: piece.measurements[name] for name in ("study", "trial", "step", metric)})
+                no_nan = own.filter(pc.invert(pc.fill_null(pc.is_nan(own[metric]), False))).to_pandas()
+                in_memory = answers.best(answers.intervals(no_nan, Target(metric, value))).get(study().name)
+                lost = {
+                    t: ran._replace(rows=[r for r in ran.rows if r[1] is None or r[1] == r[1]])
+                    for t, ran in alone.items()
+                }
+                assert in_memory == answer_of(lost, value, MINIMUM, dtype)
+    assert ways > 200
+
+
+@pytest.mark.parametrize("highest", [10, 1000, 2**31 - 1])
+def test_places_of_steps_do_not_depend_on_how_they_are_found(highest):
+    step = np.random.default_rng(3).integers(0, highest, 400, np.int32, endpoint=True)
+    distinct = sorted(set(step.tolist()))
+    found = envelope._places(step)
+    assert found.tolist() == [distinct.index(each) + 1 for each in step.tolist()]
+    assert found.dtype == np.min_scalar_type(len(distinct))
