@@ -20,7 +20,7 @@ from sweeps.schema import StudyConfig
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 # Keys whose values are texts of any letters: files, meshes and layouts.
-_TEXTS = ("ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
+_TEXTS = ("notify", "ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
 _OF_AXES = ("mesh", "layout")  # those of which pairs have commas or semicolons between them
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
 MANY = 12  # names of a group that are not listed in a line
@@ -208,7 +208,7 @@ def _literal(key: str, value: Any) -> str:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Reads overrides; BadInput for words that are not overrides. Names of files, meshes and layouts need no quotes."""
+    """Reads overrides; BadInput for other words. Names of files, commands, meshes and layouts need no quotes."""
     parsed = []
     for text in overrides:
         try:

@@ -49,8 +49,7 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
             studies = looks.studies()
             running = [study for study in studies if study.state == "running"]
             unfinished = sum(study.state != "done" for study in studies)
-            active = any(study.state in ("running", "queued") for study in studies)
-            quiet = 0 if active else quiet + 1
+            quiet = 0 if any(study.state in ("running", "queued") for study in studies) else quiet + 1
             over = quiet >= QUIET_LOOKS or not unfinished
             screen.show(_lines(studies, running, unfinished, over), last=over)
             if over:

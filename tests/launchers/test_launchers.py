@@ -611,8 +611,8 @@ def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, mo
 
 
 def test_status_says_in_what_two_studies_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ([], ["seed=1"]):
-        assert sweeps_cli.main(["task.budget.steps=2", "trials=2", *words, f"store={tmp_path}"]) == exit_codes.DONE
+    for word in ("seed=0", "seed=1"):
+        assert sweeps_cli.main(["task.budget.steps=2", "trials=2", word, f"store={tmp_path}"]) == exit_codes.DONE
     capsys.readouterr()
     assert status.main([f"store={tmp_path}"]) == 0
     out = capsys.readouterr().out

@@ -82,7 +82,7 @@ def test_an_accelerator_that_is_not_there(
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     events, folder = tmp_path / "events", tmp_path / "store"
-    line = ["optimizer=sgd,momentum", *SHORT, f"store={folder}", f"notify='cat >> {events}; echo >> {events}'"]
+    line = ["optimizer=sgd,momentum", *SHORT, f"store={folder}", f"notify=cat >> {events}; echo >> {events}"]
     assert sweeps_cli.main(line) == 1
     err = capfd.readouterr().err
     lines_of(err, 2, 2, "cuda")
