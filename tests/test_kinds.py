@@ -300,6 +300,7 @@ def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
     assert [group["kind"] for group in data[0]["groups"]] == ["batch", "toy"]
 
 
+@pytest.mark.slow
 def test_a_store_of_a_new_kind_alone(here: Path, swept: Path) -> None:
     shutil.copytree(swept, here / "toys", ignore=shutil.ignore_patterns("noise-*"))
     told(here, "analysis report --store toys --out toys.html")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ACCELERATORS = {"jax", "jaxlib", "tensorflow", "flax", "optax"}
 SLOW = {"matplotlib", "matplotlib.pyplot", "pandas", "polars", "scipy", "scipy.optimize", "pyarrow"}
 LOADED = "\nimport sys; print('LOADED', *sorted(sys.modules))"
@@ -67,6 +69,7 @@ def test_the_list_names_figures_and_kinds(cli: Any) -> None:
     assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]
 
 
+@pytest.mark.slow
 def test_all_is_its_commands_one_after_the_other(
     swept: Path, tmp_path: Path, cli: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAST = ("quickstart", "fits", "figures")
+FAST = ("fits",)
 SLOW = (
+    "quickstart",
+    "figures",
     "checkpoints",
     "commands",
     "stores",

@@ -59,7 +59,7 @@ def test_hosts_never_ask_twice_at_one_step_whether_one_is_to_end(
     assert asked == list(range(asked[0], asked[0] + len(asked)))
 
 
-@pytest.mark.parametrize("count", [1, 2, 8, 32])
+@pytest.mark.parametrize("count", [1, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 32))])
 def test_lanes_change_no_bit(make_study: Callable[..., BatchStudy], whole: Record, count: int) -> None:
     study = make_study()
     assert same(engine.run(study, search.draw(study, range(8)), Settings(lanes=count)), whole)

@@ -107,7 +107,14 @@ def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[Record], 
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills")
-@pytest.mark.parametrize(("where", "epoch"), [("between", 2), ("within", 1), ("saving", 3)])
+@pytest.mark.parametrize(
+    ("where", "epoch"),
+    [
+        pytest.param("between", 2, marks=pytest.mark.slow),
+        ("within", 1),
+        pytest.param("saving", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_a_kill_changes_no_factor_and_no_row(
     study: Factorization, calm: tuple[list[Record], Kept], where: str, epoch: int, tmp_path: Path
 ) -> None:

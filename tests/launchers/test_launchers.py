@@ -272,6 +272,7 @@ def test_a_study_of_which_an_attempt_waits_in_a_queue_is_not_left_out(
     assert planning.to_run(request).studies == (study,)
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_sweep_ends_what_runs_and_begins_nothing_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

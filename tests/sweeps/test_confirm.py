@@ -138,6 +138,7 @@ def test_a_process_killed_among_the_repeats_changes_no_result(tmp_path: Path, st
     assert_same(tmp_path / "killed", tmp_path / "calm")
 
 
+@pytest.mark.slow
 def test_the_commands_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["task=digits_fc", "optimizer=sgd", "batch_size=256", "trials=4", "task.budget.steps=40"]
     line += ["launcher.workers=1", f"store={tmp_path}"]

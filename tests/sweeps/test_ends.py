@@ -67,7 +67,9 @@ def is_alive(process: int) -> bool:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
-    "by", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name
+    "by",
+    [signal.SIGTERM, *(pytest.param(by, marks=pytest.mark.slow) for by in (signal.SIGINT, signal.SIGKILL))],
+    ids=lambda by: by.name,
 )
 def test_what_has_finished_is_stored_in_the_midst_of_a_long_computation(
     tmp_path: Path, by: signal.Signals, children: Callable[[int], list[int]]

@@ -114,6 +114,7 @@ def test_a_search_and_trials_added_later() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.slow
 def test_a_study_whose_process_is_killed_goes_on(here: Path, children: Callable[[int], list[int]]) -> None:
     line = [*GRAPH, "als.dim=4", "als.epochs=60", "checkpoint_seconds=0"]
     killed: list[int] = []

@@ -156,6 +156,7 @@ def test_workers_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
         local.slots(None, 3)
 
 
+@pytest.mark.slow
 def test_a_study_over_shards_and_microbatches_is_the_study_within_rounding(
     tmp_path: Path, make_study: Callable[..., BatchStudy]
 ) -> None:

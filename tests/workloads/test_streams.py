@@ -44,7 +44,10 @@ def equal(one: Examples, other: Examples) -> bool:
     return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
+QUICK = ("imagenet", "lm1b")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in NAMES])
 def test_a_batch_is_a_function_of_trial_and_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal on 1, 2 and 4 shards, from a cold start, in any order, after other trials, and from one process alone."""
     place = streamed.write(name, tmp_path, monkeypatch)

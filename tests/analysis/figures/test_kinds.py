@@ -98,6 +98,7 @@ def test_targets_may_be_named_and_those_not_measured_are_told(swept: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_compare_tells_optimizers_models_and_data_apart(paper: Any, swept: Path) -> None:
     (picture,), _ = drawn(swept, "compare")
     assert [text.partition(":")[0] for text in legend(picture)] == ["momentum", "nesterov", "sgd"]

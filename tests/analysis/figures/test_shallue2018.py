@@ -45,6 +45,7 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
     assert epoch == 30_301_028
 
 
+@pytest.mark.slow
 def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
     for preset in overrides.united("shallue2018/all"):
         line = [f"+experiment={preset}", "batch_size=64", "trials=1", "-m", f"store={tmp_path}"]

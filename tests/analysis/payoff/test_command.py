@@ -228,6 +228,7 @@ def test_rows_that_read_alike_show_the_field_that_differs(folder, cli):
     assert table["differs"].str.contains("schedule=").all() and table["differs"].str.contains("seed=").all()
 
 
+@pytest.mark.slow
 def test_no_two_rows_of_the_release_read_alike(cli):
     code, out, err = cli("payoff", "--store", ROOT / "results" / "published")
     assert code == 0, err

@@ -262,7 +262,7 @@ def tables_of_both(trials: Mapping[int, list], dtype: type) -> Piece:
 def test_an_evaluation_without_the_metric_starts_no_interval_and_one_that_diverged_does(dtype):
     """Every way to an answer from memory against plain loops, over curves whose two metrics have gaps of their own."""
     rng, ways = np.random.default_rng(7), 0
-    for _ in range(150):
+    for _ in range(60):
         trials = with_gaps(rng)
         piece = tables_of_both(trials, dtype)
         data, count = envelope.build(study(), piece, HASHES)
