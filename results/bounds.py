@@ -8,6 +8,7 @@ less than a fifth of that.
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -368,6 +369,10 @@ class _FlatBuffer:
 
 def _check_schema(data: bytes) -> None:
     """TooLarge if a message, a schema of Arrow's, would take more than its size allows: parts of it can be shared."""
+    (_count_schema_once if len(data) <= _KEPT_SCHEMA else _count_schema)(data)
+
+
+def _count_schema(data: bytes) -> None:
     message = _FlatBuffer(data)
     total, most = 0, allowed(len(data))
     waiting = [(message.header, 1, 2)]  # tables, and which of their fields have columns, and texts about them
@@ -383,6 +388,11 @@ def _check_schema(data: bytes) -> None:
         if total > most:
             raise TooLarge(f"its columns would take more memory than the {most:,} bytes for its size")
         waiting += [(column, 5, 6) for column in message.tables(table, columns)]
+
+
+# Most studies of a store have tables of the same few schemas.
+_KEPT_SCHEMA = 1 << 16  # bytes
+_count_schema_once = functools.lru_cache(64)(_count_schema)
 
 
 def _is_compressed(data: bytes) -> bool:
