@@ -11,6 +11,7 @@ import analysis.__main__ as analysis_cli
 import results.__main__ as results_cli
 
 
+@pytest.mark.slow
 def test_the_released_answers_come_through_the_commands(
     tmp_path: Path, archives: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:

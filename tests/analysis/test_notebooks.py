@@ -19,7 +19,6 @@ from results.bad_input import BadInput
 
 FOLDER = Path(__file__).parents[2] / "analysis" / "notebooks"
 NAMES = sorted(path.name for path in FOLDER.glob("*.py"))
-FIRST = NAMES[:1]
 SECONDS = 300  # of a cell; a hang, not a measurement
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -83,9 +82,8 @@ def outputs(made: Any) -> list[Any]:
     return [output for cell in made.cells for output in cell.get("outputs", [])]
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_it_runs_and_says_nothing_on_stderr(name: str, tmp_path: Path) -> None:
     found = outputs(run(name, tmp_path))
     assert not [output["text"] for output in found if output.get("name") == "stderr"]

@@ -138,6 +138,7 @@ def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path:
     )
 
 
+@pytest.mark.slow
 def test_the_card_says_how_many_published_trials_diverged(tmp_path: Path) -> None:
     trials, ended = {}, defaultdict(lambda: np.zeros(2))
     for row in csv.DictReader((PAPERS / "shallue2018_studies.csv").read_text().splitlines()):

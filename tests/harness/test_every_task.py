@@ -24,7 +24,6 @@ QUICK = ("digits_fc", "noisy_quadratic")
 # Each family of models learns in workloads/test_models, too; all workloads are slow.
 FAMILIES = {
     "mnist/simple_cnn_base/momentum",
-    "cifar_10/resnet_8/nesterov_momentum",
     "lm1b/lstm/nesterov_momentum",
 }
 TINY = [name.removeprefix("tiny/") for name in overrides.united("tiny/all")]
@@ -38,7 +37,7 @@ def images(shape: tuple[int, ...]) -> Splits:
     return Splits(examples, examples, examples)
 
 
-SLOW = ("digits_cnn", "mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
+SLOW = ("digits_cnn", "mnist_fc", "mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
 # Of the others the tiny ones are trained below, and all of their size is lowered in test_tpu.py.
 NETWORKS = [name for name in overrides.tasks("batch") if "/" not in name]
 TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]

@@ -31,7 +31,7 @@ TINY = tuple(
 )
 NORMALIZED = ("tiny/resnet", "tiny/resnet_tags")  # over neighbours: networks below
 SMOOTH = ("pydoc_transformer", "pydoc_lstm")
-FEW = {"digits_fc": ("2x1", "8x3"), "pydoc_transformer": ("2x4",)}
+FEW = {"digits_fc": ("2x1", "8x3")}
 ALL = tuple(f"{shards}x{microbatches}" for shards in (1, 2, 4, 8) for microbatches in (1, 2, 3, 4))[1:]
 CASES = [
     *(pytest.param(task, divisions, id=task) for task, divisions in FEW.items()),

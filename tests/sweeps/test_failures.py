@@ -94,6 +94,7 @@ def test_an_accelerator_that_is_not_there(
     assert ends(folder) == [("INCOMPLETE", "failed")] * 2
 
 
+@pytest.mark.slow
 def test_a_model_with_a_mistake_in_its_shapes(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITH_A_MISTAKE)
     command = [sys.executable, "-m", "sweeps", "batch_size=32,64", *SHORT, f"store={tmp_path}/store"]
@@ -105,6 +106,7 @@ def test_a_model_with_a_mistake_in_its_shapes(tmp_path: Path) -> None:
     assert sorted(ends(tmp_path / "store")) == [("COMPLETE", ""), ("INCOMPLETE", "failed")]
 
 
+@pytest.mark.slow
 def test_a_script_on_standard_input(tmp_path: Path) -> None:
     command = [sys.executable, "-", "optimizer=sgd,momentum", *SHORT, f"store={tmp_path}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -126,6 +126,7 @@ def test_what_has_nothing_to_be_compared_with_is_told(swept: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_metaparameters_of_the_best_trial(paper: Any) -> None:
     (picture,), _ = drawn(paper.folder, "metaparameters", (f"{MNIST},optimizer=momentum",))
     assert [ax.get_ylabel() for ax in picture.figure.axes] == [

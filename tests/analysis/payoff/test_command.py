@@ -194,6 +194,7 @@ def test_the_answer_of_a_curve_of_one_side_is_words_of_one_side(tmp_path, times,
         assert line.startswith("row 1: ")
 
 
+@pytest.mark.slow
 def test_docs_have_the_answers_of_the_paper_and_of_the_release(cli):
     doc = (ROOT / "docs" / "payoff.md").read_text()
     rows = re.findall(r"^\| (\w+), ([^|]+) \| ((?:at least )?[\d,]+[^|]*) \|$", doc, re.MULTILINE)
