@@ -30,13 +30,11 @@ class Rows(NamedTuple):
       schema: as it was written.
       length: number of rows.
       read: given names of columns, these in pieces of bounded size.
-      values: given the name of a text column, its distinct values.
     """
 
     schema: pa.Schema
     length: int
     read: Callable[[Sequence[str]], Iterator[pa.Table]]
-    values: Callable[[str], set]
 
 
 class Flaw(NamedTuple):
@@ -47,12 +45,7 @@ class Flaw(NamedTuple):
 
 
 def table_rows(table: pa.Table) -> Rows:
-    return Rows(
-        table.schema,
-        len(table),
-        lambda columns: iter([table.select(list(columns))]),
-        lambda column: set(table[column].unique().to_pylist()),
-    )
+    return Rows(table.schema, len(table), lambda columns: iter([table.select(list(columns))]))
 
 
 def cached_parquet_rows(file: bounds.Parquet) -> Rows:
@@ -74,17 +67,7 @@ def parquet_rows(file: bounds.Parquet) -> Rows:
         for group in file.groups:
             yield file.read(columns, [group])
 
-    def values(column: str) -> set:
-        distinct = set()
-        for group in file.groups:  # read, as statistics may lie
-            for chunk in file.read([column], [group])[column].chunks:
-                if pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1 and not chunk.null_count:
-                    distinct |= set(chunk.dictionary.to_pylist())
-                else:
-                    distinct |= set(chunk.unique().to_pylist())
-        return distinct
-
-    return Rows(file.schema_arrow, file.metadata.num_rows, read, values)
+    return Rows(file.schema_arrow, file.metadata.num_rows, read)
 
 
 def flaws(
@@ -106,8 +89,8 @@ def flaws(
     metaparameters = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
     studies = needed("studies", tables["studies"], _TOLD)
     trials = needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *metaparameters])
-    names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
-    names["measurements"] = tables["measurements"].values("study")
+    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours have nothing to say at 0
+    names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
         for name in sorted(map(str, stored - {study.name}))[:1]:
             yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
@@ -121,7 +104,6 @@ def flaws(
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
     of_trials += _roles(study, trials, whole)
     yield from (Flaw("trials", what) for what in of_trials)
-    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours have nothing to say at 0
     yield from (Flaw("measurements", what) for what in curves.flaws)
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
@@ -146,23 +128,27 @@ class TrialSpans(NamedTuple):
     """Measurements by trial.
 
     Attributes:
+      studies: names of the studies in the rows.
       trials: ids, int32[trials], sorted if there are no flaws.
       last: last step of each, int32[trials].
       flaws: what is wrong with the rows.
     """
 
+    studies: set
     trials: np.ndarray
     last: np.ndarray
     flaws: list[str]
 
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
-    """Reads the trial and step of every row, and checks that they are sorted and unique, from ``earliest`` on."""
+    """Reads study, trial and step of every row, and checks that they are sorted and unique, from ``earliest`` on."""
+    studies: set = set()
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
     wrong, at, twice, before = 0, 0, False, 0
-    for table in rows.read(["trial", "step"]):
+    for table in rows.read(["study", "trial", "step"]):
+        studies |= _texts(table["study"])
         if table["trial"].null_count or table["step"].null_count:
-            return TrialSpans(trials[0], last[0], ["rows have no trial or no step"])
+            return TrialSpans(studies, trials[0], last[0], ["rows have no trial or no step"])
         trial, step = (_whole(table[name]).to_numpy() for name in ("trial", "step"))
         change = trial[1:] != trial[:-1]
         ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
@@ -187,7 +173,17 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
     if np.any(starts < earliest) or np.any(ids < 0):
         flaws.append(f"rows have a step below {earliest} or a trial below 0")
     whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
-    return TrialSpans(ids[whole], stops[whole], flaws)
+    return TrialSpans(studies, ids[whole], stops[whole], flaws)
+
+
+def _texts(column: pa.ChunkedArray) -> set:
+    """The distinct values of a column of texts."""
+    distinct = set()
+    for chunk in column.chunks:
+        # All rows of a table are of one study, and so is its dictionary.
+        one = pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1 and not chunk.null_count
+        distinct |= set((chunk.dictionary if one and len(chunk) else chunk.unique()).to_pylist())
+    return distinct
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
