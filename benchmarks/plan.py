@@ -94,7 +94,7 @@ def main() -> None:
         os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
         own = str(Path(folder) / "store")
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
-        first = (*SCALED_BY, "task.budget.steps=8") if report.smoke else SCALED_BY
+        first = (*SCALED_BY[:-1], "task.budget.steps=8") if report.smoke else SCALED_BY
         others = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
         start, _ = measured(START, str(Path(folder) / "start"))  # which nobody predicts
         before = {name: predicted(words, own) for name, words in others.items()}

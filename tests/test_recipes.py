@@ -58,7 +58,7 @@ REPLACED = {
         ("results/storage/migrations.py", STEPS, HERE),
     ],
     "source": [
-        ("results/__main__.py", '"algoperf-logs"), help', '"algoperf-logs", "tracker"), help'),
+        ("results/__main__.py", '"algoperf-logs")\n', '"algoperf-logs", "tracker")\n'),
         ("results/__main__.py", "mlperf_rcp, shallue2018\n", "mlperf_rcp, shallue2018, tracker\n"),
     ],
     "kind": [

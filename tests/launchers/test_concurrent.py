@@ -30,7 +30,7 @@ WORDS = (
     *("optimizer=sgd,momentum,adam", "batch_size=16,64", f"trials={TRIALS}", "-m"),
     *("pruning=off", "stop=budget", "task.targets=[]", "checkpoint_seconds=0.5", "part_seconds=0.5"),
     "task.budget={steps: 60000, epochs: null, examples: null, at_least_steps: null}",
-    *("launcher.workers=2", "launcher.retries=20", "--json"),
+    *("launcher.retries=20", "--json"),
 )
 SECONDS = 600.0
 
@@ -45,7 +45,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sweep(folder: Path, log: Path, beside: Path = ROOT) -> subprocess.Popen[bytes]:
     """Starts a sweep, with modules of a folder that come before all others."""
-    command = [sys.executable, "-m", "sweeps", *WORDS, f"store={folder}"]
+    command = [sys.executable, "-m", "sweeps", *WORDS, "launcher.workers=2", f"store={folder}"]
     environment = os.environ | {"PYTHONPATH": f"{beside}{os.pathsep}{ROOT}"}
     with open(log, "ab") as file:
         return subprocess.Popen(
