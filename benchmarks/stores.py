@@ -35,7 +35,7 @@ from workloads import memory
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05
 SCAN_SECONDS, SCAN_MB, ENVELOPE_MS, FASTER = 2.0, 300, 50.0, 10.0
-VERIFY_ROWS_PER_S = 19e6  # 0.5 GB/s of the files of 20 November 2026, of 26 bytes a row; files have become smaller
+VERIFY_ROWS_PER_S = 19e6  # equals 0.5 GB/s of the files of 20 November 2026, which took 26 bytes per row
 PANDAS_BYTES_A_ROW = 130  # that reading everything takes at its peak, about
 COMMITS = 15
 VERIFIED = 5
@@ -167,14 +167,14 @@ def commits(report: BenchmarkReport, folder: Path) -> None:
 
 
 def verify(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
-    """Measurements that one core verifies in a second; with several, each lets others wait for the interpreter's lock.
+    """Adds the number of measurements that one core verifies per second; several cores wait for the interpreter's lock.
 
-    The fastest of five: a rate has nothing beside it that would be slowed, too, by whatever else the machine does.
+    The fastest of five counts, because other work on the machine can only slow a run down.
     """
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     program = (
         "import os, sys, time\nfrom pathlib import Path\nfrom results.checks import verify\n"
-        "import pandas  # which PyArrow imports as soon as an array becomes NumPy's\n"
+        "import pandas  # PyArrow imports it when it first converts an array to NumPy\n"
         "if hasattr(os, 'sched_setaffinity'):\n    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "began = time.process_time()\n"
         "code = verify.run(Path(sys.argv[1]), lambda line: None)\n"

@@ -177,12 +177,14 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 
 def _texts(column: pa.ChunkedArray) -> set:
-    """The distinct values of a column of texts."""
-    distinct = set()
+    """Returns the distinct values of a text column, including None if a value is null."""
+    distinct: set = set()
     for chunk in column.chunks:
-        # All rows of a table are of one study, and so is its dictionary.
-        one = pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1 and not chunk.null_count
-        distinct |= set((chunk.dictionary if one and len(chunk) else chunk.unique()).to_pylist())
+        # A dictionary with one entry gives the answer without looking at the rows.
+        if len(chunk) and not chunk.null_count and pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1:
+            distinct |= set(chunk.dictionary.to_pylist())
+        else:
+            distinct |= set(chunk.unique().to_pylist())
     return distinct
 
 
