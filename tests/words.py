@@ -57,7 +57,7 @@ def prose(path: Path) -> str:
 
 def counts(text: str) -> dict[str, int]:
     """Returns the number of words of a text, and how often it has each habit."""
-    found = {habit: len(re.findall(pattern, text)) for habit, (pattern, _) in HABITS.items()}
+    found = {habit: len(re.findall(pattern, text, re.IGNORECASE)) for habit, (pattern, _) in HABITS.items()}
     return {"words": len(text.split()), **found}
 
 
