@@ -58,7 +58,7 @@ test-slurm: .venv/installed
 test-ray: .venv/installed-ray
 	$(BIN)/python -m pytest -m ray tests/launchers
 
-# The one-liners of README, each in an environment that has its reader alone: build/readers/NAME.
+# The one-liners of docs/sql.md, each in an environment that has its reader alone: build/readers/NAME.
 READERS := datasets mlcroissant duckdb polars pandas fastparquet
 test-readers: .venv/installed $(READERS:%=build/readers/%/installed)
 	$(BIN)/python -m pytest -m readers tests/readers

@@ -30,7 +30,8 @@ from workloads import preparable
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = {DOCS / "commands.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*")}  # at every build, and not kept
-DOCUMENTS = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
+ROOMS = [ROOT / room / "README.md" for room in ("harness", "workloads", "sweeps", "results", "analysis")]
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOMS, *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a recipe adds is not there: the names of its files, and of its rows.
 ADDED = re.compile(
@@ -143,7 +144,13 @@ def ask(command: str, words: list[str]) -> None:
 
 def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
     assert len(COMMANDS) > 60
-    assert {command.document.name for command in commands()} >= {"README.md", "start.md", "reproduce.md", "sweep.md"}
+    assert {command.document.name for command in commands()} >= {
+        "README.md",
+        "start.md",
+        "reproduce.md",
+        "sweep.md",
+        "optimizers.md",
+    }
     with pytest.raises(BadInput):
         ask("analysis", ["fit", "--shop", "results/local"])
     with pytest.raises(AssertionError):
@@ -220,9 +227,9 @@ def test_every_reader_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_three_questions_are_answered_in_three_lines_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SQL of README, against what our own reader and ``analysis`` say."""
+    """The SQL of docs/sql.md, against our own reader and ``analysis``."""
     monkeypatch.chdir(ROOT)
-    queries = re.findall(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    queries = re.findall(r"```sql\n(.*?)```", (DOCS / "sql.md").read_text(), re.S)
     assert len(queries) == 3 and all(len(query.splitlines()) <= 3 for query in queries)
     best, curve, points = (duckdb.sql(query).fetchall() for query in queries)
     answers = steps.table(*steps.load(ROOT / "results/published"))
