@@ -182,5 +182,5 @@ lock: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv figures build docs/notebooks docs/commands.md docs/dictionary.md *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv figures build docs/notebooks docs/commands.md docs/dictionary.md $(addprefix docs/api/,$(addsuffix .md,results workloads harness sweeps analysis)) *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
-"""Pages generated at every build, so that they cannot go stale: help of the commands, columns, notebooks."""
+"""Pages generated at every build: help of the commands, columns, notebooks, and the reference of every module."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
+ROOMS = ("results", "workloads", "harness", "sweeps", "analysis")
 COLUMNS_OF_HELP = "80"
 
 MODULES = {
@@ -52,6 +54,13 @@ columns of its metaparameters and metrics.
   Only factorizations have seconds and bytes.
 - Files carry the version of their schema. Older ones are upgraded as they are read, newer ones are refused.
 """
+_AUTOMODULE = """\
+### {module}
+
+```{{eval-rst}}
+.. automodule:: {module}
+```
+"""
 _NOTEBOOKS = """\
 # Notebooks
 
@@ -64,6 +73,8 @@ def write_all(folder: Path) -> None:
     """Writes the pages into the folder of the documentation, those that have changed."""
     _write(folder / "commands.md", "\n".join([_COMMANDS, *_help_of_commands()]))
     _write(folder / "dictionary.md", dictionary())
+    for room in ROOMS:
+        _write(folder / "api" / f"{room}.md", reference(room))
     sources = sorted(NOTEBOOKS.glob("*.py"))
     listed = ["```{toctree}", ":maxdepth: 1", "", *(source.stem for source in sources), "```", ""] if sources else []
     _write(folder / "notebooks" / "index.md", "\n".join([_NOTEBOOKS, *listed]))
@@ -82,6 +93,37 @@ def dictionary() -> str:
     columns[contents.POINTS] = schema.empty(POINTS)
     made = dataset_card.dictionary(Contents([], columns, {}, "", "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
+
+
+def architecture() -> str:
+    """Returns ARCHITECTURE.md with links as seen from the folder of the documentation."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    return re.sub(r"\]\((\w+)/README\.md", r"](api/\1.md", text.replace("](docs/", "]("))
+
+
+def reference(room: str) -> str:
+    """Returns the page of a room: its README, then every module in the order in which the README names it."""
+    text = (ROOT / room / "README.md").read_text().replace("](../docs/", "](../")
+    sections = [text]
+    for folder in sorted({path.parent for path in modules(room)}):
+        package = ".".join(folder.relative_to(ROOT).parts)
+        own = sorted(
+            (path.stem for path in modules(room) if path.parent == folder), key=lambda name: _place(text, name)
+        )
+        sections += [f"## Modules of {package}\n"]
+        sections += [_AUTOMODULE.format(module=f"{package}.{name}") for name in own]
+    return "\n".join(sections)
+
+
+def modules(room: str) -> list[Path]:
+    """Returns the files of the public modules of a room."""
+    files = (ROOT / room).rglob("*.py")
+    return [path for path in files if not path.stem.startswith("_") and path.parent != NOTEBOOKS]
+
+
+def _place(text: str, name: str) -> int:
+    """Returns where a page first names a module."""
+    return text.index(f"`{name}`")
 
 
 def _help_of_commands() -> Iterator[str]:

@@ -29,8 +29,9 @@ from workloads import preparable
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-MADE = {DOCS / "commands.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*")}  # at every build, and not kept
 ROOMS = [ROOT / room / "README.md" for room in ("harness", "workloads", "sweeps", "results", "analysis")]
+REFERENCE = {DOCS / "api" / f"{page.parent.name}.md" for page in ROOMS}
+MADE = {DOCS / "commands.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*"), *REFERENCE}  # at every build, not kept
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOMS, *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a recipe adds is not there: the names of its files, and of its rows.
@@ -96,7 +97,7 @@ def test_links_lead_to_files_that_are_there(document: Path) -> None:
 
 def test_pages_are_read_on_a_code_host_too() -> None:
     """There, a page that is made by the build is not there."""
-    names = {"commands.md", "dictionary.md", "notebooks/"}
+    names = {"commands.md", "dictionary.md", "notebooks/", *(f"api/{page.name}" for page in REFERENCE)}
     found = {target for page in DOCS.rglob("*.md") for target in LINK.findall(page.read_text()) if page not in MADE}
     assert not {target for target in found if any(name in target for name in names)}
 
