@@ -107,11 +107,10 @@ def reference(room: str) -> str:
     sections = [text]
     for folder in sorted({path.parent for path in modules(room)}):
         package = ".".join(folder.relative_to(ROOT).parts)
-        own = sorted(
-            (path.stem for path in modules(room) if path.parent == folder), key=lambda name: _place(text, name)
-        )
+        names = [path.stem for path in modules(room) if path.parent == folder]
+        names.sort(key=lambda name: text.index(f"`{name}`"))
         sections += [f"## Modules of {package}\n"]
-        sections += [_AUTOMODULE.format(module=f"{package}.{name}") for name in own]
+        sections += [_AUTOMODULE.format(module=f"{package}.{name}") for name in names]
     return "\n".join(sections)
 
 
@@ -119,11 +118,6 @@ def modules(room: str) -> list[Path]:
     """Returns the files of the public modules of a room."""
     files = (ROOT / room).rglob("*.py")
     return [path for path in files if not path.stem.startswith("_") and path.parent != NOTEBOOKS]
-
-
-def _place(text: str, name: str) -> int:
-    """Returns where a page first names a module."""
-    return text.index(f"`{name}`")
 
 
 def _help_of_commands() -> Iterator[str]:
