@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from results import command_line
+from results import cli
 from results.bad_input import BadInput, nearest
-from results.command_line import answer, answer_help
+from results.cli import answer, answer_help
 
 
 class Command(NamedTuple):
@@ -77,11 +77,11 @@ def main() -> NoReturn:
     command = COMMANDS.get(words[0]) if words else None
     if command is None:
         sys.exit(_without_command(words))
-    command_line.rename(NAMES)
-    command_line.run(command.module, [*command.words, *words[1:]])
+    cli.rename(NAMES)
+    cli.run(command.module, [*command.words, *words[1:]])
 
 
-@command_line.guarded
+@cli.guarded
 def _without_command(words: Sequence[str]) -> int:
     """Help, the version, or BadInput for a command that does not exist."""
     if not words or words[0] in ("-h", "--help", "help"):

@@ -1,9 +1,9 @@
 """Command line, python -m analysis: numbers, tables, figures and pages of what was measured."""
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("analysis.__main__")
+    cli.run("analysis.__main__")
 
 import argparse
 import functools
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from analysis import arguments, columns
 from results.bad_input import BadInput
-from results.command_line import answer, quoted, say
+from results.cli import answer, quoted, say
 from results.plans.study import decimal
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from results.rules.answers import Rule
 
 
-@command_line.guarded
+@cli.guarded
 def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
     options = arguments.parser().parse_args(words)
-    command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
+    cli.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code = COMMANDS[options.command](options)
     read = [getattr(options, name, None) for name in ("store", "a", "b")]
     if any(read):
-        from results.reading import withdrawn
+        from results.catalog import withdrawn
 
         for note in itertools.chain.from_iterable(withdrawn.of_store(folder) for folder in read if folder):
             say(f"note: {note}")
@@ -41,7 +41,7 @@ def main(words: list[str] | None = None) -> int | None:
 
 def _print(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
     """Prints what a command answers: with --csv or --json the table, else what a reader is shown of it."""
-    command_line.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
+    cli.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 
 def _request(options: argparse.Namespace) -> tuple[str, float] | None:
@@ -137,7 +137,7 @@ def _coverage(options: argparse.Namespace) -> None:
             raise BadInput(f"--{name} must be at least {least}, not {number}")
 
     tables = {"fits": coverage, "cores": of_cores}
-    if command_line.is_data():  # one table has one header
+    if cli.is_data():  # one table has one header
         _print(tables[options.of or "fits"].run(options.datasets, options.seed, say), str)
         return
     for i, name in enumerate([options.of] if options.of else tables):
@@ -232,9 +232,9 @@ def _figures(options: argparse.Namespace) -> None:
     from analysis.figures import registry
 
     if options.list:
-        command_line.show(("figure", "shows"), registry.listed(), registry.listing)
+        cli.show(("figure", "shows"), registry.listed(), registry.listing)
         return
-    if command_line.is_data():
+    if cli.is_data():
         raise BadInput("--csv and --json go with figures --list; figures themselves are PNG and SVG")
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
@@ -256,14 +256,14 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _all(options: argparse.Namespace) -> None:
-    from analysis import presentations
+    from analysis import kind_views
     from results import store
 
     kinds = {commit.kind for commit in store.catalogue(options.store)}
-    drawn = {source for kind in kinds for source in presentations.PRESENTATIONS[kind].figures}
-    names = ["epochs"] if presentations.CORES in drawn else []
-    names += ["layouts"] if presentations.LAYOUTS in drawn else []
-    names += ["steps", "fit"] if presentations.BATCH in drawn or not drawn else []
+    drawn = {source for kind in kinds for source in kind_views.PRESENTATIONS[kind].figures}
+    names = ["epochs"] if kind_views.CORES in drawn else []
+    names += ["layouts"] if kind_views.LAYOUTS in drawn else []
+    names += ["steps", "fit"] if kind_views.BATCH in drawn or not drawn else []
     for name in (*names, "figures"):
         own = ["--out", str(options.out)] if name == "figures" else []
         COMMANDS[name](arguments.parser().parse_args([name, "--store", str(options.store), *own]))

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 
-from analysis import columns, manual
-from results import command_line
-from results.command_line import CommandParser, location, path
+from analysis import columns, help_text
+from results import cli
+from results.cli import CommandParser, location, path
 from results.rules.answers import RULES
 
 
 def parser() -> CommandParser:
     """All commands with their help."""
-    top = CommandParser(prog="python -m analysis", description=manual.TOP)
+    top = CommandParser(prog="python -m analysis", description=help_text.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     target.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
     target.add_argument("--value", type=float, help="the value to reach; needs --metric")
-    command_line.add_output_arguments(csv)
+    cli.add_output_arguments(csv)
     commands = top.add_subparsers(
         dest="command",
         required=True,
@@ -42,8 +42,8 @@ def parser() -> CommandParser:
 
 def _steps_arguments(sub: CommandParser) -> None:
     steps = columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS
-    answers, medians = (manual.meanings(each) for each in (steps, columns.MEDIANS | columns.DIFFERS))
-    sub.description = manual.STEPS + answers + manual.MEDIANS + medians
+    answers, medians = (help_text.meanings(each) for each in (steps, columns.MEDIANS | columns.DIFFERS))
+    sub.description = help_text.STEPS + answers + help_text.MEDIANS + medians
     sub.add_argument(
         "--rule",
         choices=(*RULES, "median"),
@@ -70,7 +70,7 @@ _counts.__name__ = "numbers of trials, such as 8,16,32,"  # as argparse calls it
 
 
 def _fit_arguments(sub: CommandParser) -> None:
-    sub.description = manual.FIT + manual.meanings(columns.PAIRS | columns.FITS) + manual.FIT_LIMITS
+    sub.description = help_text.FIT + help_text.meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
@@ -81,8 +81,8 @@ def _fit_arguments(sub: CommandParser) -> None:
 
 
 def _coverage_arguments(sub: CommandParser) -> None:
-    of_cores = manual.COVERAGE_OF_CORES + manual.meanings(columns.COVERAGE_OF_CORES)
-    sub.description = manual.COVERAGE + manual.meanings(columns.COVERAGE) + of_cores
+    of_cores = help_text.COVERAGE_OF_CORES + help_text.meanings(columns.COVERAGE_OF_CORES)
+    sub.description = help_text.COVERAGE + help_text.meanings(columns.COVERAGE) + of_cores
     sub.add_argument(
         "--of", choices=("fits", "cores"), help="this table alone; both are printed unless told (CSV: fits)"
     )
@@ -91,13 +91,13 @@ def _coverage_arguments(sub: CommandParser) -> None:
 
 
 def _epochs_arguments(sub: CommandParser) -> None:
-    of_fit = manual.EPOCHS_FIT + manual.meanings(columns.CORE_COUNTS)
-    sub.description = manual.EPOCHS + manual.meanings(columns.EPOCHS) + of_fit
+    of_fit = help_text.EPOCHS_FIT + help_text.meanings(columns.CORE_COUNTS)
+    sub.description = help_text.EPOCHS + help_text.meanings(columns.EPOCHS) + of_fit
     sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
 
 
 def _layouts_arguments(sub: CommandParser) -> None:
-    sub.description = manual.LAYOUTS + manual.meanings(columns.LAYOUTS)
+    sub.description = help_text.LAYOUTS + help_text.meanings(columns.LAYOUTS)
 
 
 def _percent(words: str) -> float:
@@ -111,8 +111,8 @@ _percent.__name__ = "percentage above 0 and below 100"  # as argparse calls it: 
 
 
 def _payoff_arguments(sub: CommandParser) -> None:
-    of_times = manual.PAYOFF_TIMES + manual.meanings(columns.PAYOFF_TIMES)
-    sub.description = manual.PAYOFF + manual.meanings(columns.PAYOFF) + of_times
+    of_times = help_text.PAYOFF_TIMES + help_text.meanings(columns.PAYOFF_TIMES)
+    sub.description = help_text.PAYOFF + help_text.meanings(columns.PAYOFF) + of_times
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
@@ -128,13 +128,13 @@ def _payoff_arguments(sub: CommandParser) -> None:
 
 
 def _compare_arguments(sub: CommandParser) -> None:
-    sub.description = manual.COMPARE + manual.meanings(columns.COMPARE)
+    sub.description = help_text.COMPARE + help_text.meanings(columns.COMPARE)
     for name in ("A", "B"):
         sub.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
 
 
 def _figures_arguments(sub: CommandParser) -> None:
-    sub.description = manual.FIGURES
+    sub.description = help_text.FIGURES
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to; made if it is not there")
@@ -153,10 +153,10 @@ def _figures_arguments(sub: CommandParser) -> None:
 
 
 def _report_arguments(sub: CommandParser) -> None:
-    sub.description = manual.REPORT
+    sub.description = help_text.REPORT
     sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page; what is there is replaced")
 
 
 def _all_arguments(sub: CommandParser) -> None:
-    sub.description = manual.ALL
+    sub.description = help_text.ALL
     sub.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures; made if missing")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, presentations, text, workload_studies
+from analysis import contradictions, kind_views, text, workload_studies
 from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
@@ -14,7 +14,7 @@ from analysis.fitting import curves
 from analysis.fitting.curves import Curve
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
-from results import command_line, store
+from results import cli, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
 from results.plans import kinds
@@ -78,13 +78,11 @@ class _Contents:
 
     def __init__(self, folder: Folder, request: tuple[str, float] | None):
         commits = store.catalogue(folder)
-        over_cores = kinds.of_kind(commits, *presentations.kinds_drawn_as(presentations.CORES))
+        over_cores = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.CORES))
         self.factorized = factorizations.load(folder) if over_cores else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
-        over_batches = {
-            commit.name for commit in kinds.of_kind(commits, *presentations.kinds_drawn_as(presentations.BATCH))
-        }
+        over_batches = {commit.name for commit in kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))}
         if commits and not over_batches:
             return
         overview, target = steps.load(folder, request)
@@ -173,7 +171,7 @@ def _shown(rows: pd.DataFrame) -> str:
     header = ["", "by", "A", "B", "of"]
     return "\n".join(
         [
-            command_line.table(header, lines, left=header, prose=["A", "B", "of"]),
+            cli.table(header, lines, left=header, prose=["A", "B", "of"]),
             *(f"[{i}] {why}" for i, why in enumerate(whys, 1)),
         ]
     )

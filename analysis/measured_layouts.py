@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.columns import LAYOUTS as COLUMNS
-from results import command_line, store
+from results import cli, store
 from results.bad_input import BadInput
-from results.command_line import quoted
+from results.cli import quoted
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
@@ -152,7 +152,7 @@ def as_text(layouts: Sequence[MeasuredLayout]) -> str:
         )
         names = (one.study.model_label, one.study.mesh, one.study.layout or "replicated", one.study.engine)
         rows.append([*names, *(number.replace("nan", "") for number in numbers)])
-    return command_line.table(header, rows, left=header[:4])
+    return cli.table(header, rows, left=header[:4])
 
 
 def _milliseconds(one: MeasuredLayout) -> str:

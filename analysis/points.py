@@ -6,17 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from analysis import presentations, workload_studies
+from analysis import kind_views, workload_studies
 from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
+from results.catalog import point_rows
+from results.catalog.point_rows import Row
 from results.plans import kinds
 from results.plans.points import FITS
 from results.plans.study import Target, decimal
-from results.reading import point_rows
-from results.reading.point_rows import Row
 from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece
 
@@ -48,7 +48,7 @@ def table(commits: Sequence[Commit]) -> pa.Table:
 
 def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
     """What fits tell of the curve that each study is on, by the name of the study."""
-    drawn = kinds.of_kind(commits, *presentations.kinds_drawn_as(presentations.BATCH))
+    drawn = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))
     measured = [commit for commit in drawn if target.metric in commit.metrics]
     by_study: dict[str, Row] = {}
     for workload in workload_studies.group(measured):

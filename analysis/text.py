@@ -5,7 +5,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from results.command_line import numbered
+from results.cli import numbered
 from results.plans.study import Target
 from results.rules.answers import Rule
 

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis import presentations, text
+from analysis import kind_views, text
 from results import store
 from results.bad_input import BadInput, nearest
+from results.catalog.overview import Overview
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import canonical, decimal, digest
-from results.reading.overview import Overview
 from results.storage.commits import Commit
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
@@ -73,7 +73,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
       BadInput: there is no store, a condition is none, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
-    commits = kinds.of_kind(store.catalogue(folder), *presentations.kinds_drawn_as(presentations.BATCH))
+    commits = kinds.of_kind(store.catalogue(folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(commits)}")

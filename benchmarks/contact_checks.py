@@ -218,7 +218,7 @@ def lanes(smoke: bool) -> Finding:
     from report import in_turn, median_ratio
 
     from harness import mesh, programs
-    from harness.division import Division
+    from harness.batch_partition import Division
 
     key, groups = training.key_of_task("digits_fc", 64, "float32"), mesh.groups(1)
     steps = 4 if smoke else LANE_STEPS
@@ -313,7 +313,7 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         from report import in_turn
 
         from harness import mesh, programs
-        from harness.work import step_flops
+        from harness.jaxpr_cost import step_flops
 
         key, steps = training.case(name, precision, smoke)
         devices = mesh.groups(1)

@@ -40,7 +40,7 @@ from contact_checks import CHECKS, ERROR, FAIL, NOT_MEASURED, ROOT, Finding, Num
 
 from results import durable
 from results.bad_input import BadInput, number_of
-from results.command_line import guarded
+from results.cli import guarded
 
 ALL_SECONDS = 600.0  # that all checks may take
 LEAST_SECONDS = 10.0  # below which no further check begins

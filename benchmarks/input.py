@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from report import BenchmarkReport, open_report
 
-from workloads import streams
+from workloads import data_stream
+from workloads.data_stream import Draws, Stream
 from workloads.datasets import array_records, streamed_images
-from workloads.streams import Draws, Stream
 
 IMAGES, BATCH, PROCESSES = 600, 8, 2
 STEP_SECONDS, BUSY = 0.05, 0.95
@@ -68,7 +68,7 @@ def write(within: Path, images: int) -> Path:
 def processor_seconds() -> float:
     """Processor time of the processes that decode."""
     total = 0
-    for process in streams._pool(PROCESSES)._processes:
+    for process in data_stream._pool(PROCESSES)._processes:
         total += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
     return total / TICKS
 
@@ -114,7 +114,7 @@ def main(report: BenchmarkReport) -> None:
             report.add(f"share of the time that a device is busy, batches of {batch_size}", share, "")
             largest = batch_size if share >= BUSY else largest
         report.add("the largest batch that keeps it busy for 95 % of the time", float(largest), "images")
-        streams.close()
+        data_stream.close()
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ print(json.dumps([duration, peak(), steps]))
 OF_SCAN = """
 from results import store
 from results.plans.study import Target
-from results.reading import scan
+from results.catalog import scan
 from results.rules import answers
 """
 OF_ENVELOPES = "from analysis.trials import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "

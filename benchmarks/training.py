@@ -8,7 +8,7 @@
    small tasks.
 2. Model FLOPs utilisation = M × steps per second / peak. M are the operations of the matrix products and convolutions
    in one step's loss and its gradient as the network defines them, two for each product of two numbers
-   (``harness.work``); the peak is that of the device for dense products of bfloat16, by its vendor (``PEAKS``).
+   (``harness.jaxpr_cost``); the peak is that of the device for dense products of bfloat16, by its vendor (``PEAKS``).
 3. On a CPU: a step of eight lanes on eight emulated devices, batches divided over all eight, or in four microbatches,
    against one lane a device; processor time.
 4. With --against DIR: processor seconds of training of whole studies by another checkout in turn with this one.
@@ -151,7 +151,7 @@ def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
 def fitting(key: Any, lanes: int) -> Any:
     """The division of a batch into as few microbatches as the memory of a device allows."""
     from harness import mesh, programs
-    from harness.division import Division
+    from harness.batch_partition import Division
 
     free = mesh.device_bytes()
     for count in MICROBATCHES:
@@ -264,7 +264,7 @@ def speed(report: Any, precision: str) -> None:
     from report import in_turn, median_ratio
 
     from harness import mesh, programs
-    from harness.work import step_flops
+    from harness.jaxpr_cost import step_flops
 
     devices, most = mesh.groups(1), peak()
     for name in (*(TINY if jax.default_backend() == "cpu" or report.smoke else LARGE), *SMALL):
@@ -293,7 +293,7 @@ def divided(report: Any) -> None:
 
 def emulated(smoke: bool) -> None:
     """Prints the ratios of ``divided`` as JSON."""
-    from harness.division import Division
+    from harness.batch_partition import Division
 
     ways = {"over 8 shards": Division(8, 1), "in 4 microbatches": Division(1, 4)}
     found = {}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 import analysis.__main__ as analysis_cli
+from results.catalog import contents, dataset_card
+from results.catalog.contents import Contents
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS
-from results.reading import contents, dataset_card
-from results.reading.contents import Contents
 from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent

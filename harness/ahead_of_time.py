@@ -14,9 +14,9 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-from harness import compiled, topologies
-from harness.compiled import Compiled
+from harness import hlo, topologies
 from harness.costs import Exchange, Verdict
+from harness.hlo import Compiled
 from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import hardware_of
 
@@ -39,7 +39,7 @@ class Memory(NamedTuple):
     why: str = ""
 
 
-class Made(NamedTuple):
+class CompilationResult(NamedTuple):
     """A program as it was compiled, or not.
 
     Attributes:
@@ -69,7 +69,7 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
     return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=(AxisType.Auto,) * len(sizes))
 
 
-def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Made:
+def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> CompilationResult:
     """Lowers and compiles a program, and reads it.
 
     Args:
@@ -85,11 +85,11 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Made
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        return Made(refused(str(error), argument_bytes), None, time.process_time() - began)
+        return CompilationResult(refused(str(error), argument_bytes), None, time.process_time() - began)
     seconds = time.process_time() - began
     text = program.as_text()
     assert text is not None
-    return Made(Memory(True, needed_bytes(program), None), compiled.read(text).check(), seconds)
+    return CompilationResult(Memory(True, needed_bytes(program), None), hlo.read(text).check(), seconds)
 
 
 def needed_bytes(program: jax.stages.Compiled) -> int:
@@ -121,7 +121,7 @@ def usable_bytes(device_kind: str) -> float | None:
     return None if row is None else USABLE.get(row, HARDWARE[row].memory_bytes)
 
 
-def verdict(made: Made, on: Mesh, *, beside: float, lanes: int, how: str) -> Verdict:
+def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how: str) -> Verdict:
     """The verdict on a program over a mesh.
 
     Args:
@@ -138,7 +138,7 @@ def verdict(made: Made, on: Mesh, *, beside: float, lanes: int, how: str) -> Ver
     told: dict[str, Any] = {}
     if made.found is not None:
         sizes = dict(on.shape)
-        totals = compiled.totals(made.found.collectives, sizes)
+        totals = hlo.totals(made.found.collectives, sizes)
         row = hardware_of(kind)
         over = {} if row is None else links(HARDWARE[row], sizes, topologies.chips(on.devices.flat))
         told = {

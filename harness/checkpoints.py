@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from harness import hosts
+from harness import multihost
 from harness.programs import Programs
 from harness.scheduler import Live, Saved, TrialScheduler
 from results import durable
-from results.command_line import say
+from results.cli import say
 from results.durable import Folder
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
@@ -88,7 +88,7 @@ class Checkpoints:
           checkpoint: to be kept.
           part: of so many processes, each of which saves what its own devices hold, which this is: (index, count).
         """
-        if part == WHOLE and not hosts.leads():
+        if part == WHOLE and not multihost.leads():
             return
         durable.make_folder(self.folder)
         about = [[list(array.shape), str(array.dtype)] for array in checkpoint.arrays]
@@ -98,13 +98,13 @@ class Checkpoints:
         for piece in pieces:
             digest.update(piece)
         path = self.folder / parts.checkpoint_file(trial, *part)
-        durable.replace(path, *pieces, digest.digest(), check=hosts.check_pulse)
+        durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
     def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
         if part != WHOLE:
             return self._load(trial, key, part)
-        return hosts.of_leader(self._load(trial, key, part) if hosts.leads() else None)
+        return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
     def _load(self, trial: int, key: str, part: tuple[int, int]) -> Checkpoint | None:
         try:
@@ -119,7 +119,7 @@ class Checkpoints:
     def remove(self, trials: Iterable[int]) -> None:
         """Removes the checkpoints of trials, whose rows are stored now, of all processes."""
         ended = set(trials)
-        for trial, file in list_study(self.folder).checkpoints if ended and hosts.leads() else ():
+        for trial, file in list_study(self.folder).checkpoints if ended and multihost.leads() else ():
             if trial in ended:
                 with contextlib.suppress(OSError):  # it only takes room
                     (self.folder / file).unlink(missing_ok=True)
@@ -250,7 +250,7 @@ class Saver:
             if trial in rows:
                 metrics = zip(self._programs.metrics, map(float, measured), strict=True)
                 rows[trial].append({"step": step, **dict(metrics)})
-        leaves = jax.tree.leaves(hosts.on_host(carry)) if live_trials else []
+        leaves = jax.tree.leaves(multihost.on_host(carry)) if live_trials else []
         for live in live_trials:
             checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
             checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from harness import hosts
+from harness import multihost
 from results.bad_input import BadInput
 from workloads import caches
 
@@ -55,7 +55,7 @@ def compiled(program: "Lowered") -> "Compiled":
     """
     import jax
 
-    takes_turns = jax.config.values["jax_compilation_cache_dir"] and not hosts.are_many()
+    takes_turns = jax.config.values["jax_compilation_cache_dir"] and not multihost.are_many()
     with _in_turn(program.as_text()) if takes_turns else contextlib.nullcontext():
         return program.compile()
 

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from harness import hosts, mesh
+from harness import mesh, multihost
+from harness.batch_partition import Division, divisions
 from harness.checkpoints import Checkpoints, Saver
-from harness.division import Division, divisions
 from harness.programs import Programs, default_strategy, programs_for, workload_of
 from harness.programs_key import programs_key
 from harness.run import COMPILING, TRAINING, Record, RunProgress, Settings
@@ -22,7 +22,7 @@ from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
-from workloads import memory, optimizers, registry, streams
+from workloads import data_stream, memory, optimizers, registry
 from workloads.workload import Workload
 
 DEFAULT_LANES = 32
@@ -59,7 +59,7 @@ def run(
       source: options of a user's own data set, as in ``registry.dataset``.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called before compiling, before training and after each evaluation.
-      on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
+      on_finished: called with trials that have finished since it was last, every ``flush_seconds`` and at the end.
       confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
       shutdown: of this process; what has finished is handed over, by another thread, before it ends.
       checkpoints: of the study; None: nothing is saved.
@@ -112,7 +112,7 @@ def run(
         with shutdown.lock:
             shutdown.saved |= saver.save(carry)
 
-    with shutdown.first(hand_over), streams.ending(), programs.feeding():
+    with shutdown.first(hand_over), data_stream.ending(), programs.feeding():
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
             stops = _stops(scheduler, live_trials, programs, seconds_per_step)
@@ -123,7 +123,7 @@ def run(
             if arrived:
                 active = np.zeros(lanes, bool)
                 active[[live.lane for live in arrived]] = True
-                metrics, finite = hosts.on_host(programs.evaluate(carry, active))
+                metrics, finite = multihost.on_host(programs.evaluate(carry, active))
             evaluated = time.perf_counter()
             with shutdown.lock:
                 tape.train_seconds += trained - before
@@ -136,15 +136,15 @@ def run(
                     tape.rows.append((live.trial.id, live.step, measured))
                     scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 scheduler.prune()
-            streams.keep({live.trial.seed for live in scheduler.live})
+            data_stream.keep({live.trial.seed for live in scheduler.live})
             on_progress(tape.progress(scheduler))
-            if shutdown.requested or hosts.preempted():
+            if shutdown.requested or multihost.preempted():
                 hand_over()
                 save()
                 raise Stopped
             limit = settings.time_limit_seconds
             is_late = shutdown.time_is_up or (limit is not None and evaluated - tape.began > limit)
-            seconds_per_step, late, due = hosts.numbers_of_leader(
+            seconds_per_step, late, due = multihost.numbers_of_leader(
                 tape.train_seconds / max(1, tape.trial_steps), is_late, saver.due()
             )
             if late or due:
@@ -152,7 +152,7 @@ def run(
             if late:
                 with shutdown.lock:
                     scheduler.give_up("time_limit")
-            if scheduler.outcomes.keys() > handed_over and evaluated - last_part > settings.part_seconds:
+            if scheduler.outcomes.keys() > handed_over and evaluated - last_part > settings.flush_seconds:
                 hand_over()
                 last_part = time.perf_counter()
         hand_over()

@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.core import jaxprs_in_params
 
 from harness import mesh
-from harness.training import Carry
+from harness.training import TrainState
 from workloads import losses
 from workloads.workload import Array, ArrayShape, Dataset, Examples, Workload
 
@@ -65,7 +65,7 @@ def prepared_shapes(workload: Workload, shards: int) -> tuple[Examples, ...]:
 
 
 def evaluate_lane(
-    workload: Workload, shards: int, carry: Carry, active: Array, splits: tuple[Examples, ...]
+    workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> tuple[Array, Array]:
     """Metrics float32[M] of a trial and whether all is finite; NaN where a parameter is not, or without a trial.
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType
 
-from harness import ahead_of_time, work
+from harness import ahead_of_time, jaxpr_cost
 from harness.costs import Counts, Exchange, Verdict, Work
 from results.bad_input import BadInput, number_of
 from results.plans.factorization import Factorization
@@ -27,14 +27,14 @@ def counts(study: Factorization, source: Mapping[str, Any] | None) -> Counts:
     # The kernel is a call of C++, whose work nobody can see; XLA's program does the same work.
     als = study if study.kernel == "xla" else _of_xla(study)
     programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
-    halves = [work.of(programs[name]) for name in HALVES]
-    held = max(work.held_bytes(each) for each in programs.values())
+    halves = [jaxpr_cost.of(programs[name]) for name in HALVES]
+    held = max(jaxpr_cost.held_bytes(each) for each in programs.values())
     return Counts(
         step=Work(*map(sum, zip(*halves, strict=True))),
-        evaluation=work.of(programs["objective"]),
+        evaluation=jaxpr_cost.of(programs["objective"]),
         parameters=sum(of.sizes) * study.dim,
         held_bytes=held,
-        equations=sum(map(work.equations, programs.values())),
+        equations=sum(map(jaxpr_cost.equations, programs.values())),
         devices=study.cores,
         precision=study.solver_dtype,
         least_bytes=held,
@@ -61,7 +61,7 @@ def verdict(study: Factorization, source: Mapping[str, Any] | None, topology: st
     for name in HALVES:
         call, given = programs[name]
         own = ahead_of_time.verdict(
-            ahead_of_time.make(functools.partial(call.lower, *given), work.device_bytes(given)),
+            ahead_of_time.make(functools.partial(call.lower, *given), jaxpr_cost.device_bytes(given)),
             on,
             beside=_beside(programs, name),
             lanes=1,
@@ -77,7 +77,7 @@ def verdict(study: Factorization, source: Mapping[str, Any] | None, topology: st
 def _beside(programs: Mapping[str, tuple[Any, tuple[Any, ...]]], name: str) -> float:
     """Bytes of a core that the other half's work takes, which stays there."""
     other = programs[next(each for each in HALVES if each != name)][1][2]
-    return work.device_bytes(other)
+    return jaxpr_cost.device_bytes(other)
 
 
 def _both(one: Verdict, two: Verdict) -> Verdict:

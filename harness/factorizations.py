@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from harness import hosts
+from harness import multihost
 from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
 from harness.run import COMPILING, TRAINING, Record, RunProgress
 from harness.scheduler import TrialOutcome
@@ -84,7 +84,7 @@ def run(
 
 
 def _mesh(cores: int) -> jax.sharding.Mesh:
-    if hosts.are_many():
+    if multihost.are_many():
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         if len(devices) != cores:
             raise BadInput(f"cores={cores}: these hosts have {len(devices)}, and a factorization takes all of them")
@@ -141,9 +141,9 @@ class _FactorizationRun:
         self._compile(weights)
         tables = self._training.start(trial.seed)
         rows: list[dict[str, float]] = []
-        checkpoint = self._checkpoints.load(trial.id, key, hosts.place())
+        checkpoint = self._checkpoints.load(trial.id, key, multihost.place())
         step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
-        on_all_hosts = hosts.longest(step, -step) == (step, -step)  # where some died while they saved, they differ
+        on_all_hosts = multihost.longest(step, -step) == (step, -step)  # where some died while they saved, they differ
         if checkpoint is not None and step and on_all_hosts:
             tables, rows = self._training.from_shards(checkpoint.arrays), list(checkpoint.rows)
         self._shutdown.saved = bool(rows)
@@ -166,12 +166,12 @@ class _FactorizationRun:
 
     def stops(self) -> bool:
         """Whether the process is to end; of several processes all ask at the same places."""
-        return self._shutdown.requested or hosts.preempted()
+        return self._shutdown.requested or multihost.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
         with self._shutdown.lock, self._checkpoints.saving():
             checkpoint = Checkpoint(len(rows), rows, self._training.shards(tables))
-            self._checkpoints.save(trial.id, key, checkpoint, hosts.place())
+            self._checkpoints.save(trial.id, key, checkpoint, multihost.place())
             self._shutdown.saved = True
 
     def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
@@ -213,14 +213,14 @@ class _FactorizationRun:
         tables = jax.block_until_ready(self._training.column_half(tables, weights))
         trained = time.perf_counter()
         finite = bool(_finite(tables))
-        row = dict(zip(HALVES, hosts.longest(halfway - began, trained - halfway), strict=True))
+        row = dict(zip(HALVES, multihost.longest(halfway - began, trained - halfway), strict=True))
         self._epochs += 1
         self._train_seconds += sum(row.values())
         if finite and not evaluate:
             return tables, row, True
         nothing = dict.fromkeys((*RECALLS, "objective"), float("nan"))
         metrics = self._training.evaluate(tables, weights) if finite else nothing
-        (seconds,) = hosts.longest(time.perf_counter() - trained)
+        (seconds,) = multihost.longest(time.perf_counter() - trained)
         self._evaluate_seconds += seconds
         row |= {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS}
         row |= {"train_objective": metrics["objective"], "evaluation_seconds": seconds} | self._bytes
@@ -234,7 +234,7 @@ class _FactorizationRun:
         began = time.perf_counter()
         self._training.compile(weights)
         bool(_finite(self._training.start(0)))
-        (self._compile_seconds,) = hosts.longest(time.perf_counter() - began)
+        (self._compile_seconds,) = multihost.longest(time.perf_counter() - began)
         self._bytes = {
             "bytes_per_core": self._training.bytes_per_core(),
             "peak_bytes_per_core": self._training.peak_bytes_per_core,
@@ -272,4 +272,4 @@ def _column(values: list[float], kind: Any) -> np.ndarray:
 
 
 def _of_leader(answer: bool) -> bool:
-    return bool(hosts.numbers_of_leader(answer)[0])
+    return bool(multihost.numbers_of_leader(answer)[0])

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from harness.compiled import Collective, axes_of
+from harness.hlo import Collective, axes_of
 
 _PASSED = ("collective-permute", "collective-broadcast")  # from one device to another
 HOP_SECONDS = 1e-6  # from one device to the next; section 3 of the book

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from harness import compiled, layout_costs, topologies
+from harness import hlo, layout_costs, topologies
 from harness.run import COMPILING, TRAINING, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from results.plans import layout as plans
@@ -33,7 +33,7 @@ PRODUCTS = {"float32": "highest", "bfloat16": None}
 Row = dict[str, Any]  # by names of columns
 
 
-class Laid(NamedTuple):
+class LaidOutStudy(NamedTuple):
     """A study as it is laid out: the shape of its model, its mesh and its layout."""
 
     study: LayoutStudy
@@ -42,12 +42,12 @@ class Laid(NamedTuple):
     layout: Layout
 
 
-def laid(study: LayoutStudy) -> Laid:
+def laid(study: LayoutStudy) -> LaidOutStudy:
     """The mesh and the layout of a study, read; Refused for whatever is wrong with them."""
     shape = Shape(**study.model_options)
     mesh = read_mesh(study.mesh, study.device_count)
     model = shapes.tensors(shape, study.batch_size, study.length)
-    return Laid(study, shape, mesh, read_layout(study.layout, mesh, model, strict=study.strict))
+    return LaidOutStudy(study, shape, mesh, read_layout(study.layout, mesh, model, strict=study.strict))
 
 
 def run(
@@ -84,7 +84,7 @@ class _Clock:
         self.seconds[what], self.began = now - self.began, now
 
 
-def _run_here(one: Laid, trial: Trial, on_progress: Callable[[RunProgress], None], *, timed: bool) -> Record:
+def _run_here(one: LaidOutStudy, trial: Trial, on_progress: Callable[[RunProgress], None], *, timed: bool) -> Record:
     """Runs the steps of a trial on the devices of this process, and times further ones."""
     clock, study = _Clock(), one.study
     program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
@@ -103,7 +103,7 @@ def _run_here(one: Laid, trial: Trial, on_progress: Callable[[RunProgress], None
     return _record(trial, losses, row, clock.seconds, end)
 
 
-def _compile_ahead(one: Laid, trial: Trial, on_progress: Callable[[RunProgress], None]) -> Record:
+def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: Callable[[RunProgress], None]) -> Record:
     """Compiles a step for TPUs that are not there."""
     clock = _Clock()
     devices = topologies.devices(one.study.topology)
@@ -121,14 +121,14 @@ def _compile_ahead(one: Laid, trial: Trial, on_progress: Callable[[RunProgress],
     return _record(trial, [], row, clock.seconds, TrialOutcome("COMPLETE", None, 1))
 
 
-ENGINES: dict[str, Callable[[Laid, Trial, Callable[[RunProgress], None]], Record]] = {
+ENGINES: dict[str, Callable[[LaidOutStudy, Trial, Callable[[RunProgress], None]], Record]] = {
     plans.EMULATED: functools.partial(_run_here, timed=False),
     plans.DEVICE: functools.partial(_run_here, timed=True),
     plans.AHEAD: _compile_ahead,
 }
 
 
-def accounts(one: Laid, program: jax.stages.Compiled, chips: Sequence[int] | None) -> Row:
+def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[int] | None) -> Row:
     """What a compiled step does and holds, and is predicted to cost: columns of ``results.plans.layout``.
 
     Args:
@@ -141,13 +141,13 @@ def accounts(one: Laid, program: jax.stages.Compiled, chips: Sequence[int] | Non
     """
     text, memory = program.as_text(), program.memory_analysis()
     assert text is not None and memory is not None  # both of which CPUs, GPUs and TPUs have
-    found = compiled.read(text).check()
+    found = hlo.read(text).check()
     ideal, executed = one.shape.flops(one.study.batch_size, one.study.length), found.flops * one.mesh.size
     if executed < (1 - LOST) * ideal and not found.loops[1]:
-        raise compiled.Unparsed(
+        raise hlo.Unparsed(
             f"the compiled step has {executed:.6g} operations in products that can be read, of {ideal:.6g}"
         )
-    totals = compiled.totals(found.collectives, one.mesh)
+    totals = hlo.totals(found.collectives, one.mesh)
     kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + kept
     hardware = layout_costs.HARDWARE[one.study.hardware]
@@ -178,11 +178,13 @@ def accounts(one: Laid, program: jax.stages.Compiled, chips: Sequence[int] | Non
     }
 
 
-def _compile(one: Laid, trial: Trial, options: Mapping[str, Any], devices: list | None = None) -> jax.stages.Compiled:
+def _compile(
+    one: LaidOutStudy, trial: Trial, options: Mapping[str, Any], devices: list | None = None
+) -> jax.stages.Compiled:
     return lowered(one, trial, devices).compile(compiler_options=dict(options))
 
 
-def lowered(one: Laid, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
+def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
     """The step of a study on devices, by default those of this process; products of float32 are in float32."""
     placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
     program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
@@ -193,7 +195,7 @@ def lowered(one: Laid, trial: Trial, devices: list | None = None) -> jax.stages.
 
 
 def _steps(
-    one: Laid, program: jax.stages.Compiled, trial: Trial, steps: int
+    one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, steps: int
 ) -> tuple[State, list[float], dict[str, np.ndarray]]:
     """The state after some steps, the losses before each, and the gradient of the first, up to a factor."""
     state, losses, gradients = _begin(one, trial), [], {}
@@ -205,7 +207,7 @@ def _steps(
     return state, losses, gradients
 
 
-def _begin(one: Laid, trial: Trial) -> State:
+def _begin(one: LaidOutStudy, trial: Trial) -> State:
     """The state before the first step, where it lies."""
     placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
     own = transformer.shardings(one.shape, placed)
@@ -219,7 +221,7 @@ def _first_state(shape: Shape, seed: int) -> State:
     return jax.tree.map(np.asarray, jax.jit(functools.partial(transformer.start, shape))(jnp.uint32(seed)))
 
 
-def _tokens(one: Laid, trial: Trial, at: int) -> Array:
+def _tokens(one: LaidOutStudy, trial: Trial, at: int) -> Array:
     study = one.study
     placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
     drawn = _drawn(one.shape.vocab, study.batch_size, study.length, trial.seed, at)
@@ -231,7 +233,7 @@ def _drawn(vocab: int, batch: int, length: int, seed: int, at: int) -> np.ndarra
     return transformer.draw(vocab, batch, length, seed, at)
 
 
-def _alone(one: Laid) -> Laid:
+def _alone(one: LaidOutStudy) -> LaidOutStudy:
     """The same on one device, which every layout must agree with."""
     study = dataclasses.replace(one.study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1)
     return laid(study)
@@ -240,7 +242,7 @@ def _alone(one: Laid) -> Laid:
 _REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # the last one alone
 
 
-def _of_one_device(alone: Laid, trial: Trial) -> dict[str, np.ndarray]:
+def _of_one_device(alone: LaidOutStudy, trial: Trial) -> dict[str, np.ndarray]:
     """The first gradient on one device, up to the same factor."""
     key = alone.study.plan_json, trial.seed
     if key not in _REFERENCES:
@@ -255,7 +257,7 @@ def _difference(gradients: Mapping[str, np.ndarray], others: Mapping[str, np.nda
     return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
 
 
-def _timed(one: Laid, program: jax.stages.Compiled, trial: Trial, state: State) -> Row:
+def _timed(one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, state: State) -> Row:
     """Seconds of steps that follow, one by one, after some that warm up."""
     tokens = [_tokens(one, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
     seconds = []

@@ -8,7 +8,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from harness import hosts
+from harness import multihost
 from results.bad_input import BadInput
 from workloads import memory
 from workloads.workload import DATA
@@ -18,7 +18,7 @@ TRIAL = "trial"
 
 def devices() -> list[jax.Device]:
     """The devices that a study runs on: those of this process, or of all that run it together, host by host."""
-    return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if hosts.are_many() else jax.local_devices()
+    return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if multihost.are_many() else jax.local_devices()
 
 
 def device_bytes() -> int | None:
@@ -29,7 +29,7 @@ def device_bytes() -> int | None:
         own = free and free // jax.local_device_count()
     else:
         own = (device.memory_stats() or {}).get("bytes_limit")
-    return hosts.least(own or 0) or None
+    return multihost.least(own or 0) or None
 
 
 def groups(shards: int) -> int:
@@ -50,7 +50,7 @@ def mesh(shards: int) -> Mesh:
     return jax.make_mesh(shape, (TRIAL, DATA), devices=found, axis_types=(AxisType.Auto, AxisType.Auto))
 
 
-def placed(arrays: Any, sharding: NamedSharding) -> Any:
+def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
     """NumPy arrays, which every process has whole, on the devices; each process puts what its own hold."""
     if sharding.is_fully_addressable:
         return jax.device_put(arrays, sharding)
@@ -62,7 +62,7 @@ def by_lane(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(TRIAL))
 
 
-def everywhere(mesh: Mesh) -> NamedSharding:
+def replicated(mesh: Mesh) -> NamedSharding:
     """Of arrays that every device has a copy of."""
     return NamedSharding(mesh, P())
 

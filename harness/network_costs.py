@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from harness import ahead_of_time, engine, evaluation, programs, training, work
+from harness import ahead_of_time, engine, evaluation, jaxpr_cost, programs, training
+from harness.batch_partition import Division
 from harness.costs import Counts, Verdict, Work
-from harness.division import Division
 from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey, programs_key
 from harness.run import Settings
-from harness.training import Carry, Spans
+from harness.training import Spans, TrainState
 from results.plans.batch_study import BatchStudy
 from workloads.workload import DATA, Examples, Workload
 
@@ -33,13 +33,13 @@ def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settin
     stepped = step_jaxpr(workload, share, microbatches)
     evaluated = _evaluation(key._replace(batch_size=0), json.dumps(source), shards)
     carry, *_ = one_lane(workload)
-    held = max(work.held_bytes(stepped), evaluated.held_bytes)
+    held = max(jaxpr_cost.held_bytes(stepped), evaluated.held_bytes)
     return Counts(
-        step=work.of(stepped),
+        step=jaxpr_cost.of(stepped),
         evaluation=evaluated.work,
         parameters=sum(leaf.size for leaf in jax.tree.leaves(carry.params)),
         held_bytes=held,
-        equations=work.equations(stepped) + evaluated.equations,
+        equations=jaxpr_cost.equations(stepped) + evaluated.equations,
         devices=shards,
         precision=study.precision,
         least_bytes=_least_bytes(workload, share, settings, held),
@@ -56,7 +56,7 @@ def _least_bytes(workload: Workload, share: int, settings: Settings, held: float
     fewest = min(share, workload.group)
     if held < LARGE or settings.microbatches is not None or fewest == share:
         return held
-    return min(held, work.held_bytes(step_jaxpr(workload, share // fewest * fewest, share // fewest)))
+    return min(held, jaxpr_cost.held_bytes(step_jaxpr(workload, share // fewest * fewest, share // fewest)))
 
 
 class _Evaluation(NamedTuple):
@@ -70,10 +70,10 @@ class _Evaluation(NamedTuple):
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> _Evaluation:
     jaxpr = evaluation_jaxpr(programs.workload_of(key, json.loads(source)), shards)
-    return _Evaluation(work.of(jaxpr), work.held_bytes(jaxpr), work.equations(jaxpr))
+    return _Evaluation(jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
-def one_lane(workload: Workload) -> tuple[Carry, Spans]:
+def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
     """The shapes of what a trial carries, and of its work."""
     spans = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), programs.spans_dtypes(workload))
     return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
@@ -86,13 +86,15 @@ def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
         return jax.make_jaxpr(step)(*given)
 
 
-def a_step(workload: Workload, examples: int, microbatches: int = 1) -> tuple[Callable[..., Carry], tuple[Any, ...]]:
+def a_step(
+    workload: Workload, examples: int, microbatches: int = 1
+) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
     """A step on one device as a function that gives the next carry, and the shapes of its arguments, carry first."""
     division = Division(1, microbatches)
     carry, spans = one_lane(workload)
     train = workload.shapes.train
 
-    def step(carry: Carry, spans: Spans, order: Any, data: Any) -> Carry:
+    def step(carry: TrainState, spans: Spans, order: Any, data: Any) -> TrainState:
         at = jnp.int32(0)
         if workload.feed is not None:
             batch = training.batch_fed(data, examples, division)
@@ -120,7 +122,7 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
         for each in evaluation.prepared_shapes(workload, shards)
     )
 
-    def evaluate(carry: Carry, splits: tuple[Examples, ...]) -> Any:
+    def evaluate(carry: TrainState, splits: tuple[Examples, ...]) -> Any:
         with_all = workload._replace(evaluation_examples=-(-workload.evaluation_examples // shards))
         return evaluation.evaluate_lane(with_all, 1, carry, jnp.bool_(True), splits)
 
@@ -152,11 +154,11 @@ def verdict(study: BatchStudy, source: Mapping[str, Any] | None, settings: Setti
         of = programs.shapes(workload, on, lanes)
         made = ahead_of_time.make(
             functools.partial(programs.lower_train, workload, on, "vmap", of, study.batch_size, division.microbatches),
-            work.device_bytes((of.carry, of.spans, of.train)),
+            jaxpr_cost.device_bytes((of.carry, of.spans, of.train)),
         )
         how = f"{lanes} lanes × {division.shards} shards × {division.microbatches} microbatches"
         seconds = made.processor_seconds + (found.processor_seconds if found else 0.0)
-        found = ahead_of_time.verdict(made, on, beside=work.device_bytes(of.splits), lanes=of_device, how=how)
+        found = ahead_of_time.verdict(made, on, beside=jaxpr_cost.device_bytes(of.splits), lanes=of_device, how=how)
         found = found._replace(shards=division.shards, microbatches=division.microbatches, processor_seconds=seconds)
         tried += 1
         if found.fits:
@@ -169,6 +171,6 @@ def verdict(study: BatchStudy, source: Mapping[str, Any] | None, settings: Setti
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
     """Bytes that a device holds, about, by the examples that it takes at once, and by its trials."""
     few = max(8, workload.group)
-    one, two = (work.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
+    one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
     each, fixed = (two - one) / few, max(0.0, 2 * one - two)
     return lambda examples, lanes: examples * each + lanes * fixed

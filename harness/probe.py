@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("harness.probe")
+    cli.run("harness.probe")
 
 from harness import processors
 from harness.costs import Work
@@ -112,27 +112,27 @@ def fitted(products: Sequence[Product], itemsize: int) -> ProductRates:
     return ProductRates(*(found / scale).tolist())
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: list[str]) -> int:
     """Probes a device, prints what was found, and keeps it."""
-    parser = command_line.CommandParser("python -m harness.probe", description=__doc__)
-    command_line.add_output_arguments(parser)
+    parser = cli.CommandParser("python -m harness.probe", description=__doc__)
+    cli.add_output_arguments(parser)
     given = parser.parse_args(argv)
-    command_line.set_output(csv=given.csv, json=given.json, wide=given.wide)
+    cli.set_output(csv=given.csv, json=given.json, wide=given.wide)
     backend, _ = processors.accelerators()
     if backend == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, processors.physical_cores()[0])
-    from harness import probes, provenance
+    from harness import microbenchmarks, provenance
 
     device = provenance.device()
-    command_line.say(f"measuring {device['device_kind']}, which takes up to two minutes")
+    cli.say(f"measuring {device['device_kind']}, which takes up to two minutes")
     found = measured(device["backend"])
-    file = probes.write(device["device_kind"], found)
+    file = microbenchmarks.write(device["device_kind"], found)
     rows = _rows(device["device_kind"], found)
     header = ("device_kind", "what", "value", "unit")
     texts = [(what, f"{value:.4g}", unit) for _, what, value, unit in rows]
-    command_line.show(header, rows, lambda: command_line.table(header[1:], texts, ("what", "unit")))
-    command_line.say(f"kept in {file}; `python -m sweeps.plan` predicts from it")
+    cli.show(header, rows, lambda: cli.table(header[1:], texts, ("what", "unit")))
+    cli.say(f"kept in {file}; `python -m sweeps.plan` predicts from it")
     return 0
 
 
@@ -274,13 +274,13 @@ def _operation_seconds() -> float:
     import jax
     import jax.numpy as jnp
 
-    from harness import network_costs, work
+    from harness import jaxpr_cost, network_costs
     from workloads import registry
 
     options = {"widths": [16]}
     workload = registry.workload(registry.DATASETS["digits"], "fully_connected", options, "momentum", "float32")
     step, given = network_costs.a_step(workload, 1)
-    count = work.of(jax.make_jaxpr(step)(*given)).operations
+    count = jaxpr_cost.of(jax.make_jaxpr(step)(*given)).operations
     carry, *others = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), given)
     program = jax.jit(lambda carry, *rest: jax.lax.fori_loop(0, CHAIN, lambda _, each: step(each, *rest), carry))
     return best(lambda: program(carry, *others)) / (CHAIN * count)

@@ -15,12 +15,12 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from harness import compile_cache, evaluation, hosts, mesh, training, work
-from harness.division import Division
-from harness.feeding import Feeder
+from harness import compile_cache, evaluation, jaxpr_cost, mesh, multihost, training
+from harness.batch_partition import Division
 from harness.mesh import TRIAL
+from harness.prefetch import Feeder
 from harness.programs_key import ProgramsKey
-from harness.training import CALL_STEPS, Carry, Spans
+from harness.training import CALL_STEPS, Spans, TrainState
 from workloads import registry
 from workloads.workload import DATA, Array, Examples, Workload
 
@@ -71,7 +71,7 @@ class Shapes(NamedTuple):
       splits: the evaluated ones.
     """
 
-    carry: Carry
+    carry: TrainState
     spans: Spans
     active: Any
     train: Examples | None
@@ -128,7 +128,7 @@ def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
         carry=jax.tree.map(lambda a: of_lanes(a.shape, a.dtype), lane_carry),
         spans=jax.tree.map(lambda dtype: of_lanes((), dtype), dtypes),
         active=of_lanes((), jnp.bool_),
-        train=None if train is None or workload.draw or workload.feed else placed(train, mesh.everywhere(on)),
+        train=None if train is None or workload.draw or workload.feed else placed(train, mesh.replicated(on)),
         splits=tuple(placed(each, mesh.by_shard(on)) for each in evaluation.prepared_shapes(workload, shards)),
     )
 
@@ -216,9 +216,13 @@ def _data(dataset: str, version: str, source: str, shards: int) -> Data:
     del version  # it tells data apart, and no more
     row = registry.dataset(dataset, json.loads(source))
     loaded, on = row.load(), mesh.mesh(shards)
-    train = None if row.draw or row.feed or loaded.train is None else mesh.placed(loaded.train, mesh.everywhere(on))
+    train = (
+        None
+        if row.draw or row.feed or loaded.train is None
+        else mesh.device_put_sharded(loaded.train, mesh.replicated(on))
+    )
     splits = [evaluation.prepared(row, getattr(loaded, name), shards) for name in row.splits]
-    return Data(train, tuple(mesh.placed(split, mesh.by_shard(on)) for split in splits))
+    return Data(train, tuple(mesh.device_put_sharded(split, mesh.by_shard(on)) for split in splits))
 
 
 class _SharedPrograms(NamedTuple):
@@ -248,7 +252,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
     lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
     train = compile_cache.compiled(lowered)
     placed = functools.partial(_data, key.dataset, key.data, source, division.shards)
-    place = functools.partial(mesh.placed, sharding=mesh.by_lane(on))
+    place = functools.partial(mesh.device_put_sharded, sharding=mesh.by_lane(on))
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
 
     @functools.cache
@@ -269,7 +273,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
 
     def put(carry: Any, lanes: Mapping[int, Sequence[np.ndarray]]) -> Any:
-        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, hosts.on_host(carry)))
+        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, multihost.on_host(carry)))
         for lane, arrays in lanes.items():
             for leaf, array in zip(leaves, arrays, strict=True):
                 leaf[lane] = array
@@ -295,8 +299,8 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         division=division,
         call_steps=call_steps,
         bytes=max(
-            _bytes(train) + work.device_bytes(shared.shapes.splits),
-            _bytes(shared.evaluate) + work.device_bytes(shared.shapes.train),
+            _bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
+            _bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
         ),
         compile_seconds=time.perf_counter() - began,
         feeding=feeding,

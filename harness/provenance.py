@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from harness import hosts, processors
+from harness import multihost, processors
 from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
@@ -46,7 +46,7 @@ def device(cores: int | None = None) -> dict[str, Any]:
     import jax
 
     try:
-        devices = (jax.devices() if hosts.are_many() else jax.local_devices())[:cores]
+        devices = (jax.devices() if multihost.are_many() else jax.local_devices())[:cores]
     except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
         request = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
         raise BadInput(f"JAX cannot start{request}: {str(error) or 'it found no such device'}") from None

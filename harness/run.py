@@ -22,7 +22,7 @@ class Settings:
       lanes: trials side by side; None chooses. Rounded up to a multiple of the devices they are divided over.
       lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
       time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
-      part_seconds: how often trials that have finished are handed over while others go on.
+      flush_seconds: how often trials that have finished are handed over while others go on.
       shards: devices that each batch is divided over; more than 1 change results within rounding. None: as few as
         memory allows.
       microbatches: parts that each shard of a batch is taken in, one after the other, to save memory; likewise.
@@ -34,7 +34,7 @@ class Settings:
     lanes: int | None = None
     lane_strategy: str = "auto"
     time_limit_seconds: float | None = None
-    part_seconds: float = 15.0
+    flush_seconds: float = 15.0
     shards: int | None = None
     microbatches: int | None = None
     checkpoint_seconds: float | None = 60.0

@@ -35,7 +35,7 @@ class Job:
       trials: of the study, with distinct ids.
       settings: how to run them.
       checkpoints: of the study.
-      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.readers``.
+      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.kind_configs``.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called with how far the run has come.
       on_finished: called with trials that have finished since it was last called.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from results.command_line import say
+from results.cli import say
 from results.exit_codes import PREEMPTED, TERMINATED
 
 STOP_SECONDS = 5.0  # that training may take to come to a stop

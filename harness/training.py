@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from harness import mesh, streams
-from harness.division import Division
+from harness import mesh, rng
+from harness.batch_partition import Division
 from workloads import losses, optimizers
 from workloads.workload import Array, Examples, Params, State, Workload
 
@@ -38,7 +38,7 @@ class Spans(NamedTuple):
     metaparameters: dict[str, Array]
 
 
-class Carry(NamedTuple):
+class TrainState(NamedTuple):
     """What a trial carries from step to step: parameters, state of the network, state of the optimizer."""
 
     params: Params
@@ -62,18 +62,18 @@ class Batch(NamedTuple):
     labels: int
 
 
-def fresh(workload: Workload, spans: Spans) -> Carry:
+def fresh(workload: Workload, spans: Spans) -> TrainState:
     """The carry of a trial that starts: the state of the optimizer is that of the rule that takes the first step.
 
     Some rules keep metaparameters in their state and are evaluated with them. A learning rate in a state is that of
     the first step, as optax's own ``init`` sees it; a rule that needs the current one takes it from its update.
     """
-    init_key, _ = streams.keys(spans.seed)
+    init_key, _ = rng.keys(spans.seed)
     params, state = workload.init(init_key)
-    return Carry(params, state, _rule(workload, spans, jnp.int32(0)).init(params))
+    return TrainState(params, state, _rule(workload, spans, jnp.int32(0)).init(params))
 
 
-def start_lane(workload: Workload, carry: Carry, spans: Spans, nothing: None) -> Carry:
+def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
     """Initializes a trial that takes its first step; any other lane is left unchanged."""
     starts = (spans.start == 0) & (spans.stop > 0)
     return jax.lax.cond(starts, lambda: fresh(workload, spans), lambda: carry)
@@ -84,10 +84,10 @@ def train_lane(
     batch_size: int,
     division: Division,
     call_steps: int | None,
-    carry: Carry,
+    carry: TrainState,
     spans: Spans,
     train: Examples | None,
-) -> Carry:
+) -> TrainState:
     """Takes one trial from step ``start`` to ``stop``, for inside ``shard_map``; an idle lane is left unchanged.
 
     Batched lanes, which are told the steps of a call, find the orders of all its epochs at its beginning: were each
@@ -101,14 +101,14 @@ def train_lane(
       carry, spans: of the trial.
       train: the training set; of fed data this shard's part of each batch of the call, [K, b, ...]; None for a stream.
     """
-    _, data_key = streams.keys(spans.seed)
+    _, data_key = rng.keys(spans.seed)
 
     step = functools.partial(take_step, workload, division, spans)
 
     if workload.feed:
         assert train is not None
 
-        def step_of_feed(i: Array, carry: Carry) -> Carry:
+        def step_of_feed(i: Array, carry: TrainState) -> TrainState:
             fed = Examples(*(array.at[i].get(mode="promise_in_bounds") for array in train))
             return step(spans.start + i, carry, batch_fed(fed, batch_size, division))
 
@@ -120,26 +120,28 @@ def train_lane(
     draw = workload.draw
     assert draw is not None  # a data set has the one or the other
 
-    def step_of_stream(at: Array, carry: Carry) -> Carry:
+    def step_of_stream(at: Array, carry: TrainState) -> TrainState:
         drawn = draw(jax.random.fold_in(data_key, at), batch_size)
         return step(at, carry, batch_of(drawn, None, jnp.int32(0), len(drawn.labels), division))
 
     return jax.lax.fori_loop(spans.start, spans.stop, step_of_stream, carry)
 
 
-def take_step(workload: Workload, division: Division, spans: Spans, at: Array, carry: Carry, batch: Batch) -> Carry:
+def take_step(
+    workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
+) -> TrainState:
     """Takes one step of a trial, from ``at`` (int32[]) to the next, on its part of a batch."""
-    keys = streams.example_keys(spans.seed, at, batch.positions)
+    keys = rng.example_keys(spans.seed, at, batch.positions)
     smoothing = spans.metaparameters["label_smoothing"]
     grads, state = gradients(workload, division, carry, batch, keys, smoothing)
     updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
-    return Carry(optax.apply_updates(carry.params, updates), state, optimizer)
+    return TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
 
 
 def gradients(
     workload: Workload,
     division: Division,
-    carry: Carry,
+    carry: TrainState,
     batch: Batch,
     keys: Array,
     label_smoothing: Array,
@@ -180,15 +182,15 @@ def gradients(
 
 
 def _epochs(
-    step: Callable[[Array, Carry, Batch], Carry],
+    step: Callable[[Array, TrainState, Batch], TrainState],
     spans: Spans,
-    carry: Carry,
+    carry: TrainState,
     key: Array,
     batch_size: int,
     division: Division,
     train: Examples,
     epochs: int,
-) -> Carry:
+) -> TrainState:
     """Steps over the training set, shuffled anew every epoch; a last partial batch is dropped.
 
     The orders of so many epochs are found at a time.
@@ -196,16 +198,16 @@ def _epochs(
     examples = len(train.labels)
     steps_per_epoch = examples // batch_size
 
-    def one(at: Array, carry: Carry, order: Array, since: Array) -> Carry:
+    def one(at: Array, carry: TrainState, order: Array, since: Array) -> TrainState:
         first = (at % steps_per_epoch) * batch_size
         if epochs > 1:
             first += (at // steps_per_epoch - since) * examples
         return step(at, carry, batch_of(train, order, first, batch_size, division))
 
-    def some_epochs(at_carry: tuple[Array, Carry]) -> tuple[Array, Carry]:
+    def some_epochs(at_carry: tuple[Array, TrainState]) -> tuple[Array, TrainState]:
         at, carry = at_carry
         since = at // steps_per_epoch
-        order_of = functools.partial(streams.epoch_order, key, examples=examples)
+        order_of = functools.partial(rng.epoch_order, key, examples=examples)
         order = (
             order_of(since) if epochs == 1 else jax.vmap(order_of)(since + np.arange(epochs, dtype=np.int32)).ravel()
         )

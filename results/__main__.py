@@ -1,16 +1,16 @@
 """python -m results: checks the dataset, imports data and publishes releases."""
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("results.__main__")
+    cli.run("results.__main__")
 
 import argparse
 from collections.abc import Callable
 
 from results.bad_input import BadInput, nearest
-from results.command_line import CommandParser, location
-from results.command_line import say as report
+from results.cli import CommandParser, location
+from results.cli import say as report
 
 SOURCES = ("shallue2018", "mlperf-rcp", "algoperf-logs")
 HELP = """\
@@ -29,14 +29,14 @@ pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
 """
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 faults found or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
-    command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
+    cli.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code: int = options.command(options)
     if code == 0:
-        from results.reading import withdrawn
+        from results.catalog import withdrawn
 
         for note in withdrawn.of_store(options.store):
             report(f"note: {note}")
@@ -55,7 +55,7 @@ def parser() -> CommandParser:
         return sub
 
     sub = command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
-    command_line.add_output_arguments(sub)
+    cli.add_output_arguments(sub)
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
     command("repair", "rebuilds or drops torn files, and lists them", _repair)
     sub = command("import", "imports published data into a store", _import)

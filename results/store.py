@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from results import durable
 from results.bad_input import BadInput
-from results.command_line import quoted
+from results.cli import quoted
 from results.durable import Damaged, Folder
-from results.plans import schema, told
+from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.study import DIGITS
@@ -221,7 +221,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
     Returns:
       Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN. Those of
-      studies end in what their plans say, ``results.plans.told.TOLD``.
+      studies end in what their plans say, ``results.plans.plan_columns.TOLD``.
 
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
@@ -239,9 +239,9 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
             parts = [read_table(commit, table) for commit in selection]
             frames[table] = to_frame(_together(table, parts)) if parts else pd.DataFrame()
             if table == "studies" and parts:
-                derived = {commit.name: told.columns(commit.study) for commit in selection}
+                derived = {commit.name: plan_columns.columns(commit.study) for commit in selection}
                 frames[table] = frames[table].assign(
-                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in told.TOLD}
+                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in plan_columns.TOLD}
                 )
         return Tables(**frames)
 

@@ -1,9 +1,9 @@
 """python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again."""
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("sweeps.__main__")
+    cli.run("sweeps.__main__")
 
 import functools
 import os
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from results import exit_codes
 from results.bad_input import number_of
-from results.command_line import answer, quoted, say
+from results.cli import answer, quoted, say
 from results.storage import attempts
-from sweeps import manual
+from sweeps import help_text
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
@@ -28,14 +28,14 @@ _NAMED = 5  # studies in a line
 _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
     if attempts.VARIABLE in os.environ:
         from sweeps.launchers.attempt import end_with_parent
 
         end_with_parent()
-    words = manual.read(argv, __doc__ or "")
+    words = help_text.read(argv, __doc__ or "")
     from sweeps import planning
 
     request = planning.request(words)
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 def _note_withdrawn(folder: Path) -> None:
     """Notes which studies of a store this sweep does not go on with, as their data turned out wrong."""
-    from results.reading import withdrawn
+    from results.catalog import withdrawn
 
     for note in withdrawn.of_store(folder) if folder.is_dir() else ():
         say(f"note: {note}")
@@ -68,11 +68,11 @@ def _dry_run(request: "Request") -> int:
     _tell_left_out(request, found.left_out)
     to_run = {study.name for study in found.studies}
     rows = []
-    for study in sorted(request.studies, key=lambda one: command_line.numbered(one.name)):
+    for study in sorted(request.studies, key=lambda one: cli.numbered(one.name)):
         for words in request.words[study.name] if study.name in to_run else ():
             command = ["python", "-m", "sweeps", *words, f"store={request.store}"]
             rows.append((study.name, str(request.store / study.name), shlex.join(command)))
-    command_line.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
+    cli.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
     say(f"{number_of(len(to_run), 'study')} of {len(request.studies)} would be run; nothing is")
     return 0
 
@@ -80,7 +80,7 @@ def _dry_run(request: "Request") -> int:
 def _sweep(request: "Request", hook: "Hook") -> int:
     """Runs what the store of a request lacks."""
     from sweeps import planning
-    from sweeps.readers import READERS
+    from sweeps.kind_configs import READERS
 
     to_run, missing, stored, left_out = planning.to_run(request)
     _tell_left_out(request, left_out)
@@ -88,9 +88,9 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         return exit_codes.FAILED
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
-        if command_line.is_data():
-            command_line.show(_HEADER, (), str)
-        tell = say if command_line.is_data() else answer
+        if cli.is_data():
+            cli.show(_HEADER, (), str)
+        tell = say if cli.is_data() else answer
         tell(f"nothing to train: {present} stored in {request.store} already")
         return 0
     planning.make_ready(request, to_run, say)
@@ -106,13 +106,13 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         say(str(lost))
         return exit_codes.PEER_LOST
     if not request.launcher["wait"]:  # the launcher has said where they are
-        if command_line.is_data():
-            command_line.show(_HEADER, (), str)
+        if cli.is_data():
+            cli.show(_HEADER, (), str)
         return 0
-    ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: command_line.numbered(one.study))
+    ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: cli.numbered(one.study))
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, round(s.seconds, 1)) for s in ran]
     texts = [(*row[:-1], f"{row[-1]:.1f}") for row in rows]
-    command_line.show(_HEADER, rows, lambda: command_line.table(_HEADER, texts))
+    cli.show(_HEADER, rows, lambda: cli.table(_HEADER, texts))
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         for line in [f"{why}, called from", *(f"  {place}" for place in places)] if places else ():
@@ -126,7 +126,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         return exit_codes.FAILED
     reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
-    tell = say if command_line.is_data() else answer
+    tell = say if cli.is_data() else answer
     tell(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
 

@@ -12,7 +12,7 @@ from harness.costs import Question
 from harness.predictions import Calibration, Rates, Seconds
 from harness.run import Settings
 from harness.runners import RUNNERS
-from results import command_line
+from results import cli
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
@@ -257,15 +257,15 @@ def show(store: Path) -> int:
     Raises:
       BadInput: it has no runs to compare with.
     """
-    found = sorted(measured(commits(store), command_line.say), key=_order)
+    found = sorted(measured(commits(store), cli.say), key=_order)
     if not found:
         raise BadInput(f"store={store} has no runs whose time says anything; run a sweep into it first")
-    command_line.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
+    cli.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
     return 0
 
 
 def _order(one: Measured) -> tuple[Any, ...]:
-    return one.device.kind, command_line.numbered(one.study.name)
+    return one.device.kind, cli.numbered(one.study.name)
 
 
 def _cells(one: Measured) -> tuple[Any, ...]:
@@ -304,7 +304,7 @@ def _text(found: list[Measured]) -> str:
         inside = sum(row[-1] == "yes" for row in rows)
         parts += [
             f"{device.kind}, uncalibrated predictions, from tables alone (predictor {predictions.PREDICTOR}):",
-            command_line.table(_HEADER, rows, ("study", "in range")),
+            cli.table(_HEADER, rows, ("study", "in range")),
             f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
             "",
         ]

@@ -18,9 +18,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from results.bad_input import BadInput, check_choice, first_line, nearest
-from sweeps import overrides, readers
+from sweeps import kind_configs, overrides
+from sweeps.kind_configs import READERS
 from sweeps.overrides import GROUPS, CommandLine
-from sweeps.readers import READERS
 from workloads import registry
 
 _SHOWN = 5  # tasks of a kind that a message names
@@ -123,8 +123,8 @@ def compose_points(line: CommandLine) -> list[Point]:
     Hydra composes once for every distinct choice from groups; values are then set on copies of that.
 
     Returns:
-      Plain data in the shape of ``sweeps.readers.config()``, one per point of the sweep; sections of other kinds than
-      its own are None. Words are without the store, and without what says how studies are launched.
+      Plain data in the shape of ``sweeps.kind_configs.config()``, one per point of the sweep. Sections of other kinds are
+      None. The words exclude the store and the launcher's settings.
 
     Raises:
       BadInput: for anything wrong with it, before any study is returned.
@@ -140,7 +140,7 @@ def compose_points(line: CommandLine) -> list[Point]:
     _refuse_commas(parsed)
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
-    ConfigStore.instance().store("schema", readers.config())
+    ConfigStore.instance().store("schema", kind_configs.config())
     with initialize_config_module("conf", version_base="1.3"):
         spoken_for = {o.key_or_group for o in parsed}
         bases = {_choices(fixed): _base(_choices(fixed))}
@@ -214,11 +214,11 @@ def _points(
             bases[choices] = _base(choices)
         at.append(bases[choices])
     for override in parsed:
-        if not any(readers.takes(base.kind, override.key_or_group) for base in bases.values()):
+        if not any(kind_configs.takes(base.kind, override.key_or_group) for base in bases.values()):
             raise BadInput(_misplaced(override.key_or_group, at[0]))
     models: dict[tuple[tuple[str, ...], ...], _Model | None] = {}
     for point, base in zip(points, at, strict=True):
-        own = [o for o in point if readers.takes(base.kind, o.key_or_group)]
+        own = [o for o in point if kind_configs.takes(base.kind, o.key_or_group)]
         like = _choices(point), tuple(o.key_or_group for o in own)
         model = models.get(like)
         values = model.values(own) if model else None
@@ -260,7 +260,7 @@ def _base(choices: Sequence[str]) -> _Base:
 
 def _misplaced(key: str, base: _Base) -> str:
     for kind, reader in READERS.items():
-        if readers.takes(kind, key):
+        if kind_configs.takes(kind, key):
             tasks = [f"task={name}" for name in overrides.tasks(kind)]
             examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
             other = f"task={base.task}, which is a {READERS[base.kind].noun}"
@@ -368,7 +368,7 @@ def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
     own = READERS[kind].sections
     for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
         config[key] = None
-    _check_keys(config, readers.config(), "")
+    _check_keys(config, kind_configs.config(), "")
     for key in own:
         if config[key] is None:
             raise BadInput(f"{key}=null: a value is needed")
@@ -393,7 +393,7 @@ def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
 def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     """Every key an override may name, dotted, and `experiment`."""
     keys = ["experiment"] if not prefix else []
-    for key, kind in _fields(shape or readers.config()).items():
+    for key, kind in _fields(shape or kind_configs.config()).items():
         if not prefix and key == "kind":  # which tasks say, and no override
             continue
         keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
@@ -403,7 +403,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
 
 def _shapes(shape: Any = None) -> dict[str, Any]:
     """All dataclasses that a shape is made of, by their names."""
-    own = shape or readers.config()
+    own = shape or kind_configs.config()
     kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
     nested = [kind for kind in kinds_of_fields if dataclasses.is_dataclass(kind)]
     return {own.__name__: own} | {name: kind for each in nested for name, kind in _shapes(each).items()}

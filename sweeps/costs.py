@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from harness import costs, predictions, probes, processors
-from harness.compiled import Collective
+from harness import costs, microbenchmarks, predictions, processors
 from harness.costs import Counts, Question, Verdict
+from harness.hlo import Collective
 from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import NOTHING, Rates, Seconds
 from harness.run import Settings
@@ -22,8 +22,8 @@ from results.bad_input import BadInput, number_of
 from results.plans.plan import Plan
 from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of, unscaled
 from sweeps.configured_study import ConfiguredStudy
+from sweeps.kind_configs import READERS
 from sweeps.planning import Request
-from sweeps.readers import READERS
 from sweeps.speeds import Lengths
 
 FEW_EXAMPLES = 1e7  # in all trials of a sweep, of which none takes hours but with the largest networks
@@ -326,7 +326,7 @@ def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return NOTHING
     size = 4.0 * counts.parameters
-    seconds = probes.all_reduce_seconds(device.kind, counts.devices, size)
+    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size)
     row = predictions.hardware_of(device.kind)
     if seconds is None and row is not None:
         group = (tuple(range(counts.devices)),)
@@ -351,4 +351,4 @@ def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
     if ratios.steps is not None:
         tables = unscaled(device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)
-    return probes.rates(device.kind, device.backend, precision) or unscaled(device, precision)
+    return microbenchmarks.rates(device.kind, device.backend, precision) or unscaled(device, precision)

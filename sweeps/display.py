@@ -11,7 +11,7 @@ from types import TracebackType
 
 from harness.run import COMPILING, TRAINING
 from results.bad_input import printable
-from results.command_line import say
+from results.cli import say
 from results.plans.kinds import KINDS
 from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import hosts, processors
+from harness import multihost, processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
@@ -141,7 +141,7 @@ def _is_emulated(study: Factorization) -> bool:
 
 
 def _cores_here(study: Factorization) -> int:
-    return -(-study.cores // hosts.place()[1])
+    return -(-study.cores // multihost.place()[1])
 
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:

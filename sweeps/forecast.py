@@ -14,7 +14,7 @@ from harness.run import COMPILING, STARTING, TRAINING, RunProgress
 from harness.runners import RUNNERS
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from sweeps.speeds import LifeTable, Pace, Rest, Speeds, pace
+from sweeps.speeds import LifeTable, Pace, RemainingWork, Speeds, pace
 
 _WAITING = RunProgress()  # as good as the progress of a study that waits
 
@@ -183,7 +183,7 @@ class Forecast:
         for run in self._running.values():
             life.add(run.study.budget_steps, _progress(run))
             speeds.add(run.pace, _progress(run))
-        rest = functools.cache(lambda grid: Rest(grid, life))
+        rest = functools.cache(lambda grid: RemainingWork(grid, life))
 
         def work(pace: Pace, trials: int, progress: RunProgress = _WAITING) -> float | None:
             speed = speeds.of(pace)

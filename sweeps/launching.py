@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness import hosts
-from harness.hosts import Hosts
+from harness import multihost
+from harness.multihost import Hosts
 from harness.run import Settings
 from harness.runners import RUNNERS
 from results.bad_input import BadInput, check_choice
@@ -46,7 +46,7 @@ def _local_at_once(asked: Mapping[str, Any], studies: Sequence[Plan], settings: 
 
 def _hosts(asked: Mapping[str, Any]) -> Hosts:
     where, count, index = (asked[key] for key in ("coordinator", "hosts", "host"))
-    return hosts.find(where, count, index, asked["heartbeat_seconds"], os.environ)
+    return multihost.find(where, count, index, asked["heartbeat_seconds"], os.environ)
 
 
 def _check_hosts(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:

@@ -12,13 +12,13 @@ from harness.predictions import hardware_of
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, LayoutStudy
 from results.plans.search_space import SearchSpace
-from results.plans.study import whole
+from results.plans.study import check_int
 from sweeps.configured_study import ConfiguredStudy
 from workloads.layouts import shapes
 from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_mesh
 from workloads.layouts.shapes import SHAPES, Shape
 
-REFUSED = ("error", "store")
+ON_INVALID = ("error", "record")
 MOST_EMULATED = 64  # devices; with several hundred, XLA's threads wait for each other for ever
 
 
@@ -42,7 +42,7 @@ class Keys:
     layout: str | None = None
     devices: int | None = None
     strict: bool = True
-    refused: str = "error"
+    on_invalid: str = "error"
     engine: str = EMULATED
     hardware: str | None = None
 
@@ -52,8 +52,8 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
     step = config["step"]
     shape = _shape(step)
     for key in ("batch_size", "length"):
-        whole(f"step.{key}", step[key], 1)
-    check_choice("refused", config["refused"], REFUSED)
+        check_int(f"step.{key}", step[key], 1)
+    check_choice("on_invalid", config["on_invalid"], ON_INVALID)
     engine = config["engine"]
     hardware = _hardware(engine, config["hardware"])
     text = shapes.layout_text((config["layout"] or "").strip())
@@ -101,7 +101,7 @@ def _shape(step: Mapping[str, Any]) -> Shape:
             if not isinstance(value, bool):
                 raise BadInput(f"step.shape.{key} must be true or false, not {value!r}")
         else:
-            whole(f"step.shape.{key}", value, 1)
+            check_int(f"step.shape.{key}", value, 1)
     shape = dataclasses.replace(SHAPES[step["model"]], **step["shape"])
     if shape.kv % 2:
         raise BadInput(f"step.shape.kv={shape.kv}: positions turn pairs of numbers, so it must be even")
@@ -127,7 +127,7 @@ def _hardware(engine: str, asked: str | None) -> str:
 def _devices(engine: str, asked: int | None) -> int | None:
     """The devices that a mesh must have: those of the topology, if there is one, or those asked for, if any."""
     if asked is not None:
-        whole("devices", asked, 1)
+        check_int("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):
         return asked
     there = topologies.count(engine.partition(":")[2])
@@ -146,7 +146,7 @@ def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layo
         model = shapes.tensors(shape, step["batch_size"], step["length"])
         layout = read_layout(text, mesh, model, strict=config["strict"])
     except Refused:
-        if config["refused"] == "error":
+        if config["on_invalid"] == "error":
             raise
         return given, text, asked or (mesh.size if mesh else 1)
     return str(mesh), layout, mesh.size

@@ -108,8 +108,8 @@ def measure(
 
 def _read(values: Mapping[str, Any], *, multirun: bool) -> list[Study]:
     from sweeps import composition, overrides, planning
+    from sweeps.kind_configs import READERS
     from sweeps.overrides import CommandLine
-    from sweeps.readers import READERS
 
     texts = overrides.as_words(values)
     for text in texts:

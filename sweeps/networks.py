@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.division import divisions
+from harness.batch_partition import divisions
 from results.bad_input import BadInput, check_choice, nearest
 from results.plans.batch_study import SCHEDULES, BatchStudy
 from results.plans.kinds import reserved

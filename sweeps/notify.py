@@ -14,7 +14,7 @@ from typing import Any
 
 from results import exit_codes
 from results.bad_input import BadInput, first_line
-from results.command_line import Terminated, say
+from results.cli import Terminated, say
 
 TIMEOUT = 10.0  # seconds that a command or a server has
 _LAST = 30.0  # seconds that the end of a sweep waits for what is still to be told

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import conf
 from results.bad_input import BadInput, check_choice
-from results.command_line import OUTPUT_FLAGS, as_pairs
+from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
@@ -23,6 +23,8 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 _TEXTS = ("notify", "ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
 _OF_AXES = ("mesh", "layout")  # those of which pairs have commas or semicolons between them
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
+# Keys of earlier versions, and the words that replace them.
+RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
 MANY = 12  # names of a group that are not listed in a line
 DRY_RUN = "--dry-run"
 FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
@@ -232,6 +234,8 @@ def check(override: Override) -> None:
     key, text = override.key_or_group, str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(f"cannot take {text!r}; keys are those of `python -m sweeps --help`, and none can be removed")
+    if key in RENAMED:
+        raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}")
     if "???" in text:  # which stands for a value that is still to come
         raise BadInput(f"{text}: a value is needed")
     if key == "experiment" and not override.is_add():

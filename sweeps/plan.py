@@ -16,14 +16,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from results import command_line
+from results import cli
 from results.bad_input import BadInput, number_of
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("sweeps.plan")
+    cli.run("sweeps.plan")
 
 from results import exit_codes
-from sweeps import manual, overrides
+from sweeps import help_text, overrides
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
@@ -38,11 +38,11 @@ TOO_LARGE = "more than this machine has"
 DEFAULT_STORE = "results/local"  # as of conf/config.yaml
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line and what they would cost; runs nothing."""
     given, rest = own_words(argv)
-    line = manual.read([word for word in rest if word != CALIBRATION], __doc__ or "")
+    line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "")
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
 
@@ -50,14 +50,14 @@ def main(argv: list[str]) -> int:
     if CALIBRATION in rest:
         return _calibration(line)
     request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES), written=False)
-    studies = sorted(request.studies, key=lambda study: command_line.numbered(study.name))
+    studies = sorted(request.studies, key=lambda study: cli.numbered(study.name))
     progress = _to_run(request, studies)
     costs = _costs(request, progress, topology, seconds)
     if given.get("step_times"):
         from sweeps import step_times
 
         step_times.write(given["step_times"], list(costs.values()))
-    if command_line.is_data():
+    if cli.is_data():
         _show_data(studies, progress, costs)
     else:
         _show_text(request, studies, progress, costs, seconds)
@@ -87,7 +87,7 @@ def _calibration(line: "CommandLine") -> int:
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Words of this command alone, by key, and the others."""
-    words = command_line.as_pairs(argv, (*manual.overrides.FLAGS, CALIBRATION))
+    words = cli.as_pairs(argv, (*help_text.overrides.FLAGS, CALIBRATION))
     pairs = [word.partition("=") for word in words]
     overrides.check_once(word for word, (key, _, _) in zip(words, pairs, strict=True) if key in OWN)
     own = {key: value for key, _, value in pairs if key in OWN}
@@ -126,9 +126,9 @@ def _costs(
     from sweeps import costs
 
     try:
-        found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, command_line.say)
+        found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, cli.say)
     except Unanswered as error:
-        command_line.say(f"costs are not known: {error}")
+        cli.say(f"costs are not known: {error}")
         return {}
     return {cost.study.name: cost for cost in found}
 
@@ -179,7 +179,7 @@ def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[s
     for study in studies:
         cost = costs.get(study.name)
         rows.append((*_row(study, missing[study.name]), *(_cells(cost) if cost else [None] * len(COLUMNS))))
-    command_line.show(header, rows, str)
+    cli.show(header, rows, str)
 
 
 def _cells(cost: "StudyCost") -> list[Any]:
@@ -246,7 +246,7 @@ def _show_text(
 ) -> None:
     from results.plans.kinds import of_kind
     from sweeps.configured_study import ConfiguredStudy
-    from sweeps.readers import READERS
+    from sweeps.kind_configs import READERS
 
     rows = [_row(study, missing[study.name]) for study in studies]
     asked = any(cost.asked for cost in costs.values())
@@ -259,13 +259,13 @@ def _show_text(
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
     for kind, own in by_kind.items():
         for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
-            command_line.answer(text)
+            cli.answer(text)
     notes = [note for kind, own in by_kind.items() if own for note in READERS[kind].notes(own)]
     trials, steps = sum(missing.values()), sum(missing[study.name] * study.budget_steps for study in studies)
     to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
-    command_line.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
+    cli.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
     for text in _summary(list(costs.values()), seconds):
-        command_line.answer(text)
+        cli.answer(text)
 
 
 def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -273,7 +273,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     import sys
 
     names = [_NAME.fullmatch(row[0]) for row in rows]
-    if command_line.width(sys.stdout) is not None and all(names):
+    if cli.width(sys.stdout) is not None and all(names):
         header = ["workload", *header]
         rows = [(*name.groups(), *row[1:]) for name, row in zip(names, rows, strict=True) if name]
     least = (
@@ -285,7 +285,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         "memory of a device",
     )
     left = ("workload", "study", "verdict", _DIVISION)
-    command_line.answer(command_line.table(header, rows, left, least=least))
+    cli.answer(cli.table(header, rows, left, least=least))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:

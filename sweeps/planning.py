@@ -10,7 +10,7 @@ from harness import compile_cache, processors
 from harness.run import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
-from results.command_line import say
+from results.cli import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.plans.study import digest as plain_digest
@@ -18,9 +18,9 @@ from results.plans.trial_request import largest_request
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
 from sweeps.configured_study import ABSENT, ConfiguredStudy
+from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
-from sweeps.readers import READERS
 from sweeps.run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # studies in one line
@@ -304,7 +304,7 @@ def _check_backend(folder: Path, study: Plan) -> None:
 
 
 def _check(settings: Settings) -> None:
-    limit, interval = settings.time_limit_seconds, settings.part_seconds
+    limit, interval = settings.time_limit_seconds, settings.flush_seconds
     for key, count in ((key, getattr(settings, key)) for key in ("lanes", "shards", "microbatches")):
         if count is not None and count < 1:
             raise BadInput(f"{key} must be at least 1, not {count}")
@@ -312,7 +312,7 @@ def _check(settings: Settings) -> None:
     if limit is not None and not limit > 0:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
     if interval < 0:
-        raise BadInput(f"part_seconds must be at least 0, not {interval:g}")
+        raise BadInput(f"flush_seconds must be at least 0, not {interval:g}")
     if settings.checkpoint_seconds is not None and not settings.checkpoint_seconds >= 0:
         raise BadInput(f"checkpoint_seconds must be at least 0, not {settings.checkpoint_seconds:g}")
     folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import compile_cache, hosts, provenance, search
+from harness import compile_cache, multihost, provenance, search
 from harness.run import Record, RunProgress, Settings, unmeasured
 from harness.runners import RUNNERS, Job
 from harness.scheduler import BestSteps, TrialOutcome
@@ -89,12 +89,12 @@ def run_study(
         trials = search.draw(study, _missing(study, claim))
         has_work = bool(trials or _confirming(study, claim))
         best = _best(study, claim) if has_work and study.pruning == "exact" else {}
-        hosts.of_leader(([trial.id for trial in trials], best) if has_work else None)
+        multihost.broadcast(([trial.id for trial in trials], best) if has_work else None)
         if has_work:
 
             def confirming() -> list[Trial]:
                 further = _confirming(study, claim)
-                hosts.of_leader([trial.id for trial in further])
+                multihost.broadcast([trial.id for trial in further])
                 return further
 
             compile_cache.enable()
@@ -118,7 +118,7 @@ def follow_study(
     study: Plan, settings: Settings, source: Mapping[str, Any] | None, shutdown: Shutdown
 ) -> Mapping[int, TrialOutcome]:
     """Runs the trials that ``run_study`` runs in the process that leads, in lockstep; how each ended."""
-    work = hosts.of_leader(None)
+    work = multihost.broadcast(None)
     if work is None:
         return {}
     ids, best = work
@@ -132,7 +132,7 @@ def follow_study(
         best,
         on_progress=lambda progress: None,
         on_finished=lambda part: None,
-        confirming=lambda: search.draw(study, hosts.of_leader([])),
+        confirming=lambda: search.draw(study, multihost.broadcast([])),
         shutdown=shutdown,
     )
     return RUNNERS[study.kind].run(job)

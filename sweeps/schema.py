@@ -101,7 +101,7 @@ class StudyConfig:
 
     launcher: LauncherConfig = MISSING
     limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
-    kind: str = "batch"  # of ``sweeps.readers.READERS``; the file of a task says it where it is another
+    kind: str = "batch"  # of ``sweeps.kind_configs.READERS``; the file of a task says it where it is another
     trials: int | None = None
     seed: int = MISSING
     store: str = MISSING
@@ -145,7 +145,7 @@ class NetworkConfig:
     precision: str = MISSING
     shards: int | None = None
     microbatches: int | None = None
-    part_seconds: float = MISSING
+    flush_seconds: float = MISSING
 
 
 @dataclasses.dataclass

@@ -137,7 +137,7 @@ class LifeTable:
         return np.interp(np.log(np.maximum(shares, SHARES[0])), np.log(SHARES), np.cumprod(1.0 - hazards))
 
 
-class Rest:
+class RemainingWork:
     """Of trials evaluated on one grid: the steps and the evaluations that are still to come, as expected.
 
     Args:
@@ -171,7 +171,7 @@ class Lengths:
         life = self._life(_family(study))
         if life is None:
             return float(study.budget_steps), float(len(grid)), False
-        steps, evaluations = Rest(np.asarray(grid, np.int64).tobytes(), life).after(0)
+        steps, evaluations = RemainingWork(np.asarray(grid, np.int64).tobytes(), life).after(0)
         return steps, evaluations, True
 
     def _life(self, family: tuple[Any, ...]) -> LifeTable | None:

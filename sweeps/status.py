@@ -19,10 +19,10 @@ queued; the exit code is 1 if studies are unfinished then.
 --csv and --json print the table in that form, without totals; --wide all of it on a terminal, however narrow.
 """
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("sweeps.status")
+    cli.run("sweeps.status")
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results.bad_input import BadInput
-from results.command_line import answer, answer_help, say
+from results.cli import answer, answer_help, say
 
 if TYPE_CHECKING:
     from results.storage.commits import Commit
@@ -40,7 +40,7 @@ _MOST = 200  # studies of one slug that are compared, pair by pair
 _SHOWN = 60  # characters of a value
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the ledger of a store: planned = complete + infeasible + incomplete + missing, study by study."""
     if {"-h", "--help"} & set(argv):
@@ -48,16 +48,16 @@ def main(argv: list[str]) -> int:
         return 0
     from results import durable
 
-    command_line.set_output(**{flag[2:]: flag in argv for flag in command_line.OUTPUT_FLAGS})
+    cli.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
     folder = Path("results/local")
     watching = failed = False
-    for arg in command_line.as_pairs(argv, ("--watch", "--failed", *command_line.OUTPUT_FLAGS)):
+    for arg in cli.as_pairs(argv, ("--watch", "--failed", *cli.OUTPUT_FLAGS)):
         key, equals, value = arg.partition("=")
         if arg == "--watch" or (key == "watch" and value in ("true", "false")):
             watching = value != "false"
         elif arg == "--failed":
             failed = True
-        elif arg in command_line.OUTPUT_FLAGS:
+        elif arg in cli.OUTPUT_FLAGS:
             continue
         elif key == "store" and equals:
             folder = durable.local(value)
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
         rows = [row_of(name, beats.get(folder / name)) for name in names]
     else:
         rows = [_released_row(commit) for commit in commits]
-    rows.sort(key=lambda row: command_line.numbered(row[0]))
+    rows.sort(key=lambda row: cli.numbered(row[0]))
     header = ("study", "state", *Ledger._fields)
     runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
     nothing = Activity()
@@ -101,14 +101,14 @@ def main(argv: list[str]) -> int:
         rows.sort(key=lambda row: -(runs[row[0]].failures or 0))
         runs = {row[0]: runs[row[0]] for row in rows}
     whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
-    command_line.show((*header, *Activity._fields), whole, lambda: "\n".join([*counts, _text(header, rows, runs)]))
-    if not command_line.is_data() and commits is None:
-        command_line.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
-    from results.reading import withdrawn
+    cli.show((*header, *Activity._fields), whole, lambda: "\n".join([*counts, _text(header, rows, runs)]))
+    if not cli.is_data() and commits is None:
+        cli.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
+    from results.catalog import withdrawn
 
     for note in withdrawn.of_store(folder):
         say(f"note: {note}")
-    command_line.report_some([f"{name}: {error}" for name, error in damaged.items()], command_line.say)
+    cli.report_some([f"{name}: {error}" for name, error in damaged.items()], cli.say)
     return 1 if damaged else 0
 
 
@@ -188,7 +188,7 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
         cells = ("" if cell is None else cell for cell in row)
         lines.append((*cells, *(_word(field, getattr(known, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
-    text = command_line.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
+    text = cli.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
     running = {row[0] for row in rows if row[1].startswith("running")}
     logs = [

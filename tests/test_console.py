@@ -14,8 +14,8 @@ import pytest
 import scaling_limits
 from analysis import arguments
 from results import __main__ as results_cli
-from results import command_line
-from results.command_line import CommandParser
+from results import cli
+from results.cli import CommandParser
 
 ROOT = Path(__file__).parents[1]
 # Files of a user's that have the names of ours, or of what ours import; each leaves a mark when it is run.
@@ -91,14 +91,14 @@ def test_help_calls_commands_by_their_names_here(name: str) -> None:
 
 def test_words_of_both_forms_mean_the_same() -> None:
     words = ["-m", "--store", "a b", "--batch-size=1,16", "optimizer=sgd", "--multirun"]
-    assert command_line.as_pairs(words, ("-m", "--multirun")) == [
+    assert cli.as_pairs(words, ("-m", "--multirun")) == [
         "-m",
         "store=a b",
         "batch_size=1,16",
         "optimizer=sgd",
         "--multirun",
     ]
-    assert command_line.as_pairs(["--multirum", "-m"], ("-m", "--multirun")) == ["--multirum", "-m"]
+    assert cli.as_pairs(["--multirum", "-m"], ("-m", "--multirun")) == ["--multirum", "-m"]
     for parser, one, other in (
         (arguments.parser(), ["fit", "--store", "s", "--best-of", "8,16"], ["fit", "store=s", "best_of=8,16"]),
         (results_cli.parser(), ["merge", "a=b", "--store", "s"], ["merge", "store=s", "a=b"]),

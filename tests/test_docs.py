@@ -20,7 +20,7 @@ from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
 from analysis.trials import steps
 from results import __main__ as results_cli
-from results import command_line, store
+from results import cli, store
 from results.bad_input import BadInput
 from results.exit_codes import CAUSES
 from results.plans import schema
@@ -132,7 +132,7 @@ def ask(command: str, words: list[str]) -> None:
     elif command == "workloads.prepare":
         assert words[0] in preparable.names()
     elif command == "sweeps.status":
-        assert all(word.startswith("store=") for word in command_line.as_pairs(words))
+        assert all(word.startswith("store=") for word in cli.as_pairs(words))
     elif command == "harness.probe":
         assert not words
     else:
@@ -203,7 +203,7 @@ def test_the_table_of_steps_is_as_it_is_printed(monkeypatch: pytest.MonkeyPatch)
         target_value=0.55,
         complete=1,
     )
-    monkeypatch.setattr(command_line, "width", lambda stream: 80)
+    monkeypatch.setattr(cli, "width", lambda stream: 80)
     assert f"```text\n{steps.as_text(table)}\n\nnext: " in (DOCS / "own-data.md").read_text()
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import presentations
+from analysis import kind_views
 from harness.runners import RUNNERS
 from results import store
 from results.plans import kinds
-from sweeps import readers
+from sweeps import kind_configs
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("analysis", "benchmarks", "docs", "harness", "results", "sweeps", "workloads")
@@ -25,8 +25,8 @@ TABLES = {
     "results/plans/plan.py",
     "results/plans/kinds.py",
     "harness/runners.py",
-    "sweeps/readers.py",
-    "analysis/presentations.py",
+    "sweeps/kind_configs.py",
+    "analysis/kind_views.py",
 }
 CLASSES = {"Plan", *(kind.plan.__name__ for kind in kinds.KINDS.values())}
 STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what plans, and what holds one, are called
@@ -34,18 +34,18 @@ STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what pl
 # A new kind: a file of its own, a task, and in each table a row.
 ROWS = """
 import toy
-from analysis import presentations
+from analysis import kind_views
 from harness.runners import RUNNERS, Runner
 from results.plans import kinds
 from results.plans.schema import Column
-from sweeps import readers
+from sweeps import kind_configs
 import pyarrow as pa
 
 PLAYS = Column("plays", pa.int64(), "how often it was played")
 kinds.KINDS["toy"] = kinds.Kind(toy.ToyStudy, along="width", unit="play", columns=(PLAYS,))
 RUNNERS["toy"] = Runner(toy.run)
-readers.READERS["toy"] = readers.Reader("toy", toy.Keys, ("toy",), toy.read, "report")
-presentations.PRESENTATIONS["toy"] = presentations.Presentation("toys over widths", "How toys fare.")
+kind_configs.READERS["toy"] = kind_configs.Reader("toy", toy.Keys, ("toy",), toy.read, "report")
+kind_views.PRESENTATIONS["toy"] = kind_views.Presentation("toys over widths", "How toys fare.")
 """
 TASK = """\
 # @package _global_
@@ -73,8 +73,8 @@ for line in sys.argv[1:]:
 
 def test_every_table_has_a_row_for_every_kind() -> None:
     ours = [name for name, kind in kinds.KINDS.items() if not kind.recorded]
-    assert set(RUNNERS) == set(readers.READERS) == set(ours)
-    assert set(presentations.PRESENTATIONS) == set(kinds.KINDS)
+    assert set(RUNNERS) == set(kind_configs.READERS) == set(ours)
+    assert set(kind_views.PRESENTATIONS) == set(kinds.KINDS)
     assert all(kind.plan.kind == name for name, kind in kinds.KINDS.items())
 
 
@@ -103,7 +103,7 @@ def test_kinds_are_told_apart_by_tables_alone() -> None:
         "plan.get('kind') in known",
         "kind == 'cores'",
         "kind in ('recorded', 'toy')",
-        "name == presentations.BATCH",
+        "name == kind_views.BATCH",
         "match study:\n  case _: pass",
         "match one:\n  case Recorded(): pass",
         "match kind:\n  case 'cores': pass",

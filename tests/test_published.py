@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 from analysis.cores import factorizations
-from analysis.fitting import curve_fits, fits, luck
+from analysis.fitting import curve_fits, fits, selection_bias
 from analysis.fitting.curve_fits import CurveFits
 from harness import layout_costs
-from harness.compiled import Collective
+from harness.hlo import Collective
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
@@ -269,10 +269,10 @@ def _is_plain(study: Plan) -> bool:
 
 @pytest.mark.slow
 def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[CurveFits]) -> None:
-    table = luck.ratios(fitted)
-    said = luck.summary(table).loc[luck.ALL]
+    table = selection_bias.ratios(fitted)
+    said = selection_bias.summary(table).loc[selection_bias.ALL]
     moved = curve_fits.moves(fitted).dropna(subset="octaves")
-    small = table["batch_size"] <= luck.SMALL
+    small = table["batch_size"] <= selection_bias.SMALL
     whole = [own["ratio"].median() for own in (table, table[small], table[~small])]  # infinite where never reached
     page = text("docs/optimizers.md")
     reached = said["studies"] - said["never"]

@@ -42,8 +42,8 @@ INSERTED = {
         ("results/plans/kinds.py", "KINDS: dict[str, Kind] = {\n"),
         ("harness/runners.py", "        fused.discard(study.dim)\n"),
         ("harness/runners.py", "RUNNERS: dict[str, Runner] = {\n"),
-        ("sweeps/readers.py", "READERS: dict[str, Reader] = {\n"),
-        ("analysis/presentations.py", "PRESENTATIONS: dict[str, Presentation] = {\n"),
+        ("sweeps/kind_configs.py", "READERS: dict[str, Reader] = {\n"),
+        ("analysis/kind_views.py", "PRESENTATIONS: dict[str, Presentation] = {\n"),
     ],
 }
 # What the text of a page asks for beside its blocks: of a file, what becomes what.
@@ -69,7 +69,7 @@ REPLACED = {
         ),
         ("results/plans/kinds.py", PLAN, f"{PLAN}from results.plans.power_method import PowerMethod\n"),
         (
-            "sweeps/readers.py",
+            "sweeps/kind_configs.py",
             "import factorizations, layouts, networks, schema\n",
             "import factorizations, layouts, networks, power_method, schema\n",
         ),

@@ -12,7 +12,7 @@ from harness.runners import Job
 from harness.scheduler import TrialOutcome
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
-from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 from sweeps.configured_study import ConfiguredStudy, ranges
 
@@ -42,9 +42,9 @@ class ToyStudy(Plan):
 
     def __post_init__(self) -> None:
         for field in ("batch_size", "width", "budget_steps"):
-            whole(field, getattr(self, field), 1, MOST_STEPS)
-        whole("trials", self.trials, 1, MOST_TRIALS)
-        whole("seed", self.seed, 0)
+            check_int(field, getattr(self, field), 1, MOST_STEPS)
+        check_int("trials", self.trials, 1, MOST_TRIALS)
+        check_int("seed", self.seed, 0)
 
     @property
     def slug(self) -> str:

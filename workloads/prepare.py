@@ -1,9 +1,9 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files, once."""
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("workloads.prepare")
+    cli.run("workloads.prepare")
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
-from results.command_line import CommandParser, path, say
+from results.cli import CommandParser, path, say
 from workloads.datasets.array_records import data_dir
 from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable, prepared_as
@@ -24,7 +24,7 @@ from workloads.preparable import Preparable, names, preparable, prepared_as
 FINISHED = ".INFO"  # what TFDS adds to the name of a download, for a file that it writes beside it at its end
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
     arguments = _parser().parse_args(argv)

@@ -12,7 +12,7 @@ from analysis.columns import CORE_COUNTS as COLUMNS
 from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
-from results import command_line
+from results import cli
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
@@ -190,7 +190,7 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
     notes = text.grouped(remarks) + ([UNKNOWNS] if any(one.fit is None for one in core_fits) else [])
     return "\n".join(
         [
-            command_line.table(
+            cli.table(
                 header,
                 rows,
                 left=["dataset", "solver", "dtype", "device", "verdict"],

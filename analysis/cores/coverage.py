@@ -15,7 +15,7 @@ from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.regions import MOST
 from analysis.text import VERDICTS
-from results import command_line
+from results import cli
 
 LEAST = 0.85  # of statements that have to hold
 NAMED = 0.80  # of misfits that have to be named where statements do not hold
@@ -265,4 +265,4 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
         ]
         for rate in rates.to_dict("records")
     ]
-    return command_line.table(header, rows, left=[title, "aim"])
+    return cli.table(header, rows, left=[title, "aim"])

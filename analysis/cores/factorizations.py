@@ -11,10 +11,10 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import EPOCHS as COLUMNS
-from results import command_line, store
+from results import cli, store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
-from results.command_line import quoted
+from results.cli import quoted
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.factorization import Factorization
@@ -285,6 +285,6 @@ def as_text(table: pd.DataFrame) -> str:
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(trials), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    return command_line.table(
+    return cli.table(
         header, lines, left=words, least=("device", "diverged", "trials", "trial", "recall@50"), kept=("seconds/epoch",)
     )

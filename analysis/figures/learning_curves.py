@@ -16,8 +16,8 @@ from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
+from results.catalog import point_rows
 from results.plans.study import Target
-from results.reading import point_rows
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from analysis import presentations
+from analysis import kind_views
 from analysis.figures import definitions
-from analysis.presentations import BATCH, CORES, LAYOUTS, PAPER
-from results import command_line, durable
+from analysis.kind_views import BATCH, CORES, LAYOUTS, PAPER
+from results import cli, durable
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def listed() -> list[tuple[str, str]]:
 
 def listing() -> str:
     """What ``listed`` gives, for a reader."""
-    lines = command_line.table(header := ("", " "), listed(), left=header, prose=header[1:]).split("\n")
+    lines = cli.table(header := ("", " "), listed(), left=header, prose=header[1:]).split("\n")
     return "\n".join(lines[1:])
 
 
@@ -350,7 +350,7 @@ def write_all(
         check_choice("figure", name, store_figures())
     out = _checked(out)
     commits = store.catalogue(folder)
-    present = {source for commit in commits for source in presentations.PRESENTATIONS[commit.kind].figures}
+    present = {source for commit in commits for source in kind_views.PRESENTATIONS[commit.kind].figures}
     present |= set() if commits else {BATCH}
     papers = LOADERS[PAPER](folder, target) if PAPER in present else None
     if papers and name is None and not _has_paper(papers):
@@ -363,7 +363,7 @@ def write_all(
             continue
         if source not in {*present, PUBLISHED}:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {presentations.kinds_drawn_as(source)[0]}"))
+                report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
             continue
         try:
             subject = papers if source == PAPER else load(folder, target)

@@ -12,7 +12,7 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
 from analysis.fitting.samples import SHARED, Sample
 from analysis.fitting.shapes import Check, CheckOutcome
-from results import command_line
+from results import cli
 
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
@@ -139,4 +139,4 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 def listing(checks: tuple[Check, ...]) -> str:
     """The checks for a reader, a line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
-    return command_line.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])
+    return cli.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

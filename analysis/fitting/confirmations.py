@@ -20,9 +20,9 @@ from analysis.fitting.curves import Points
 from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results import store
+from results.catalog.overview import Overview
 from results.plans.plan import Plan
 from results.plans.study import ACCIDENTS, Target
-from results.reading.overview import Overview
 from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit

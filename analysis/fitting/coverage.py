@@ -11,7 +11,7 @@ from analysis.columns import COVERAGE as COLUMNS
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
 from analysis.text import VERDICTS
-from results import command_line
+from results import cli
 
 LEAST, MOST = 0.85, 0.99  # of statements that have to hold where the knee is inside
 EACH = 0.80  # of those of a scenario
@@ -152,7 +152,7 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
         [str(one["shape"]), *(_percent(one[share]) for share in shares), met_beyond(one)]
         for one in rows.to_dict("records")
     ]
-    return command_line.table(header, lines, left=[title, "aim"])
+    return cli.table(header, lines, left=[title, "aim"])
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
@@ -175,7 +175,7 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
         ]
         for rate in rates.to_dict("records")
     ]
-    return command_line.table(header, rows, left=[title, "aim"])
+    return cli.table(header, rows, left=[title, "aim"])
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import presentations, text, workload_studies
+from analysis import kind_views, text, workload_studies
 from analysis.fitting import samples
 from analysis.fitting.samples import Sample
 from analysis.trials import steps, trials
@@ -15,9 +15,9 @@ from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results import store
+from results.catalog.overview import Overview
 from results.plans import kinds
 from results.plans.study import Target, digest
-from results.reading.overview import Overview
 from results.rules.answers import MINIMUM, Rule
 
 TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # which rows of a study's trials a curve is about
@@ -122,7 +122,7 @@ class Points(NamedTuple):
 
 def of_store(overview: Overview, request: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
-    commits = kinds.of_kind(store.catalogue(overview.folder), *presentations.kinds_drawn_as(presentations.BATCH))
+    commits = kinds.of_kind(store.catalogue(overview.folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
     by_name = {commit.name: commit for commit in commits}
     unsorted = [
         of_workload(workload, target)

@@ -14,7 +14,7 @@ from analysis.columns import FITS as COLUMNS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from results import bounds, command_line
+from results import bounds, cli
 from results.bad_input import BadInput, meaning, nearest
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
@@ -215,7 +215,7 @@ def as_text(table: pd.DataFrame) -> str:
             doubts.append((i, f"in doubt, {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
     notes = text.grouped(reasons) + text.grouped(doubts)
     notes += ["`fit --checks` says what was seen of each doubt"] if doubts else []
-    shown = command_line.table(header, rows, left=[*naming, "verdict"], least=LEAST, kept=KEPT)
+    shown = cli.table(header, rows, left=[*naming, "verdict"], least=LEAST, kept=KEPT)
     return "\n".join([shown, "", *notes, "", LIMITS])
 
 

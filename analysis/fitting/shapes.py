@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from analysis.fitting import bends
-from analysis.fitting.bends import BENDS, Bend, Bent
+from analysis.fitting import shape_alternatives
 from analysis.fitting.profiles import NEGLIGIBLE, OCTAVE
+from analysis.fitting.shape_alternatives import BENDS, Bend, Bent
 
 CheckOutcome = Literal["pass", "doubt", "cannot tell"]
 
@@ -144,15 +144,15 @@ def _bent(
     """Every bend of d data sets, fitted; ``variance`` [d] is that of ln steps, 0 where the residuals have to tell."""
     n, least = len(ln_batch), NEGLIGIBLE**2
     # Noise from the trials if they tell, else from what the curve leaves.
-    residual = bends.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
+    residual = shape_alternatives.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
     noise = np.maximum(np.where(variance > 0, variance, residual), least)
-    plain = bends.fit("straight", ln_batch, ln_steps, weights, start, noise)
+    plain = shape_alternatives.fit("straight", ln_batch, ln_steps, weights, start, noise)
     start = np.stack([plain.ln_critical, np.log(plain.sharpness)], axis=1)
     trusted = np.where(variance > 0, KNOWN, 0)
     freedom = np.maximum(trusted + n - 4, 1)
     fits_of_bends: dict[Bend, _FittedBend] = {}
     for bend in BENDS:
-        one = bends.fit(bend, ln_batch, ln_steps, weights, start, noise)
+        one = shape_alternatives.fit(bend, ln_batch, ln_steps, weights, start, noise)
         # The known variance and the residuals together, each by its degrees of freedom.
         scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
         t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
@@ -204,7 +204,7 @@ def _searches(
         return [(Check("search", "half of the trials cannot be taken", "cannot tell"), float("nan"))] * len(ln_best)
     alike = np.ones_like(evidence.half)
     noise = np.maximum(np.nan_to_num(evidence.variance), NEGLIGIBLE**2)
-    half = bends.fit("straight", ln_batch, evidence.half, alike, start, noise).ln_critical
+    half = shape_alternatives.fit("straight", ln_batch, evidence.half, alike, start, noise).ln_critical
     shifts = (half - ln_best) / OCTAVE
     # Log odds, with half a trial added to both sides so that none is infinite.
     share = np.log((evidence.near + 0.5) / (evidence.trials - evidence.near + 0.5))

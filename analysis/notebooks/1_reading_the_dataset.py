@@ -36,9 +36,9 @@ from analysis.figures import learning_curves
 from analysis.plotting import picture
 from analysis.trials import steps
 from results import store
+from results.catalog import overview, scan
 from results.checks import verify
 from results.plans import schema
-from results.reading import overview, scan
 from results.rules import answers
 from results.rules.confirmation import SEARCH
 

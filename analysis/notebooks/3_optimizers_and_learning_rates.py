@@ -28,7 +28,7 @@ from IPython.display import Markdown
 from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import curve_fits, fits, growth, luck
+from analysis.fitting import curve_fits, fits, search_growth, selection_bias
 from analysis.plotting import picture
 from analysis.trials import medians, steps
 
@@ -126,14 +126,16 @@ picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tup
 # %% [markdown]
 # Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
 # square root, 0 no growth. It is the slope of the logarithms, by least squares, of the geometric mean over trials
-# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/fitting/growth.py`). First
+# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/fitting/search_growth.py`). First
 # over the batch sizes up to the critical one, where that is identified, as rules of thumb are meant to hold there; of
 # other workloads over all:
 
 # %%
 chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])
 drawn = [curve_fits.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
-below = growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
+below = (
+    search_growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
+)
 below.head(len(below))
 
 # %%
@@ -149,7 +151,7 @@ Markdown(
 # where the plateau was reached.
 
 # %%
-every = growth.table(drawn).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
+every = search_growth.table(drawn).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every["power"]})
 
 # %% [markdown]
@@ -210,7 +212,7 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # median that their choice was made by, and what they confirmed, each over the truth.
 
 # %%
-luck.bias(luck.simulate(200)).to_frame("over the truth")
+selection_bias.bias(selection_bias.simulate(200)).to_frame("over the truth")
 
 # %% [markdown]
 # In the release: confirmed over selected steps, by data set and over all; above 1 is the winner's curse. `never` counts
@@ -219,11 +221,11 @@ luck.bias(luck.simulate(200)).to_frame("over the truth")
 # the best one of the search.
 
 # %%
-ratios = luck.ratios(fitted)
-luck.summary(ratios)
+ratios = selection_bias.ratios(fitted)
+selection_bias.summary(ratios)
 
 # %%
-luck.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
+selection_bias.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 
 # %% [markdown]
 # If luck were alike at all batch sizes, a curve of what was confirmed would lie higher and have its knee at the same

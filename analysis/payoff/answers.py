@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import presentations, text, workload_studies
+from analysis import kind_views, text, workload_studies
 from analysis.columns import DIFFERS, PAYOFF, PAYOFF_TIMES
 from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
@@ -19,7 +19,7 @@ from analysis.payoff import step_times, time_to_target
 from analysis.payoff.step_times import MEASURED, NAMES, PREDICTED, SAYS, StepTimes
 from analysis.payoff.time_to_target import NOTHING, LastDoubling, PayOff
 from analysis.trials import steps
-from results import command_line, store
+from results import cli, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.papers import published_numbers
@@ -105,15 +105,15 @@ def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Se
       BadInput: there is no store, or nothing in it that could pay off.
     """
     kinds = {commit.kind for commit in store.catalogue(folder)}
-    drawn = {source for kind in kinds for source in presentations.PRESENTATIONS[kind].figures}
+    drawn = {source for kind in kinds for source in kind_views.PRESENTATIONS[kind].figures}
     subjects: list[Subject] = []
-    if presentations.BATCH in drawn or presentations.CORES not in drawn or where:
+    if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
         every = curves.of_store(*steps.load(folder, request))
         if where:
             wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
             every = [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
         subjects = of_curves([curve_fits.of_curve(one) for one in every])
-    if presentations.CORES in drawn and not where:
+    if kind_views.CORES in drawn and not where:
         subjects += of_core_curves(core_counts.curves(factorizations.load(folder)))
     return subjects
 
@@ -142,7 +142,7 @@ def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
             continue
         one = curve.representative
         study: Plan = one.study
-        names = dict(zip(NAMES, presentations.labels(study), strict=True))
+        names = dict(zip(NAMES, kind_views.labels(study), strict=True))
         title = f"{' · '.join(names.values())} · {one.result('epoch'):.0f} epochs"
         differs = [f"table_dtype={one.study.table_dtype}"] * (len(formats) > 1) + [curve.distinction]
         names |= {DIFFERING: ", ".join(filter(None, differs))}
@@ -453,7 +453,7 @@ def as_text(found: Sequence[Answer]) -> str:
     header, rows = [header[i] for i in said], [[row[i] for i in said] for row in rows]
     left = [name for name in (*naming, DIFFERING, "device") if name in header]
     kept = [name for name in ("batch size", *(f"{says} devices" for says in SAYS)) if name in header]
-    shown = command_line.table(header, rows, left=left, least=tuple(left[::-1]), kept=kept)
+    shown = cli.table(header, rows, left=left, least=tuple(left[::-1]), kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
     meaning += [OF_TIMES] * any(one.measured or one.predicted for one in found)
     return "\n".join([shown, "", *notes, "", *meaning])
@@ -496,9 +496,7 @@ def _block(pay_off: PayOff, hour: float) -> str:
     # A narrow terminal keeps what was asked for; relative to them, hours and price are as uncertain as seconds.
     least = [HOURS_INTERVAL, PRICE_INTERVAL, *["device-hours"] * ("price" in header), "batch", "faster by"]
     kept = [name for name in header if name not in least]
-    return command_line.table(
-        header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept
-    )
+    return cli.table(header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept)
 
 
 def _interval(values: np.ndarray) -> str:

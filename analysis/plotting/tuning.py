@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.growth import NEARLY, POWERS
+from analysis.fitting.search_growth import NEARLY, POWERS
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.grid import Panel

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from analysis import kind_views
 from analysis import measured_layouts as layouts
-from analysis import presentations
 from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.measured_layouts import MeasuredLayout
@@ -13,7 +13,7 @@ from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
 from results.bad_input import BadInput, check_choice
-from results.command_line import quoted
+from results.cli import quoted
 from results.durable import Folder, located
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger, tally
@@ -27,7 +27,7 @@ class FilterGroup(NamedTuple):
 
     Attributes:
       key: names it in the page's address.
-      kind: of ``presentations.PRESENTATIONS``.
+      kind: of ``kind_views.PRESENTATIONS``.
       dataset, model, optimizer: as filters call them.
       search_text: the words that a search looks through.
       commits: its studies.
@@ -105,8 +105,8 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
         commits,
         [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
         [(group_numbers[goal.workload.commits[0].name], goal) for goal in goals],
-        [(group_numbers["/".join(presentations.labels(one.study))], one) for one in measured],
-        [(group_numbers["/".join(presentations.labels(one.study))], one) for one in laid],
+        [(group_numbers["/".join(kind_views.labels(one.study))], one) for one in measured],
+        [(group_numbers["/".join(kind_views.labels(one.study))], one) for one in laid],
         runs,
     )
 
@@ -179,7 +179,7 @@ def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[s
     groups: dict[tuple[str, str, str, str], list[T]] = {}
     for item in items:
         study = study_of(item)
-        groups.setdefault((study.kind, *presentations.labels(study)), []).append(item)
+        groups.setdefault((study.kind, *kind_views.labels(study)), []).append(item)
     return groups
 
 

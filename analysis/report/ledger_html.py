@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from analysis import presentations
+from analysis import kind_views
 from analysis.report.contents import FilterGroup, PageContents, sum_ledgers
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
+from results.catalog import licences
 from results.plans import schema
 from results.plans.kinds import KINDS
-from results.reading import licences
 from results.rules.ledger import Ledger
 from results.storage.commits import Commit
 
@@ -191,4 +191,4 @@ def terms(commits: Iterable[Commit]) -> Html:
 def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:
     """The kinds of studies on the page, with their names."""
     present = {group.kind for group in groups}
-    return [(kind, row.title) for kind, row in presentations.PRESENTATIONS.items() if kind in present]
+    return [(kind, row.title) for kind, row in kind_views.PRESENTATIONS.items() if kind in present]

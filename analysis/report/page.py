@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from analysis import output, presentations
+from analysis import kind_views, output
 from analysis.report import (
     charts,
     core_charts,
@@ -189,7 +189,7 @@ def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> st
     days = sorted(str(run["started_at"])[:10] for run in own)
     devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
     versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
-    words = " ".join(row.question for kind, row in presentations.PRESENTATIONS.items() if kind in kinds)
+    words = " ".join(row.question for kind, row in kind_views.PRESENTATIONS.items() if kind in kinds)
     if days:
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
         where = f" on {', '.join(devices)}" if devices else ""

@@ -10,9 +10,9 @@ from analysis import text, workload_studies
 from analysis.columns import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.trials import StudyTrials
-from results import command_line, store
+from results import cli, store
+from results.catalog.overview import Overview
 from results.plans.study import Target, decimal
-from results.reading.overview import Overview
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
 
@@ -145,7 +145,7 @@ def as_text(table: pd.DataFrame) -> str:
         for row in table.to_dict("records")
     ]
     return (
-        command_line.table(header, rows, left=[*names, *header[-2:]], prose=header[-1:], kept=("median steps",))
+        cli.table(header, rows, left=[*names, *header[-2:]], prose=header[-1:], kept=("median steps",))
         + "\n\n"
         + LEGEND
     )

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import presentations, text
+from analysis import kind_views, text
 from analysis.columns import STEPS as COLUMNS
-from results import command_line, store
+from results import cli, store
 from results.bad_input import BadInput, check_choice
+from results.catalog.overview import Overview, survey
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import Target, decimal
-from results.reading.overview import Overview, survey
 from results.rules.answers import MINIMUM, Rule, check_chooses
 from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
@@ -33,14 +33,12 @@ def load(
     overview = survey(folder, rule)
     descriptions = overview.descriptions
     overview = overview._replace(
-        descriptions={
-            name: each for name, each in descriptions.items() if presentations.PRESENTATIONS[each.kind].answers
-        }
+        descriptions={name: each for name, each in descriptions.items() if kind_views.PRESENTATIONS[each.kind].answers}
     )
     if descriptions and not overview.descriptions:
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")
     if not descriptions:
-        fill = f"python -m sweeps store={command_line.quoted(folder)}"
+        fill = f"python -m sweeps store={cli.quoted(folder)}"
         raise BadInput(f"no study in {folder} has run yet; fill it with `{fill}`{_of_others(folder)}")
     if request is None:
         return overview, None
@@ -209,7 +207,7 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return command_line.table(header, rows, left=names, least=LEAST, kept=("steps", "best value", "differs"))
+    return cli.table(header, rows, left=names, least=LEAST, kept=("steps", "best value", "differs"))
 
 
 def apart(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.trials import steps
+from results.catalog import scan
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import ACCIDENTS, REASONS, Target
-from results.reading import scan
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import ROLES, SEARCH
 from results.storage.commits import Commit, read_table

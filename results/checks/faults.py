@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from results import durable
 from results.bad_input import BadInput, printable
+from results.catalog.point_rows import Row
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
-from results.reading.point_rows import Row
 from results.rules.ledger import Ledger, TrialEnding
 from results.storage.commits import Commit
 from results.storage.folders import Entry

@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from results import bounds
+from results.catalog import point_rows
+from results.catalog.contents import KEYS, POINTS
+from results.catalog.point_rows import Row
 from results.checks.faults import Findings, brief
 from results.durable import Folder
 from results.plans.points import FITS, OF_CURVES
 from results.plans.study import decimal
-from results.reading import point_rows
-from results.reading.contents import KEYS, POINTS
-from results.reading.point_rows import Row
 
 VERDICTS = {
     "identified": (True, True),

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from results import bounds
 from results.bad_input import BadInput
+from results.catalog import contents, documents, point_rows
+from results.catalog.contents import POINTS_FILE, PointsFile
+from results.catalog.documents import SUMS, place
 from results.checks import table_checks
 from results.checks.commit_checks import check_commit, check_planned, envelope_faults, row_faults
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
-from results.reading import contents, documents, point_rows
-from results.reading.contents import POINTS_FILE, PointsFile
-from results.reading.documents import SUMS, place
 from results.rules.ledger import TrialEnding
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit

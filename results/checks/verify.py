@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from results import command_line, durable, progress
+from results import cli, durable, progress
 from results.bad_input import BadInput, number_of, printable
+from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
-from results.command_line import numbered, quoted
+from results.cli import numbered, quoted
 from results.durable import Folder
-from results.reading.contents import POINTS_FILE
 from results.rules.ledger import Ledger
 from results.storage import migrations
 from results.storage.folders import LAUNCHERS, Entry, check_not_above, entries
@@ -48,10 +48,10 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """
     everything = examine(folder, report, full=full)
     faults = [fault for findings in everything for fault in findings.faults]
-    if command_line.is_data():
+    if cli.is_data():
         _show_data(everything)
     else:
-        command_line.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
+        cli.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
     return 1 if faults else 0
 
 
@@ -178,9 +178,9 @@ def _show_data(everything: Sequence[Findings]) -> None:
     faults = [(str(fault.path), fault.what, fault.torn) for findings in everything for fault in findings.faults]
     ledgers = [findings.ledger for findings in everything if findings.ledger]
     header = ("path", "what", "torn")
-    if command_line.is_json():
+    if cli.is_json():
         counts = [sum(numbers) for numbers in zip(*ledgers, strict=True)] or [0] * len(Ledger._fields)
-        command_line.show_json(
+        cli.show_json(
             {
                 "studies": len(ledgers),
                 "files": sum(findings.files for findings in everything),
@@ -190,7 +190,7 @@ def _show_data(everything: Sequence[Findings]) -> None:
             }
         )
     else:
-        command_line.show(header, faults, str)
+        cli.show(header, faults, str)
 
 
 def summary(everything: Iterable[Findings]) -> str:

@@ -126,7 +126,7 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
     metadata = next((t.metadata for t in trials if t.metadata), {})
     about = {
         "device_kind": untrusted.text(metadata.get("gpu_model_name")),
-        "device_count": untrusted.whole(metadata.get("gpu_count"), 1),
+        "device_count": untrusted.int_or_none(metadata.get("gpu_count"), 1),
     }
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
 
@@ -159,7 +159,9 @@ def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
 
 def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
     """Numbers of trials that were asked for, as the flags of others say, but have no folder."""
-    planned = max((untrusted.whole(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0)
+    planned = max(
+        (untrusted.int_or_none(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0
+    )
     return sorted(set(range(1, planned + 1)) - {trial.number for trial in trials})
 
 
@@ -190,9 +192,9 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
         **key._asdict(),
         "targets": goals,
         "batch_size_source": batch_size_source,
-        "step_hint": untrusted.whole(metadata.get("workload.step_hint"), 1),
+        "step_hint": untrusted.int_or_none(metadata.get("workload.step_hint"), 1),
         "time_limit_seconds": untrusted.number(metadata.get("workload.max_allowed_runtime_sec")),
-        "training_examples": untrusted.whole(metadata.get("workload.num_train_examples"), 1, 2**53),
+        "training_examples": untrusted.int_or_none(metadata.get("workload.num_train_examples"), 1, 2**53),
         "other_metaparameters": words,
         "licence": LICENCE,
         "citation": CITATION,

@@ -75,7 +75,7 @@ class LoggedTrial(NamedTuple):
     @property
     def seed(self) -> int | None:
         """The source's seed, whose 32 bits may be written as a negative number."""
-        value = untrusted.whole(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
+        value = untrusted.int_or_none(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
         return None if value is None else value % 2**32
 
     @property
@@ -164,7 +164,7 @@ def outcome(trial: LoggedTrial) -> tuple[str, str | None]:
     if any(value is not None and not np.isfinite(value) for value in last):
         return "INFEASIBLE", None
     limits = targets(trial.metadata)
-    budget = untrusted.whole(trial.flags.get("max_global_steps"), 1) or untrusted.whole(
+    budget = untrusted.int_or_none(trial.flags.get("max_global_steps"), 1) or untrusted.int_or_none(
         trial.metadata.get("workload.step_hint"), 1
     )
     if (limits and all(_reached(evaluations, *target) for target in limits.items())) or evaluations.step[-1] >= (

@@ -208,7 +208,7 @@ def record(release: str, name: str, fields: object) -> ReferencePoint:
     """A record from its JSON; Unusable, with the reason, if something it needs is missing or of the wrong kind."""
     if not isinstance(fields, dict):
         raise Unusable("is no object")
-    benchmark, batch_size = untrusted.text(fields.get("Benchmark"), 80), untrusted.whole(fields.get("BS"), 1)
+    benchmark, batch_size = untrusted.text(fields.get("Benchmark"), 80), untrusted.int_or_none(fields.get("BS"), 1)
     metaparameters = fields.get("Hyperparams", {})
     keys = [key for key in fields if _TO_CONVERGE.fullmatch(key)]
     if benchmark is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from results import progress, store
 from results.bad_input import BadInput, number_of
-from results.command_line import report_some
+from results.cli import report_some
 from results.durable import Folder, located_both
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake

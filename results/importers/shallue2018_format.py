@@ -21,11 +21,11 @@ from results.importers.untrusted import (
     MOST_METAPARAMETERS,
     Unusable,
     brief,
+    int_or_none,
     json_object,
     no_number,
     number,
     numeric,
-    whole,
 )
 from results.plans import kinds
 from results.plans.recorded import Recorded
@@ -96,18 +96,18 @@ def study(path: str, data: bytes) -> Recorded:
     size, stops, steps, configs = (
         content.get(name) for name in ("batch_size", "early_stopping", "train_steps", "parameter_configs")
     )
-    if whole(size, 1) != int(batch_size):
+    if int_or_none(size, 1) != int(batch_size):
         raise Unusable(f"says batch_size {brief(size)}, and its folder {batch_size}")
     if not isinstance(stops, bool):
         raise Unusable(f"says early_stopping {brief(stops)}, which is neither true nor false")
-    if whole(steps, 0) is None:
+    if int_or_none(steps, 0) is None:
         raise Unusable(f"says train_steps {brief(steps)}, which is not a number of steps")
     if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
         raise Unusable("has parameter_configs of an unknown form")
     if "Infinity" in json.dumps(configs):  # what 1e999 is read as
         raise Unusable("has parameter_configs with infinite numbers")
     details = {
-        "train_steps": whole(steps, 0),
+        "train_steps": int_or_none(steps, 0),
         "early_stopping": stops,
         "parameter_configs": configs,
     }
@@ -124,7 +124,7 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
     if status not in STATUSES:
         raise Unusable(f"says status {brief(status)}")
     steps = content.get("steps")
-    if steps is not None and whole(steps, 0) is None:
+    if steps is not None and int_or_none(steps, 0) is None:
         raise Unusable(f"says steps {brief(steps)}")
     parameters = content.get("parameters")
     if not isinstance(parameters, dict) or len(parameters) > MOST_METAPARAMETERS:
@@ -135,7 +135,7 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
         if numeric_value is None or own in values:
             raise Unusable(f"says {brief(name)} is {brief(value)}, which is not a number")
         values[own] = numeric_value
-    return TrialMetadata(status, None if steps is None else whole(steps, 0), values)
+    return TrialMetadata(status, None if steps is None else int_or_none(steps, 0), values)
 
 
 @functools.lru_cache(1024)

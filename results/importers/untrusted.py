@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from results.bad_input import first_line
-from results.command_line import report_some
+from results.cli import report_some
 from results.durable import Folder, check_depth
 
 SHOWN = 10
@@ -176,7 +176,7 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-def whole(value: object, least: int, most: int = 2**31 - 1) -> int | None:
+def int_or_none(value: object, least: int, most: int = 2**31 - 1) -> int | None:
     """A whole number in a range, or None; 32.0 is one."""
     finite = number(value)
     return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None

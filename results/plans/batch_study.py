@@ -10,7 +10,7 @@ import numpy as np
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace, finite
-from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest, check_repeats
 
 SCHEDULES = ("constant", "linear", "cosine")
@@ -84,7 +84,7 @@ class BatchStudy(Plan):
     def __post_init__(self) -> None:
         bounds = {"trials": (1, MOST_TRIALS), "confirm": (0, None), "confirm_top": (1, None), "seed": (0, None)}
         for field, limits in ({"batch_size": (1, MOST_STEPS), "budget_steps": (1, MOST_STEPS)} | bounds).items():
-            whole(field, getattr(self, field), *limits)
+            check_int(field, getattr(self, field), *limits)
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
         for field, choices in CHOICES.items():
             check_choice(field, getattr(self, field), choices)

@@ -8,7 +8,7 @@ from results.als import OPTIONS, Als
 from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
-from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
@@ -60,11 +60,11 @@ class Factorization(Als, Plan):
     def __post_init__(self) -> None:
         super().__post_init__()
         for field in ("dim", "cg_steps", "cores", "epochs", "evaluate_every"):
-            whole(field, getattr(self, field), 1, MOST_STEPS)
-        whole("trials", self.trials, 1, MOST_TRIALS)
+            check_int(field, getattr(self, field), 1, MOST_STEPS)
+        check_int("trials", self.trials, 1, MOST_TRIALS)
         if self.evaluation_rows is not None:
-            whole("evaluation_rows", self.evaluation_rows, 2, MOST_STEPS)
-        whole("seed", self.seed, 0)
+            check_int("evaluation_rows", self.evaluation_rows, 2, MOST_STEPS)
+        check_int("seed", self.seed, 0)
         if sorted(self.space) != sorted(METAPARAMETERS):
             raise BadInput(f"a factorization tunes {' and '.join(METAPARAMETERS)}, not {', '.join(sorted(self.space))}")
         for name in self.space:

@@ -11,7 +11,7 @@ from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from results.plans.schema import PROVENANCE, TIMING, Column
 from results.plans.search_space import SearchSpace
-from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 PRECISIONS = ("float32", "bfloat16")
@@ -119,9 +119,9 @@ class LayoutStudy(Plan):
 
     def __post_init__(self) -> None:
         for field in ("batch_size", "length", "device_count", "budget_steps"):
-            whole(field, getattr(self, field), 1, MOST_STEPS)
-        whole("trials", self.trials, 1, MOST_TRIALS)
-        whole("seed", self.seed, 0)
+            check_int(field, getattr(self, field), 1, MOST_STEPS)
+        check_int("trials", self.trials, 1, MOST_TRIALS)
+        check_int("seed", self.seed, 0)
         check_choice("engine", self.engine_name, ENGINES)
         if (self.engine_name == AHEAD) != bool(self.topology):
             raise BadInput(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
-from results.plans.study import DIGITS, MOST_STEPS, Target, whole
+from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 SOURCE_LISTS = "source_lists"  # a column of trials of studies that join lists of their source: how many hold the run
@@ -53,8 +53,8 @@ class Recorded(Plan):
                 raise BadInput(
                     f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
                 )
-        whole("batch_size", self.batch_size, 1, MOST_STEPS)
-        whole("trials", self.trials, 0, MOST_TRIALS)
+        check_int("batch_size", self.batch_size, 1, MOST_STEPS)
+        check_int("trials", self.trials, 0, MOST_TRIALS)
 
     @property
     def slug(self) -> str:

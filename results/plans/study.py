@@ -50,7 +50,7 @@ def decimal(value: float) -> str:
     return text if float(text) == value else repr(float(value))
 
 
-def whole(what: str, value: object, least: int, most: int | None = None) -> int:
+def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
     if most is not None and value > most:

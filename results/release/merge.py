@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from results import durable, store
 from results.bad_input import BadInput
-from results.command_line import report_some
+from results.cli import report_some
 from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan

@@ -3,7 +3,7 @@
     OUT/{studies,trials,measurements}.parquet                                the tables of all studies; see ``shards``
     OUT/points.parquet                                                       their answers and fits; made by analysis
     OUT/envelopes.arrow                                                      their envelopes, one after the other
-    OUT/README.md, DICTIONARY.md, LICENCES.md, CITATION.cff, croissant.json  see ``results.reading.documents``
+    OUT/README.md, DICTIONARY.md, LICENCES.md, CITATION.cff, croissant.json  see ``results.catalog.documents``
     OUT/manifest.json                                                        every study: its plan, ledger and rows
     OUT/SHA256SUMS                                                           of all files; its last line is its own
 
@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from results import durable, store
 from results.bad_input import BadInput, number_of
+from results.catalog import contents, documents, licences
+from results.catalog.documents import SUMS
 from results.durable import Folder
 from results.plans import schema
-from results.reading import contents, documents, licences
-from results.reading.documents import SUMS
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared

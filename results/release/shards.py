@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.reading import contents
+from results.catalog import contents
 from results.storage import compaction
 
 MOST_BYTES = 64_000_000  # of a file, with its footer

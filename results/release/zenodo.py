@@ -3,10 +3,10 @@
 The fields are those of Zenodo's deposit metadata. All of them are from the release's own croissant.json.
 """
 
-from results import command_line
+from results import cli
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    command_line.run("results.release.zenodo")
+    cli.run("results.release.zenodo")
 
 import html
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from results import durable
 from results.bad_input import BadInput, printable
-from results.command_line import CommandParser, location
+from results.cli import CommandParser, location
 from results.durable import Damaged, Folder
 
 LICENCES = {
@@ -25,7 +25,7 @@ SEVERAL = "other-open"  # a deposit has one licence; where rows are under severa
 PAPERS = ("1811.03600", "2112.02194")  # which define the studies
 
 
-@command_line.guarded
+@cli.guarded
 def main(argv: list[str] | None = None) -> int:
     """Writes the metadata; 0 is success, 2 invalid input."""
     parser = CommandParser(prog="python -m results.release.zenodo", description=(__doc__ or "").partition(": ")[2])

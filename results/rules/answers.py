@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
     """First evaluation at or below the target, for every trial that reached it, whatever its status.
 
-    For tables in memory, in the process's own thread; ``results.reading.scan`` does the same for the files of a store.
+    For tables in memory, in the process's own thread; ``results.catalog.scan`` does the same for the files of a store.
     A data frame does not tell a missing value from a NaN, which is a measurement that diverged. Here both count as
     missing, so that steps_low may be lower than a scan says, and is never too high.
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from results import durable
-from results.command_line import quoted
+from results.cli import quoted
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from results import bounds, durable
 from results.bad_input import BadInput, first_line
 from results.durable import Damaged, Folder
-from results.plans import schema, told
+from results.plans import plan_columns, schema
 from results.plans.plan import Plan
 
 WORKLOAD = tuple(column for column in schema.STUDIES if column.name in ("dataset", "model", "optimizer", "batch_size"))
@@ -160,7 +160,7 @@ def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
     """The columns of a shared table, from those of the studies in it; a metric in float and double is double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
-    derived = [pa.field(column.name, column.type) for column in (told.TOLD if table == "studies" else WORKLOAD)]
+    derived = [pa.field(column.name, column.type) for column in (plan_columns.TOLD if table == "studies" else WORKLOAD)]
     fields = [*fields[:own], *derived, *sorted(fields[own:], key=lambda field: field.name)]
     # Texts are plain: Parquet writes them as dictionaries anyway, and not every reader takes Arrow's.
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
@@ -250,7 +250,7 @@ def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
 def told_of(table: str, study: Plan) -> dict[str, Any]:
     """What rows of a shared table tell of their study's plan; of trials and measurements ``WORKLOAD``."""
     if table == "studies":
-        return told.columns(study)
+        return plan_columns.columns(study)
     values = (study.dataset, study.model_label, study.optimizer, study.batch_size)
     return dict(zip((column.name for column in WORKLOAD), values, strict=True))
 

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import exit_codes
-from results.command_line import say
+from results.cli import say
 from results.storage import attempts, heartbeat
 from sweeps import limits
 from sweeps.launchers import local
-from sweeps.launchers.launcher import Tries, record_failed, worst_code
+from sweeps.launchers.launcher import RetryPolicy, record_failed, worst_code
 from sweeps.launchers.worker import Failure
 
 LOOK_SECONDS = 0.5
@@ -236,7 +236,7 @@ def is_again(folder: Path, job: str, end: Ending, retries: int) -> bool:
       retries: of attempts that were lost.
     """
     past = [each for each in attempts.read(folder) if each.job == job and each.began]
-    tries = Tries(retries)
+    tries = RetryPolicy(retries)
     for each in past[:-1]:  # one without an end went with its machine
         tries.again(exit_codes.PEER_LOST if each.code is None else each.code, advanced=True)
     return tries.again(end.code, advanced=end.advanced)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import costs, hosts
-from harness.hosts import Hosts
+from harness import costs, multihost
+from harness.multihost import Hosts
 from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
 from results import exit_codes
 from results.bad_input import BadInput
-from results.command_line import Terminated, say
+from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.claims import TakenOver
@@ -50,7 +50,7 @@ def run_all(launch: Launch) -> list[StudyOutcome]:
     for study in in_order(store, launch.studies):
         if launch.limits.reached is not None:
             break
-        hosts.of_leader(_order(study, settings, sources.get(study.name)))
+        multihost.broadcast(_order(study, settings, sources.get(study.name)))
         tell(StudyUpdate(study, RunProgress()))
         shutdown = Shutdown()
         try:
@@ -66,7 +66,7 @@ def run_all(launch: Launch) -> list[StudyOutcome]:
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
-            if hosts.lost(error):
+            if multihost.lost(error):
                 raise
             is_taken = isinstance(error, TakenOver)
             why = worker.taken(error) if is_taken else worker.failure(error)
@@ -75,7 +75,7 @@ def run_all(launch: Launch) -> list[StudyOutcome]:
             if is_taken:
                 raise
             outcome = record_failed(store, study, "failed", why)
-            if not hosts.all_fail(study.name):  # the others wait for what this one does not do any more
+            if not multihost.all_fail(study.name):  # the others wait for what this one does not do any more
                 raise
         outcomes.append(outcome)
         tell(StudyUpdate(study, None, outcomes[-1]))
@@ -97,7 +97,7 @@ def follow() -> int:
     from results.plans.trial_request import Repeats
     from sweeps.run import follow_study
 
-    while (order := hosts.of_leader(None)) is not None:
+    while (order := multihost.broadcast(None)) is not None:
         study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
         shutdown = Shutdown()
         try:
@@ -105,7 +105,7 @@ def follow() -> int:
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
-            if hosts.lost(error) or not hosts.all_fail(study.name):
+            if multihost.lost(error) or not multihost.all_fail(study.name):
                 raise
     return exit_codes.DONE
 
@@ -127,9 +127,9 @@ def watched(asked: Hosts, command: str, run: Callable[[], int]) -> int:
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(hosts.start(asked, command, costs.code_hash(OURS)))
+        say(multihost.start(asked, command, costs.code_hash(OURS)))
         came[0] = 1
-        return ended(run if hosts.leads() else follow)
+        return ended(run if multihost.leads() else follow)
     os.close(reader)
     while True:
         try:
@@ -161,21 +161,23 @@ def ended(run: Callable[[], int]) -> int:
     """The exit code of a command that runs on several hosts; it leaves the process where the others may be gone."""
     try:
         code = run()
-        if hosts.leads():
-            hosts.of_leader(None)
+        if multihost.leads():
+            multihost.broadcast(None)
         return code
     except BadInput as error:
-        hosts.leave(exit_codes.INVALID, f"error: {error}")
+        multihost.leave(exit_codes.INVALID, f"error: {error}")
     except Terminated as terminated:
         say("terminated; stored results are kept; the same sweep continues from there")
-        hosts.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
+        multihost.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
     except KeyboardInterrupt:
-        hosts.leave(exit_codes.INTERRUPTED, "interrupted; stored results are kept; the same sweep continues from there")
+        multihost.leave(
+            exit_codes.INTERRUPTED, "interrupted; stored results are kept; the same sweep continues from there"
+        )
     except Exception as error:
-        if hosts.lost(error):
-            hosts.leave(exit_codes.PEER_LOST, _GONE)
+        if multihost.lost(error):
+            multihost.leave(exit_codes.PEER_LOST, _GONE)
         why = worker.failure(error)
-        hosts.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
+        multihost.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
 
 
 def _order(study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> Order:

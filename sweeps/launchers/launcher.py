@@ -78,7 +78,7 @@ class WorkerLost(Exception):
 
 
 @dataclasses.dataclass
-class Tries:
+class RetryPolicy:
     """The attempts at a study in this run of a command, and whether there is to be another.
 
     A preempted attempt costs nothing as long as it took a step; one that was lost, one of ``retries``; mistakes and a
@@ -132,7 +132,7 @@ def failed_too_often(folder: Path, most: int | None) -> bool:
     return most is not None and failures >= most
 
 
-class Elsewhere:
+class RemoteStudy:
     """A study that runs elsewhere.
 
     Args:

@@ -24,19 +24,19 @@ from typing import Any, TypeAlias
 from harness import processors
 from harness.run import TRAINING, RunProgress, Settings
 from harness.runners import RUNNERS
-from results import command_line, exit_codes
+from results import cli, exit_codes
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
 from sweeps.launchers import worker
-from sweeps.launchers.launcher import Tries, WorkerLost, failed_too_often, record_failed
+from sweeps.launchers.launcher import RetryPolicy, WorkerLost, failed_too_often, record_failed
 from sweeps.launchers.silence import Silence
 from sweeps.launchers.worker import Failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
-from workloads import streams
+from workloads import data_stream
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
@@ -99,7 +99,7 @@ class Worker:
         """Says in the log how the attempt ended; what was printed by one without a fault goes where it used to."""
         if self.log is not None:
             if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
-                command_line.say(text)
+                cli.say(text)
             attempts.end(self.log, code, cause)
 
     def hurry(self) -> None:
@@ -113,10 +113,10 @@ class Worker:
         with contextlib.suppress(OSError):
             self.orders.send(order)
 
-    def hear(self) -> worker.News | None:
+    def hear(self) -> worker.WorkerReport | None:
         """Its next report; None if it has died."""
         try:
-            news: worker.News = self.orders.recv()
+            news: worker.WorkerReport = self.orders.recv()
         except (EOFError, OSError):
             return None
         self.silence.news()
@@ -184,7 +184,7 @@ def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
     """The slots that so many studies take; workers that are not bound to processors know how many share them."""
     taken = slots[:studies]
     return [
-        (cpus, environment if cpus else environment | {streams.SHARED_BY: str(len(taken))})
+        (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
         for cpus, environment in taken
     ]
 
@@ -227,7 +227,7 @@ def run_all(
 ) -> list[StudyOutcome]:
     """Runs studies, largest first, each as soon as a worker is free; then the exclusive ones, in their order.
 
-    A study that raises is recorded as failed; one whose worker dies is run again, as ``Tries`` says, then recorded as
+    A study that raises is recorded as failed. A study whose worker dies is retried by ``RetryPolicy``, then recorded as
     lost. Neither stops the others.
 
     Args:
@@ -278,7 +278,7 @@ def _run(
 ) -> list[StudyOutcome]:
     """Runs studies with one worker per slot, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
-    tries = {study.name: Tries(retries) for study in studies}
+    tries = {study.name: RetryPolicy(retries) for study in studies}
     outcomes: list[StudyOutcome] = []
 
     def end(study: Plan, outcome: StudyOutcome) -> None:
@@ -368,7 +368,7 @@ def _run(
                 else:
                     which.ended(exit_codes.FAILED, news.value.cause)
                     end(study, record_failed(store, study, "failed", news.value))
-    except command_line.Terminated as terminated:
+    except cli.Terminated as terminated:
         terminated.saved = exit_codes.PREEMPTED in end_all(pool) or any(past.preempted for past in tries.values())
         raise
     finally:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harness import topologies
 from results import durable, exit_codes
 from results.bad_input import BadInput, first_line, number_of
-from results.command_line import Terminated, say
+from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
-from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failed_too_often, worst_code
+from sweeps.launchers.launcher import Launch, RemoteStudy, RetryPolicy, cause, failed_too_often, worst_code
 from sweeps.launchers.local import cost, exit_description
 from sweeps.run import StudyOutcome
 
@@ -82,8 +82,8 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
       Terminated: this process is to end; what ran is saved.
     """
     queue = sorted(launch.studies, key=cost)
-    studies = {study.name: Elsewhere(launch, study) for study in queue}
-    tries = {study.name: Tries(asked["retries"]) for study in queue}
+    studies = {study.name: RemoteStudy(launch, study) for study in queue}
+    tries = {study.name: RetryPolicy(asked["retries"]) for study in queue}
     outcomes: list[StudyOutcome] = []
     with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
         _check_fits(ray, asked, queue, launch.settings)

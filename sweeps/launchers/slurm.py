@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 from harness.run import Settings
 from results import durable
 from results.bad_input import BadInput, number_of
-from results.command_line import Terminated, say
+from results.cli import Terminated, say
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
-from sweeps.launchers.launcher import Elsewhere, Launch, cause, is_stored, wait
+from sweeps.launchers.launcher import Launch, RemoteStudy, cause, is_stored, wait
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
@@ -104,12 +104,12 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
         say(f"{number_of(len(jobs), 'study')} of these are in the queue already, or run")
     missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
     ended = [s for s in missing if is_stored(launch.store, s)]  # by a job, since this command looked
-    outcomes = [Elsewhere(launch, study).end(None) for study in ended]
+    outcomes = [RemoteStudy(launch, study).end(None) for study in ended]
     jobs |= _submit_all(asked, launch, [s for s in missing if s not in ended])
     if not asked["wait"]:
         say(f"{number_of(len(jobs), 'study')} in the queue; `python -m sweeps.status` shows them")
         return outcomes
-    studies = {study.name: Elsewhere(launch, study) for study in launch.studies if study.name in jobs}
+    studies = {study.name: RemoteStudy(launch, study) for study in launch.studies if study.name in jobs}
     queue = _Queue()
     try:
         while jobs:
@@ -150,7 +150,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
     return outcomes
 
 
-def _end(launch: Launch, study: Elsewhere, job: str, state: str | None) -> Iterator[StudyOutcome]:
+def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Iterator[StudyOutcome]:
     """The outcome of a study whose job has ended; none of one that was ended before it began.
 
     Args:

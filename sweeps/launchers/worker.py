@@ -44,7 +44,7 @@ class Failure(NamedTuple):
     places: tuple[str, ...] = ()
 
 
-class News(NamedTuple):
+class WorkerReport(NamedTuple):
     """A worker's report on its study: ``progress`` (RunProgress), ``done`` (RunSummary), or a Failure: ``failed``, or
     ``taken``, where somebody else has the study by now, and goes on with it.
     """
@@ -57,7 +57,7 @@ def main(descriptor: int, cpus: Sequence[int]) -> None:
     """Runs studies until its parent, which has the other end of its standard input, is gone.
 
     Args:
-      descriptor: of the connection that gives ``Order``s and takes ``News``.
+      descriptor: of the connection that gives ``Order``s and takes ``WorkerReport``.
       cpus: logical processors to be bound to; empty for no binding.
     """
     orders = Connection(descriptor)
@@ -75,14 +75,14 @@ def main(descriptor: int, cpus: Sequence[int]) -> None:
         _tell(orders, _run(orders, order, shutdown), shutdown)
 
 
-def _tell(orders: Connection, news: News, shutdown: Shutdown) -> None:
+def _tell(orders: Connection, news: WorkerReport, shutdown: Shutdown) -> None:
     try:
         orders.send(news)
     except OSError:  # the parent does not listen any more
         shutdown.requested = True
 
 
-def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
+def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
     from harness.run import Settings
     from results.plans.kinds import from_plan
     from results.plans.trial_request import Repeats
@@ -91,7 +91,7 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
 
     shutdown.time_is_up = False
     with _printing_to(order.log):
-        _tell(orders, News("progress", RunProgress()), shutdown)
+        _tell(orders, WorkerReport("progress", RunProgress()), shutdown)
         try:
             study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
             settings = Settings(**order.settings)
@@ -99,19 +99,19 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
                 Path(order.store),
                 study,
                 settings,
-                on_progress=lambda progress: _tell(orders, News("progress", progress), shutdown),
+                on_progress=lambda progress: _tell(orders, WorkerReport("progress", progress), shutdown),
                 source=order.source,
                 shutdown=shutdown,
             )
         except Stopped:
             shutdown.leave()
         except TakenOver as error:
-            return News("taken", taken(error))
+            return WorkerReport("taken", taken(error))
         except Exception as error:
             if order.log is not None:
                 traceback.print_exc()
-            return News("failed", failure(error))
-        return News("done", summary)
+            return WorkerReport("failed", failure(error))
+        return WorkerReport("done", summary)
 
 
 @contextlib.contextmanager

@@ -17,10 +17,10 @@ from analysis import points
 from analysis.cores import factorizations
 from analysis.fitting import confirmations, curve_fits
 from results import durable, store
+from results.catalog import documents
 from results.checks import verify
 from results.plans.points import POINTS
 from results.plans.study import Target
-from results.reading import documents
 from results.release import release
 
 ROOT = Path(__file__).parents[2]

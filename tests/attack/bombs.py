@@ -52,11 +52,11 @@ def checkpoint(path: str) -> int:
 
 
 def probe(path: str) -> int:
-    from harness import probes
+    from harness import microbenchmarks
 
     os.environ["SCALING_LIMITS_CACHE"] = path
-    large(probes.place("kind"))
-    return 2 if probes.read("kind") is None else 0
+    large(microbenchmarks.place("kind"))
+    return 2 if microbenchmarks.read("kind") is None else 0
 
 
 def cost(path: str) -> int:

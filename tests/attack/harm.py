@@ -26,8 +26,8 @@ import pandas as pd
 import writer
 from moments import Ended
 
-from results import __main__ as cli
-from results import command_line, durable, store
+from results import __main__ as command
+from results import cli, durable, store
 from results.importers import algoperf, mlperf_rcp, shallue2018  # noqa: F401 (so that no moment is an import's)
 from results.release import release
 from results.rules.ledger import Ledger
@@ -246,7 +246,7 @@ def grown(sources: Path, start: Path) -> None:
 
 def merged(sources: Path, place: Path) -> int:
     held = [str(sources / name) for name in ("release", "uncommitted")]
-    return cli.main(["merge", *held, "--store", str(place / "store")])
+    return command.main(["merge", *held, "--store", str(place / "store")])
 
 
 def torn(sources: Path, start: Path) -> None:
@@ -273,22 +273,22 @@ def flip(path: Path) -> None:
 
 
 def replayed(sources: Path, place: Path) -> int:
-    return command_line.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))()
+    return cli.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))()
 
 
 def imported(kind: str, *options: str) -> Operation:
     def run(sources: Path, place: Path) -> int:
-        return cli.main(["import", kind, str(sources / kind), "--store", str(place / "store"), *options])
+        return command.main(["import", kind, str(sources / kind), "--store", str(place / "store"), *options])
 
     return Operation(lambda sources, start: None, run)
 
 
 def exported(sources: Path, place: Path) -> int:
-    return cli.main(["export", "--store", str(sources / "several"), "--out", str(place / "release")])
+    return command.main(["export", "--store", str(sources / "several"), "--out", str(place / "release")])
 
 
 def repaired(sources: Path, place: Path) -> int:
-    return cli.main(["repair", "--store", str(place / "store")])
+    return command.main(["repair", "--store", str(place / "store")])
 
 
 OPERATIONS = {

@@ -45,7 +45,7 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
 ) -> None:
     """Killed when all trials are stored and about to be committed, or when some are stored and others under way."""
     study = make_study(pruning=pruning, batch_size=16, budget_steps=1500, trials=6)
-    settings = Settings(lanes=2, part_seconds=0.0)
+    settings = Settings(lanes=2, flush_seconds=0.0)
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     done: list[local.StudyOutcome] = []
     for folder in (killed, calm):
@@ -71,7 +71,7 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
 )
 def test_a_killed_sweep_goes_on_with_the_same_command(tmp_path: Path, pruning: str, moment: str) -> None:
     line = f"task=digits_fc optimizer=sgd batch_size=16 trials=6 pruning={pruning} lanes=2 task.budget.steps=3000"
-    command = [sys.executable, "-m", "sweeps", *line.split(), "part_seconds=0", "launcher.workers=1"]
+    command = [sys.executable, "-m", "sweeps", *line.split(), "flush_seconds=0", "launcher.workers=1"]
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     sweep = subprocess.Popen(
         [*command, f"store={killed}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

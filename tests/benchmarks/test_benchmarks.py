@@ -46,7 +46,7 @@ from pathlib import Path
 import numpy as np
 import synthetic_store
 from results import store
-from results.reading import overview, scan
+from results.catalog import overview, scan
 from results.rules import answers
 from results.plans.study import Target
 

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from harness import mesh, programs, streams, training
-from harness.division import Division
+from harness import mesh, programs, rng, training
+from harness.batch_partition import Division
 from harness.programs_key import ProgramsKey, programs_key
-from harness.training import Carry, Spans
+from harness.training import Spans, TrainState
 from sweeps import overrides, planning
 from workloads import losses, registry
 from workloads.workload import Dataset, Examples, Splits, Workload
@@ -48,16 +48,16 @@ def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.nd
     workload, on = programs.workload_of(key), mesh.mesh(division.shards)
     of = programs.shapes(workload, on, LANES)
 
-    def lane(carry: Carry, spans: Spans, train: object) -> object:
+    def lane(carry: TrainState, spans: Spans, train: object) -> object:
         carry = training.fresh(workload, spans)
-        _, data_key = streams.keys(spans.seed)
+        _, data_key = rng.keys(spans.seed)
         if workload.draw:
             drawn = workload.draw(jax.random.fold_in(data_key, 0), key.batch_size)
             batch = training.batch_of(drawn, None, np.int32(0), len(drawn.labels), division)
         else:
-            order = streams.epoch_order(data_key, np.int32(0), len(train.labels))
+            order = rng.epoch_order(data_key, np.int32(0), len(train.labels))
             batch = training.batch_of(train, order, np.int32(0), key.batch_size, division)
-        keys = streams.example_keys(spans.seed, np.int32(0), batch.positions)
+        keys = rng.example_keys(spans.seed, np.int32(0), batch.positions)
         return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]
 
     program = jax.jit(mesh.over_lanes(on, strategy, lane, P()))
@@ -153,7 +153,7 @@ def generated(name: str, group: int) -> tuple[Workload, Examples]:
     return registry.workload(row, model, options, "sgd"), train
 
 
-def carries(workload: Workload) -> Carry:
+def carries(workload: Workload) -> TrainState:
     """Parameters of all lanes, of which none is 0, as the scale of a block's last norm is in a fresh network."""
     rng = np.random.default_rng(1)
 
@@ -165,17 +165,17 @@ def carries(workload: Workload) -> Carry:
         return noise * np.float32(np.sqrt(2 / inputs))
 
     shapes = jax.eval_shape(workload.init, jax.random.key(0))
-    return Carry(*jax.tree_util.tree_map_with_path(drawn, shapes), ())
+    return TrainState(*jax.tree_util.tree_map_with_path(drawn, shapes), ())
 
 
 def one_step(workload: Workload, examples: Examples, division: Division, strategy: str) -> list[list[np.ndarray]]:
     """Gradients of all lanes, [L, ...] each, and states."""
     on = mesh.mesh(division.shards)
 
-    def lane(carry: Carry, seed: Any, train: Examples) -> Any:
-        order = streams.epoch_order(streams.keys(seed)[1], np.int32(0), len(train.labels))
+    def lane(carry: TrainState, seed: Any, train: Examples) -> Any:
+        order = rng.epoch_order(rng.keys(seed)[1], np.int32(0), len(train.labels))
         batch = training.batch_of(train, order, np.int32(0), BATCH, division)
-        keys = streams.example_keys(seed, np.int32(0), batch.positions)
+        keys = rng.example_keys(seed, np.int32(0), batch.positions)
         return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))
 
     program = jax.jit(mesh.over_lanes(on, strategy, lane, P()))

@@ -101,9 +101,9 @@ if __name__ == "__main__":
     _, count_of_devices, names, folder, *place = sys.argv
     processes = int(place[1]) if place else 1
     os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(int(count_of_devices) // processes)}
-    from harness import compile_cache, hosts
+    from harness import compile_cache, multihost
 
     compile_cache.enable()
     if place:
-        hosts.start(hosts.Hosts(f"127.0.0.1:{place[0]}", processes, int(place[2]), 30))
+        multihost.start(multihost.Hosts(f"127.0.0.1:{place[0]}", processes, int(place[2]), 30))
     main(int(count_of_devices), names.split(","), Path(folder))

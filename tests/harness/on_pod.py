@@ -67,7 +67,7 @@ def main(topology: str, variant: str | None) -> None:
     import numpy as np
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from harness import ahead_of_time, work
+    from harness import ahead_of_time, jaxpr_cost
     from results.als import Als
     from workloads.factorization import half_epoch, recall
     from workloads.factorization.half_epoch import AXIS, Weights
@@ -111,7 +111,7 @@ def main(topology: str, variant: str | None) -> None:
     said: dict[str, Any] = {}
     for name, (program, arguments) in calls.items():
         lowered = program.lower(*arguments)
-        own = work.device_bytes(arguments)
+        own = jaxpr_cost.device_bytes(arguments)
         said[name] = {"hosts": hosts, "devices": cores, "MiB of arguments": round(own / 2**20, 1)}
         if not variant or name != "row half":
             said[name]["compiled"] = "not compiled"

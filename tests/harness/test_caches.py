@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import pytest
 
-from harness import compile_cache, hosts
+from harness import compile_cache, multihost
 from workloads import caches
 
 
@@ -99,7 +99,7 @@ def kept_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 @pytest.mark.usefixtures("kept_programs")
 def test_processes_of_one_study_compile_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By threads, which a lock of a file keeps apart as it does processes."""
-    monkeypatch.setattr(hosts, "are_many", lambda: True)
+    monkeypatch.setattr(multihost, "are_many", lambda: True)
     program: Any = Meeting()
     with ThreadPoolExecutor(2) as threads:
         compiled = [threads.submit(compile_cache.compiled, program) for _ in range(2)]

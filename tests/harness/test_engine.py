@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from harness import engine, hosts, programs, search
+from harness import engine, multihost, programs, search
 from harness.run import COMPILING, STRATEGIES, TRAINING, Record, RunProgress, Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
@@ -50,7 +50,7 @@ def test_hosts_never_ask_twice_at_one_step_whether_one_is_to_end(
 ) -> None:
     """SIGTERM counts from the step after the largest that any host asked at, in whichever study that was."""
     asked: list[int] = []
-    monkeypatch.setattr(hosts, "are_many", lambda: True)
+    monkeypatch.setattr(multihost, "are_many", lambda: True)
     monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", asked.append)
     for seed in range(2):
         study = make_study(budget_steps=3, seed=seed)

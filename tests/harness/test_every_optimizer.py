@@ -11,7 +11,7 @@ import optax
 import pytest
 from optax import contrib
 
-from harness import engine, search, streams
+from harness import engine, rng, search
 from harness.run import Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
@@ -83,7 +83,7 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
     row = registry.OPTIMIZERS[study.optimizer]
     rule = WITH_OPTAX.get(study.optimizer, lambda m: row.update_rule(**row.defaults | m))(values)
     evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: row.evaluated(params, state))
-    init_key, data_key = streams.keys(jnp.uint32(seed))
+    init_key, data_key = rng.keys(jnp.uint32(seed))
     params, stateless = workload.init(init_key)
     state = rule.init(params)
     loaded = registry.dataset(study.dataset).load()
@@ -101,7 +101,7 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
 
     train = loaded.train
     assert train is not None
-    order = np.asarray(streams.epoch_order(data_key, jnp.int32(0), len(train.labels)))
+    order = np.asarray(rng.epoch_order(data_key, jnp.int32(0), len(train.labels)))
     losses = []
     with jax.numpy_dtype_promotion("standard"):
         for taken, rows in enumerate(order[: max(steps) * study.batch_size].reshape(-1, study.batch_size), 1):

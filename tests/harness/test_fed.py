@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from harness import engine, mesh, programs, search, streams
-from harness.feeding import Feeder
+from harness import engine, mesh, programs, rng, search
+from harness.prefetch import Feeder
 from harness.programs_key import programs_key
 from harness.run import Record, Settings
 from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
+from workloads import data_stream as decoding
 from workloads import registry
-from workloads import streams as decoding
 from workloads.workload import Dataset, Examples, Splits, shapes_of
 
 
@@ -51,8 +51,8 @@ def test_fed_data_train_as_resident_data_do(
         calls.append((seed, step, batch_size))
         assert positions == range(batch_size)
         per_epoch = len(train.labels) // batch_size
-        _, key = streams.keys(np.uint32(seed))
-        order = np.asarray(streams.epoch_order(key, np.int32(step // per_epoch), len(train.labels)))
+        _, key = rng.keys(np.uint32(seed))
+        order = np.asarray(rng.epoch_order(key, np.int32(step // per_epoch), len(train.labels)))
         first = step % per_epoch * batch_size
         return Examples(*(array[order[first : first + batch_size]] for array in train))
 
@@ -143,14 +143,14 @@ def test_padding_counts_in_no_loss_and_no_metric(
 def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
     """The gradient of a batch of these examples, in two microbatches where it is even."""
     from harness import training
-    from harness.division import Division
+    from harness.batch_partition import Division
 
     params, state = workload.init(jax.random.key(0))  # type: ignore[attr-defined]
     division = Division(1, 2 - len(examples.labels) % 2)
     examples = Examples(*map(jnp.asarray, examples))
     count = len(examples.labels)
     batch = training.batch_of(examples, jnp.arange(count), jnp.int32(0), count, division)
-    keys = streams.example_keys(np.uint32(1), np.int32(0), batch.positions)
-    carry = training.Carry(params, state, ())
+    keys = rng.example_keys(np.uint32(1), np.int32(0), batch.positions)
+    carry = training.TrainState(params, state, ())
     found = training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]  # type: ignore[arg-type]
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]

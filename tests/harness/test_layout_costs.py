@@ -3,7 +3,7 @@
 import pytest
 
 from harness import layout_costs, topologies
-from harness.compiled import Collective
+from harness.hlo import Collective
 from harness.layout_costs import HARDWARE
 
 V5P = HARDWARE["v5p"]

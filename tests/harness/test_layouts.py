@@ -18,7 +18,7 @@ import pytest
 
 from analysis import measured_layouts
 from analysis.measured_layouts import MeasuredLayout
-from harness import compiled, layouts
+from harness import hlo, layouts
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import Trial
@@ -145,7 +145,7 @@ def test_a_collective_in_a_spelling_that_nobody_knows_fails() -> None:
         def memory_analysis(self) -> object:
             return object()
 
-    with pytest.raises(compiled.Unparsed, match="cannot be read"):
+    with pytest.raises(hlo.Unparsed, match="cannot be read"):
         layouts.accounts(None, Program(), None)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import engine, mesh, programs, search
-from harness.division import Division, divisions
+from harness.batch_partition import Division, divisions
 from harness.programs_key import programs_key
 from harness.run import Record, Settings
 from results.bad_input import BadInput

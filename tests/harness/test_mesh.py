@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness import engine, programs, search
-from harness.division import divisions
+from harness.batch_partition import divisions
 from harness.run import Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy

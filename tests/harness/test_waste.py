@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness import engine, search
-from harness.division import Division
+from harness.batch_partition import Division
 from harness.programs import Programs
 from harness.run import Settings
 from harness.training import CALL_STEPS, Spans

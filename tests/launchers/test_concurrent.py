@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 STUDIES, TRIALS = 6, 4
 WORDS = (
     *("optimizer=sgd,momentum,adam", "batch_size=16,64", f"trials={TRIALS}", "-m"),
-    *("pruning=off", "stop=budget", "task.targets=[]", "checkpoint_seconds=0.5", "part_seconds=0.5"),
+    *("pruning=off", "stop=budget", "task.targets=[]", "checkpoint_seconds=0.5", "flush_seconds=0.5"),
     "task.budget={steps: 60000, epochs: null, examples: null, at_least_steps: null}",
     *("launcher.retries=20", "--json"),
 )

@@ -24,7 +24,7 @@ from sweeps import __main__ as sweeps_cli
 from sweeps import composition, launching, limits, planning, status, watch
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
-from sweeps.launchers.launcher import Launch, Tries, worst_code
+from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, command_line, options
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
@@ -96,15 +96,15 @@ def test_without_slurm_and_without_ray(
     ],
 )
 def test_tries_by_cause(codes: list[int], again: list[bool]) -> None:
-    tries = Tries(retries=2)
+    tries = RetryPolicy(retries=2)
     assert [tries.again(code, advanced=True) for code in codes] == again
 
 
 def test_preempted_without_a_step_is_as_good_as_lost() -> None:
-    tries = Tries(retries=1)
+    tries = RetryPolicy(retries=1)
     assert [tries.again(75, advanced=False) for _ in range(2)] == [True, False]
-    assert not Tries(9).again(-9, advanced=True, out_of_memory=True)
-    many = Tries(0)
+    assert not RetryPolicy(9).again(-9, advanced=True, out_of_memory=True)
+    many = RetryPolicy(0)
     assert [many.again(75, advanced=True) for _ in range(1001)].index(False) == 1000
 
 

@@ -19,7 +19,7 @@ from sweeps import status, watch
 from sweeps.display import SILENT_SECONDS, Display
 from sweeps.forecast import Forecast
 from sweeps.launchers import local
-from sweeps.launchers.launcher import Elsewhere, Launch
+from sweeps.launchers.launcher import Launch, RemoteStudy
 from sweeps.launchers.silence import Silence
 from sweeps.limits import Limits
 from sweeps.run import StudyUpdate
@@ -142,7 +142,7 @@ def test_silence_elsewhere(
     monkeypatch.setattr("sweeps.launchers.launcher.time.monotonic", lambda: now[0])
     told: list[StudyUpdate] = []
     launch = Launch(tmp_path, [study], Settings(), Limits(), {}, {}, told.append, lambda: None)
-    elsewhere = Elsewhere(launch, study)
+    elsewhere = RemoteStudy(launch, study)
     beat = heartbeat.Heartbeat("training", 4, 0, "step", 10, 5.0, None, 0.0)
     heartbeat.write(tmp_path / study.name, beat)
     elsewhere.look()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from harness import streams
+from harness import rng
 from harness.run import Settings
 from results import store
 from sweeps import overrides, planning
@@ -84,7 +84,7 @@ def _decay(schedule: str, step: int) -> float:
 def _from_the_engine(seed: int) -> tuple[Params, Iterator[np.ndarray], Any]:
     """A trial's initial parameters, the order of its examples epoch by epoch, and the splits they are of."""
     workload = registry.workload(registry.dataset("digits"), "fully_connected", {"widths": WIDTHS}, "sgd")
-    init_key, data_key = streams.keys(np.uint32(seed))
+    init_key, data_key = rng.keys(np.uint32(seed))
     layers = workload.init(init_key)[0]["params"]
     params = {
         f"{i}.{name}": np.asarray(layers[f"Dense_{i}"][name], np.float64)
@@ -95,7 +95,7 @@ def _from_the_engine(seed: int) -> tuple[Params, Iterator[np.ndarray], Any]:
     train = splits.train
     assert train is not None
     epochs = 1 + STEPS // (len(train.labels) // BATCH_SIZE)
-    orders = (np.asarray(streams.epoch_order(data_key, np.int32(epoch), len(train.labels))) for epoch in range(epochs))
+    orders = (np.asarray(rng.epoch_order(data_key, np.int32(epoch), len(train.labels))) for epoch in range(epochs))
     return params, orders, splits
 
 

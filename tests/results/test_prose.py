@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from results import command_line, prose
+from results import cli, prose
 
 PATH = "my results/a store with spaces/of many words"
 HELP = """\
@@ -77,12 +77,12 @@ def test_paths_and_commands_stay_in_one_piece_at_any_width() -> None:
 def test_a_path_that_was_typed_is_not_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    monkeypatch.setattr(command_line, "width", lambda stream: 50)
+    monkeypatch.setattr(cli, "width", lambda stream: 50)
 
-    @command_line.guarded
+    @cli.guarded
     def main(words: list[str]) -> None:
-        command_line.answer(f"all of it is at last in the file {PATH}/page.html (0.3 MB); open it in a browser")
-        command_line.say(f"note: nothing of what was there before is in the folder {PATH} now")
+        cli.answer(f"all of it is at last in the file {PATH}/page.html (0.3 MB); open it in a browser")
+        cli.say(f"note: nothing of what was there before is in the folder {PATH} now")
 
     assert main([form.format(PATH)]) == 0
     for line, whole in zip(capsys.readouterr(), (f"{PATH}/page.html", PATH), strict=True):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from results import command_line, text_table
+from results import cli, text_table
 from results.bad_input import BadInput
 
 
@@ -66,19 +66,19 @@ def test_columns_left_out_are_named() -> None:
 
 def test_csv_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [("ä, b", 1, 0.1, None), ("c", 2, float("nan"), True)]
-    command_line.set_output(csv=True)
-    command_line.show(("a", "b", "c", "d"), rows, str)
+    cli.set_output(csv=True)
+    cli.show(("a", "b", "c", "d"), rows, str)
     from_csv = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    command_line.set_output(json=True)
-    command_line.show(("a", "b", "c", "d"), rows, str)
+    cli.set_output(json=True)
+    cli.show(("a", "b", "c", "d"), rows, str)
     from_json = json.loads(capsys.readouterr().out)
-    command_line.set_output()
+    cli.set_output()
     assert from_json == [{"a": "ä, b", "b": 1, "c": 0.1, "d": None}, {"a": "c", "b": 2, "c": None, "d": True}]
     assert from_csv == [{k: "" if v is None else str(v) for k, v in row.items()} for row in from_json]
     with pytest.raises(BadInput, match="one of them"):
-        command_line.set_output(csv=True, json=True)
+        cli.set_output(csv=True, json=True)
 
 
 def test_names_sort_by_their_numbers() -> None:
     names = ["d-b1024-00000000", "d-b2-ffffffff", "d-b1-12345678", "d-b1-0a345678", "c-c10-1", "c-c2-1"]
-    assert sorted(names, key=command_line.numbered) == [names[i] for i in (5, 4, 3, 2, 1, 0)]
+    assert sorted(names, key=cli.numbered) == [names[i] for i in (5, 4, 3, 2, 1, 0)]

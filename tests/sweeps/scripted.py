@@ -6,14 +6,14 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from harness.division import Division
+from harness.batch_partition import Division
 from harness.programs import Programs
 from harness.training import Spans
 
 METRICS = ("validation_loss", "test_loss")
 
 
-class Carry(NamedTuple):
+class TrainState(NamedTuple):
     """The trial that each lane holds: its seed, the steps it has taken, and a number that depends on each of them."""
 
     seed: np.ndarray
@@ -24,18 +24,18 @@ class Carry(NamedTuple):
 def programs(lanes: int) -> Programs:
     """The programs. They fail if a lane is told to advance another trial than it holds, or from another step."""
 
-    def empty() -> Carry:
-        return Carry(*(np.zeros(lanes, dtype) for dtype in (np.uint32, np.int32, np.uint32)))
+    def empty() -> TrainState:
+        return TrainState(*(np.zeros(lanes, dtype) for dtype in (np.uint32, np.int32, np.uint32)))
 
-    def put(carry: Carry, arrays: Mapping[int, Sequence[np.ndarray]]) -> Carry:
-        carry = Carry(*map(np.copy, carry))
+    def put(carry: TrainState, arrays: Mapping[int, Sequence[np.ndarray]]) -> TrainState:
+        carry = TrainState(*map(np.copy, carry))
         for lane, leaves in arrays.items():
             for leaf, array in zip(carry, leaves, strict=True):
                 leaf[lane] = array
         return carry
 
-    def advance(carry: Carry, spans: Spans) -> Carry:
-        carry = Carry(*map(np.copy, carry))
+    def advance(carry: TrainState, spans: Spans) -> TrainState:
+        carry = TrainState(*map(np.copy, carry))
         for lane in np.flatnonzero(spans.stop > spans.start):
             if spans.start[lane] == 0:
                 carry.seed[lane] = carry.state[lane] = spans.seed[lane]
@@ -47,7 +47,7 @@ def programs(lanes: int) -> Programs:
             carry.state[lane], carry.step[lane] = state, spans.stop[lane]
         return carry
 
-    def evaluate(carry: Carry, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(carry: TrainState, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = [_row(*map(int, lane)) for lane in zip(*carry, strict=True)]
         metrics = np.where(active[:, None], np.array(rows, np.float32), np.float32("nan"))
         return metrics, np.isfinite(metrics).all(1) & active

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 import conf
 from results.bad_input import BadInput
-from sweeps import composition, manual, overrides, readers
+from sweeps import composition, help_text, kind_configs, overrides
 from sweeps.overrides import CommandLine
 
 SEED = 7
@@ -39,7 +39,7 @@ FACTORIZATIONS = {
 
 def composed_by_hydra(lines: Sequence[str]) -> dict[str, object]:
     """The configuration of one point, without what Hydra says of itself."""
-    ConfigStore.instance().store("schema", readers.config())
+    ConfigStore.instance().store("schema", kind_configs.config())
     with initialize_config_module("conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", list(lines)), resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
@@ -118,7 +118,7 @@ def test_a_table_holds_presets_and_unites_them_unless_it_is_called_presets(
         "mesh='data:2','data:1;model:2'",
         "layout='batch:data,mlp:model'",
     )
-    assert [manual._about("experiment", name) for name in ("own/one", "own/both")] == ["One study", ""]
+    assert [help_text._about("experiment", name) for name in ("own/one", "own/both")] == ["One study", ""]
 
 
 @pytest.mark.parametrize(

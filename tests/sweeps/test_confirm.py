@@ -123,7 +123,7 @@ def told(progress):
         os.kill(os.getpid(), signal.SIGKILL)
 
 study = BatchStudy.from_plan(json.loads(sys.argv[2]), TrialRequest(6, Repeats(confirm=int(sys.argv[3]))))
-run_study(Path(sys.argv[1]), study, Settings(lanes=1, part_seconds=0), told)
+run_study(Path(sys.argv[1]), study, Settings(lanes=1, flush_seconds=0), told)
 """
 
 

@@ -52,7 +52,7 @@ LINE = (
     "task.budget={steps: 100000000, epochs: null, at_least_steps: null}",
     "task.evaluation_ratio=2",
     "lanes=16",
-    "part_seconds=1000",
+    "flush_seconds=1000",
 )
 STILL = 1.0  # seconds without an evaluation: one is a long way off
 

@@ -13,11 +13,11 @@ import pytest
 
 from harness.run import Settings
 from results import store
+from results.catalog import scan
 from results.checks import verify
 from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
-from results.reading import scan
 from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study

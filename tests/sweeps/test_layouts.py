@@ -24,7 +24,7 @@ from sweeps import overrides, planning
 from workloads.layouts.notation import REFUSALS
 
 ROOT = Path(__file__).parents[2]
-STEP = ["task=layouts", "step.model=tiny", "step.batch_size=8", "step.length=8", "step.steps=2", "refused=store"]
+STEP = ["task=layouts", "step.model=tiny", "step.batch_size=8", "step.length=8", "step.steps=2", "on_invalid=record"]
 EMULATED = ["mesh='data:2;model:4','model:8'", "layout=megatron,'batch:data;mlp:model',data_parallel,'kv:model'"]
 # The second is as Mesh-TensorFlow writes it: what the mesh has not is passed over.
 TWINS = ("mesh=data:2 layout=batch:data", "mesh=d:2 strict=false layout='batch:d,vocab:m'", "mesh=data:2 layout=fsdp")
@@ -173,7 +173,8 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
             "layout=batch:data,heads:data would be a layout for each pair; put it in quotes: "
             "layout=\"'batch:data,heads:data'\"",
         ),
-        (["refused=no"], "unknown refused"),
+        (["on_invalid=no"], "unknown on_invalid"),
+        (["refused=store"], "refused is now on_invalid. Use on_invalid=record"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

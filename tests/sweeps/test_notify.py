@@ -11,7 +11,7 @@ import pytest
 
 from results import exit_codes
 from results.bad_input import BadInput
-from results.command_line import Terminated
+from results.cli import Terminated
 from sweeps import __main__ as sweeps_cli
 from sweeps import notify, overrides, planning
 from sweeps.notify import Hook

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from harness import costs as asked
-from harness import predictions, probes
+from harness import microbenchmarks, predictions
 from harness.costs import Question, Work
-from results import command_line, exit_codes
+from results import cli, exit_codes
 from results.bad_input import BadInput
 from results.storage.commits import Commit
 from sweeps import __main__ as sweep
@@ -172,7 +172,7 @@ def a_probe(kind: str, slower: float = 2.0, call: float = 1e-3) -> None:
     ]
     one = {"flops": 1e12, "bytes": 1e12, "operation_seconds": 1e-9}  # which no such program comes to
     found = {"backend": "cpu", "networks": networks, "all_reduce": [(4, 4096, 1e-5), (4, 4194304, 1e-3)]}
-    probes.write(kind, {**found, "rates": {"float32": one, "bfloat16": one | {"flops": 5e11}}, "gathers": 1.0})
+    microbenchmarks.write(kind, {**found, "rates": {"float32": one, "bfloat16": one | {"flops": 5e11}}, "gathers": 1.0})
 
 
 def test_a_table_of_step_times_holds_predicted_ones_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,17 +271,17 @@ def test_what_did_not_end_is_not_known(
 def test_a_probe_comes_before_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path))
     a_probe("mine")
-    found, half = (probes.rates("mine", "cpu", each) for each in ("float32", "bfloat16"))
+    found, half = (microbenchmarks.rates("mine", "cpu", each) for each in ("float32", "bfloat16"))
     assert found is not None and half is not None and "probe" in found.source
     # What networks took, and not the best that products and vectors come to.
     assert found.flops == pytest.approx(predictions.CPU.flops / 2) and half.flops == pytest.approx(found.flops / 2)
-    assert found.bytes == pytest.approx(predictions.CPU.bytes / 2) and found.factor == probes.FACTOR
+    assert found.bytes == pytest.approx(predictions.CPU.bytes / 2) and found.factor == microbenchmarks.FACTOR
     assert found.call_seconds == pytest.approx(1e-3)
-    assert probes.rates("another", "cpu", "float32") is None
-    assert probes.all_reduce_seconds("mine", 4, 4194304) == pytest.approx(1e-3)
-    assert probes.all_reduce_seconds("mine", 2, 4096) is None
-    kept = probes.read("mine")
-    assert kept is not None and kept.keys() == {"device_kind", *probes.KEPT}
+    assert microbenchmarks.rates("another", "cpu", "float32") is None
+    assert microbenchmarks.all_reduce_seconds("mine", 4, 4194304) == pytest.approx(1e-3)
+    assert microbenchmarks.all_reduce_seconds("mine", 2, 4096) is None
+    kept = microbenchmarks.read("mine")
+    assert kept is not None and kept.keys() == {"device_kind", *microbenchmarks.KEPT}
 
 
 def test_streamed_data_are_planned_with_the_lane_that_the_engine_gives_them(
@@ -360,7 +360,7 @@ def test_data_of_a_stated_size_need_not_be_here(tmp_path: Path, monkeypatch: pyt
     assert plan.main(words) == 0
     with pytest.raises(BadInput, match="is not here"):
         planning.request(overrides.command_line(words))
-    command_line.set_output()
+    cli.set_output()
 
 
 def test_a_release_may_be_the_store_of_a_plan(
@@ -387,7 +387,7 @@ def test_rows_differ_in_a_narrow_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, lambda question: None)
-    monkeypatch.setattr(command_line, "width", lambda stream: 80)
+    monkeypatch.setattr(cli, "width", lambda stream: 80)
     words = ["optimizer=momentum,nesterov", "batch_size=1,16", "trials=4", "-m", f"store={tmp_path}"]
     assert plan.main(words) == 0
     printed = capsys.readouterr().out

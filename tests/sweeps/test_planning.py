@@ -17,7 +17,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.storage import commits
 from results.storage.compaction import TABLES
-from sweeps import overrides, planning, readers
+from sweeps import kind_configs, overrides, planning
 from sweeps.planning import Request
 from sweeps.run import run_study
 
@@ -55,7 +55,7 @@ def test_axes_are_every_combination_and_the_command_line_wins_over_a_preset() ->
 
 
 def test_a_bare_off_which_yaml_reads_as_false_turns_pruning_off() -> None:
-    shape = OmegaConf.structured(readers.config())
+    shape = OmegaConf.structured(kind_configs.config())
     as_read = OmegaConf.merge(shape, OmegaConf.create("pruning: off")).pruning
     assert as_read == "False"
     written, bare = (request(f"pruning={word}", "confirm=6").studies for word in ("off", as_read))

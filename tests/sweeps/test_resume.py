@@ -94,7 +94,7 @@ def test_a_kill_at_any_round_changes_no_result(
     for at in range(1, count, every):
         folder = tmp_path / f"killed-{at}"
         for lanes in LANES:
-            settings = Settings(lanes=lanes, checkpoint_seconds=0, part_seconds=[0, 1e9][at % 2])
+            settings = Settings(lanes=lanes, checkpoint_seconds=0, flush_seconds=[0, 1e9][at % 2])
             if not killed_at(folder, study, settings, at):
                 break
         run_study(folder, study, Settings(lanes=5))
@@ -197,14 +197,14 @@ class Run(NamedTuple):
     Attributes:
       end: by its time limit, by a request to save and stop, or by a kill.
       after: so many rounds.
-      lanes, call_steps, part_seconds, checkpoint_seconds: of the run.
+      lanes, call_steps, flush_seconds, checkpoint_seconds: of the run.
     """
 
     end: str
     after: int
     lanes: int
     call_steps: int
-    part_seconds: float
+    flush_seconds: float
     checkpoint_seconds: float | None
 
 
@@ -214,7 +214,7 @@ RUNS = st.builds(
     after=st.integers(1, 12),
     lanes=st.integers(1, 5),
     call_steps=st.integers(1, 20),
-    part_seconds=st.sampled_from([0.0, 1e9]),
+    flush_seconds=st.sampled_from([0.0, 1e9]),
     checkpoint_seconds=st.sampled_from([0.0, None]),
 )
 
@@ -236,7 +236,7 @@ def interrupted(folder: Path, study: BatchStudy, run: Run) -> None:
     def stops(scheduler: TrialScheduler, going: list[Live], *_: object) -> list[int]:
         return [min(scheduler.stop(live), live.step + run.call_steps) for live in going]
 
-    settings = Settings(lanes=run.lanes, part_seconds=run.part_seconds, checkpoint_seconds=run.checkpoint_seconds)
+    settings = Settings(lanes=run.lanes, flush_seconds=run.flush_seconds, checkpoint_seconds=run.checkpoint_seconds)
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed, Stopped):
         patch.setattr(engine, "_programs", lambda *_: (scripted.programs(run.lanes), 0.0))
         patch.setattr(engine, "_stops", stops)

@@ -10,11 +10,11 @@ import pytest
 import analysis.__main__ as analysis_cli
 from harness.run import Settings
 from results import store
+from results.catalog import overview
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.plans.study import Target
-from results.reading import overview
 from sweeps.run import run_study
 
 EASY, HARD = Target("validation_loss", 1.2), Target("validation_loss", 0.7)

@@ -85,7 +85,7 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path, children
         "task.budget.steps=12000",
         "task.targets=[]",
         "lanes=2",
-        "part_seconds=0",
+        "flush_seconds=0",
         "-m",
     ]
     command = [sys.executable, "-m", "sweeps", *line, "launcher.workers=2"]

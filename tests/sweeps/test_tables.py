@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import engine, search, streams
+from harness import engine, rng, search
 from harness.programs_key import programs_key
 from harness.run import Settings
 from results import store
@@ -106,7 +106,7 @@ def test_another_program_in_float64_measures_the_same_regression(tmp_path: Path)
     inputs[:, 0] = (width - width[rows["train"]].mean()) / width[rows["train"]].std()
     labels = (price - mean) / deviation
 
-    init_key, data_key = streams.keys(seed)
+    init_key, data_key = rng.keys(seed)
     layers = workload.init(init_key)[0]["params"]
     params = {
         f"{i}.{name}": np.asarray(layers[f"Dense_{i}"][name], np.float64)
@@ -117,7 +117,7 @@ def test_another_program_in_float64_measures_the_same_regression(tmp_path: Path)
     evaluated, last = tables.measurements.set_index("step"), {}
     for step in range(STEPS):
         epoch = np.int32(step // steps_per_epoch)
-        order = np.asarray(streams.epoch_order(data_key, epoch, len(rows["train"])))
+        order = np.asarray(rng.epoch_order(data_key, epoch, len(rows["train"])))
         batch = rows["train"][order[step % steps_per_epoch * BATCH_SIZE :][:BATCH_SIZE]]
         slopes = gradient_of_squares(params, inputs[batch], labels[batch])
         params = {name: value - RATE * slopes[name] for name, value in params.items()}

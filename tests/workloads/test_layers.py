@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from harness import streams
+from harness import rng
 from workloads import registry
 from workloads.models.layers import GhostNorm, GroupNorm, LayerNorm, channel_groups, dropout
 
@@ -146,7 +146,7 @@ def test_layer_norm_is_that_of_flax() -> None:
 
 
 def keys(positions: Any) -> Any:
-    return streams.example_keys(SEED, STEP, np.asarray(positions, np.int32))
+    return rng.example_keys(SEED, STEP, np.asarray(positions, np.int32))
 
 
 def test_masks_belong_to_the_places_in_a_batch_however_it_is_divided() -> None:
@@ -176,8 +176,8 @@ def test_the_share_that_is_dropped_and_the_mean(rate: float, dtype: Any) -> None
 def test_other_layers_examples_steps_and_trials_have_other_masks() -> None:
     x = np.ones((4, 256), np.float32)
     masks = [np.asarray(dropout(x, keys(range(4)), 0.5, layer)) != 0 for layer in range(3)]
-    later = streams.example_keys(SEED, STEP + 1, np.arange(4, dtype=np.int32))
-    other = streams.example_keys(SEED + 1, STEP, np.arange(4, dtype=np.int32))
+    later = rng.example_keys(SEED, STEP + 1, np.arange(4, dtype=np.int32))
+    other = rng.example_keys(SEED + 1, STEP, np.arange(4, dtype=np.int32))
     masks += [np.asarray(dropout(x, each, 0.5, 0)) != 0 for each in (later, other)]
     rows = np.concatenate(masks)
     agree = np.array([np.mean(a == b) for i, a in enumerate(rows) for b in rows[:i]])

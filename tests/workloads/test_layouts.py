@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import work
+from harness import jaxpr_cost
 from workloads.layouts import shapes, transformer
 from workloads.layouts.notation import REFUSALS, Layout, Mesh, Refused, Tensors, read_layout, read_mesh
 from workloads.layouts.shapes import PRESETS, SHAPES, Shape
@@ -198,7 +198,7 @@ class TestTransformer:
     def test_operations_are_those_of_the_program(self, shape: Shape) -> None:
         placed, state, tokens = self.start(shape)
         jaxpr = jax.make_jaxpr(transformer.step(shape, placed))(state, tokens)
-        assert work.matrix_flops(jaxpr) == shape.flops(4, 12)
+        assert jaxpr_cost.matrix_flops(jaxpr) == shape.flops(4, 12)
 
 
 def numpy_loss(shape: Shape, w: Mapping[str, np.ndarray], tokens: np.ndarray) -> float:

@@ -21,7 +21,7 @@ def frame(rows: int = 203, seed: int = 0) -> pd.DataFrame:
     random = np.random.default_rng(seed)
     width = random.normal(5, 2, rows).round(3)
     city = random.choice(CITIES, rows).astype(object)
-    city[7] = "Elsewhere"
+    city[7] = "RemoteStudy"
     kind = np.where(width > 6.5, "large", np.where(width < 4, "small", "some"))
     price = (1000 + 300 * width + random.normal(0, 50, rows)).round(2)
     return pd.DataFrame(

@@ -17,9 +17,9 @@ import numpy as np
 
 from results import durable
 from results.bad_input import BadInput
-from workloads import streams, workload
+from workloads import data_stream, workload
+from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records
-from workloads.streams import Draws, Source, Stream
 from workloads.workload import ArrayShape, Examples, Splits
 
 POSITIVE = 5  # tenths of confidence from which an object of Open Images is there
@@ -85,7 +85,7 @@ def load(name: str) -> Splits:
     check(name)
     of = SOURCES[name]
     _check_rows(of, folder(name))
-    found = streams.decoded(source(name, folder(name), "validation"), of.validation_examples)
+    found = data_stream.decoded(source(name, folder(name), "validation"), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from results import durable
 from results.bad_input import BadInput
-from workloads import streams, workload
+from workloads import data_stream, workload
+from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records
-from workloads.streams import Draws, Source, Stream
 from workloads.workload import ArrayShape, Examples, Splits
 
 PADDING, BEGINNING, END, UNKNOWN = range(4)  # tokens that are no subwords
@@ -64,7 +64,7 @@ def load(name: str) -> Splits:
     """
     check(name)
     of = SOURCES[name]
-    found = streams.decoded(source(name, folder(name), of.validation_split), of.validation_examples)
+    found = data_stream.decoded(source(name, folder(name), of.validation_split), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from analysis import workload_studies
 from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import curve_fits, fits, growth, luck
+from analysis.fitting import curve_fits, fits, search_growth, selection_bias
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting.picture import Picture
 from analysis.trials import metaparameters
@@ -64,7 +64,7 @@ def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> Non
     assert list(moved) == list(curve_fits.MOVED)
     assert moved["octaves"] == pytest.approx(np.log2(moved["confirmed"] / moved["selected"]))
     assert moved["octaves"] > 1 and not moved["inside"]
-    ratios = luck.ratios(found)
+    ratios = selection_bias.ratios(found)
     assert ratios["ratio"].round(1).tolist() == [4.0] * 6 + [1.0] * 5
     assert ratios["same"].all()
 
@@ -146,7 +146,7 @@ def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATC
 
 @pytest.mark.parametrize(("power", "rule"), [(1.0, ["linear rule"]), (0.5, ["square-root rule"]), (0.0, [])])
 def test_the_power_that_was_put_in_is_found(folder: Path, power: float, rule: list[str]) -> None:
-    found = growth.estimate(line(folder, power, noise=0.1), RATE)
+    found = search_growth.estimate(line(folder, power, noise=0.1), RATE)
     assert found
     assert found.low <= power <= found.high
     assert 0 < found.high - found.low < 0.2
@@ -156,7 +156,7 @@ def test_the_power_that_was_put_in_is_found(folder: Path, power: float, rule: li
 
 def test_only_batch_sizes_that_count_and_reached_are_taken(folder: Path) -> None:
     one = line(folder, 1.0, reached=6)
-    found, few = growth.estimate(one, RATE), growth.estimate(one, RATE, up_to=4)
+    found, few = search_growth.estimate(one, RATE), search_growth.estimate(one, RATE, up_to=4)
     assert found
     assert found.batch_size.tolist() == list(BATCH_SIZES[:6])
     assert few is None, "three batch sizes have no slope to speak of"
@@ -168,19 +168,19 @@ def test_the_table_has_both_rates_of_momentum(folder: Path) -> None:
     assert critical
     assert one.selected.verdict == "identified"
     assert 32 < critical < 128
-    table = growth.table([one])
-    assert list(table) == list(growth.COLUMNS)
+    table = search_growth.table([one])
+    assert list(table) == list(search_growth.COLUMNS)
     assert table["rate"].tolist() == ["learning rate"], "momentum was not tuned"
     with_momentum = [(study, rows.assign(momentum=[0.9, 0.8, 0.9])) for study, rows in one.curve.trials_by_rule]
     varied = one._replace(curve=one.curve._replace(trials_by_rule=with_momentum))
-    assert growth.table([varied])["rate"].tolist() == ["learning rate", "effective learning rate"]
+    assert search_growth.table([varied])["rate"].tolist() == ["learning rate", "effective learning rate"]
     assert table["batch_sizes"].tolist() == [11]
-    below = growth.table([one], up_to_critical=True)["batch_sizes"].tolist()
+    below = search_growth.table([one], up_to_critical=True)["batch_sizes"].tolist()
     assert below == [sum(size <= critical for size in BATCH_SIZES)]
 
 
 def test_too_little_to_tell_is_empty(folder: Path) -> None:
-    (row,) = growth.table([line(folder, 1.0, reached=2)]).to_dict("records")
+    (row,) = search_growth.table([line(folder, 1.0, reached=2)]).to_dict("records")
     assert row["batch_sizes"] == 0
     assert math.isnan(row["power"])
     assert row["agrees_with"] == ""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.fitting import assumptions, bends, coverage, curves, regimes, samples, simulation
+from analysis.fitting import assumptions, coverage, curves, regimes, samples, shape_alternatives, simulation
 from analysis.fitting.curves import Points
 from analysis.fitting.profiles import OCTAVE, excess
 from analysis.fitting.samples import Sample
@@ -30,10 +30,10 @@ def outcomes(fit):
     return {check.assumption: check.outcome for check in fit.shape.checks}
 
 
-@pytest.mark.parametrize("bend", bends.BENDS)
+@pytest.mark.parametrize("bend", shape_alternatives.BENDS)
 def test_bends_turn_what_they_say_and_leave_the_critical_batch_size(bend):
     far = np.array([-30.0, 0.0, 30.0])
-    straight, bent = (bends.curve(bend, np.array([[0.0, 0.3, size]]), -far)[0] for size in (0.0, 0.5))
+    straight, bent = (shape_alternatives.curve(bend, np.array([[0.0, 0.3, size]]), -far)[0] for size in (0.0, 0.5))
     np.testing.assert_allclose(straight, excess(far, np.exp(0.3)), atol=1e-9)
     ends = {"slope": (0, 45), "plateau": (0.5 * (30 - 2 * OCTAVE), 30), "knee": (0, 30)}[bend]
     np.testing.assert_allclose(bent[[0, 2]], ends, atol=1e-4)
@@ -41,7 +41,7 @@ def test_bends_turn_what_they_say_and_leave_the_critical_batch_size(bend):
 
 def test_a_lopsided_knee_is_sharper_by_its_size():
     far = np.array([-9.0, -8.0, 8.0, 9.0])
-    above = bends.curve("knee", np.array([[0.0, 0.0, np.log(4)]]), -far)[0]
+    above = shape_alternatives.curve("knee", np.array([[0.0, 0.0, np.log(4)]]), -far)[0]
     gap = np.log(above - np.maximum(far, 0))
     assert gap[1] - gap[0] == pytest.approx(0.5, abs=0.01)  # towards the plateau a is 1/2, on the other side 2
     assert gap[2] - gap[3] == pytest.approx(2.0, abs=0.01)
@@ -50,9 +50,11 @@ def test_a_lopsided_knee_is_sharper_by_its_size():
 @pytest.mark.parametrize(("bend", "size"), [("slope", -0.15), ("plateau", 0.16), ("knee", 1.4), ("knee", -1.4)])
 def test_exact_bent_curves_are_recovered(bend, size):
     at = np.array([[5 * OCTAVE, 0.2, size]])
-    ln_steps = bends.curve(bend, at, LN_BATCH)
+    ln_steps = shape_alternatives.curve(bend, at, LN_BATCH)
     noise = np.array([1e-12])
-    found = bends.fit(bend, LN_BATCH, ln_steps, np.ones_like(ln_steps), np.array([[4.5 * OCTAVE, 0.0]]), noise)
+    found = shape_alternatives.fit(
+        bend, LN_BATCH, ln_steps, np.ones_like(ln_steps), np.array([[4.5 * OCTAVE, 0.0]]), noise
+    )
     assert [found.ln_critical[0], found.size[0]] == pytest.approx([5 * OCTAVE, size], abs=0.02)
 
 

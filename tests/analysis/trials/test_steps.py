@@ -13,11 +13,11 @@ from analysis import compare, workload_studies
 from analysis.fitting import curve_fits, curves, fits
 from analysis.trials import steps
 from results import durable, store
+from results.catalog import scan
 from results.checks import verify
 from results.importers import mlperf_rcp
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
-from results.reading import scan
 from results.rules.answers import MINIMUM, Rule
 
 from ...results import by_hand

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.trials import trials
 from results import durable, store
+from results.catalog import overview
 from results.plans.study import Target
-from results.reading import overview
 from results.rules.answers import Answer
 
 from ...results import by_hand

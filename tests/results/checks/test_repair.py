@@ -14,10 +14,10 @@ from upath import UPath
 from results import __main__ as cli
 from results import durable, store
 from results.bad_input import BadInput
+from results.catalog import overview
 from results.checks import repair, verify
 from results.plans.plan import Plan
 from results.plans.study import Target
-from results.reading import overview
 from results.release import merge, release
 from results.storage import envelope
 from results.storage.compaction import Piece

@@ -12,8 +12,8 @@ from upath import UPath
 
 from results import __main__ as cli
 from results import durable
+from results.catalog import documents
 from results.checks import verify
-from results.reading import documents
 from results.release import merge, release
 
 from ...attack.test_stores import reenvelope, study_in

@@ -19,13 +19,13 @@ from upath import UPath
 
 from results import progress, store
 from results.bad_input import BadInput
+from results.catalog import overview, scan
 from results.checks import verify
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
 from results.importers.recording import complement
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range
 from results.plans.study import Target
-from results.reading import overview, scan
 from results.release import merge
 from results.rules import answers
 from results.rules.answers import MINIMUM, Answer, Rule

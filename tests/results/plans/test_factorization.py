@@ -10,11 +10,11 @@ from analysis.fitting import curves
 from analysis.trials import steps
 from results import store
 from results.bad_input import BadInput
+from results.catalog import contents
 from results.checks import verify
 from results.plans import kinds
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
-from results.reading import contents
 from results.release import merge, release
 from results.storage import shared
 from results.storage.commits import read_table

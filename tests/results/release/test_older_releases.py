@@ -16,11 +16,11 @@ import analysis.__main__ as analysis_cli
 from analysis import workload_studies
 from analysis.fitting import confirmations
 from results import store
+from results.catalog import scan
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.study import COMPARABLE
 from results.plans.trial_request import Repeats, TrialRequest
-from results.reading import scan
 from results.release import merge, release
 
 # Answers that the software of then printed: steps lie in (low, high].

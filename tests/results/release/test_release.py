@@ -20,13 +20,13 @@ from upath import UPath
 from analysis import points
 from results import durable, store
 from results.bad_input import BadInput
+from results.catalog import documents
 from results.checks import verify
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.recorded import Recorded
 from results.plans.study import Target
-from results.reading import documents
 from results.release import release, shards
 from results.storage import commits
 

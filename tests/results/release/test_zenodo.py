@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from results.reading import licences
+from results.catalog import licences
 from results.release import zenodo
 
 ROOT = Path(__file__).parents[3]

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from analysis.fitting import confirmations
 from results import durable, store
 from results.bad_input import BadInput
+from results.catalog import overview, point_rows, scan
 from results.checks import repair, verify
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.plans.trial_request import Repeats, TrialRequest
-from results.reading import overview, point_rows, scan
 from results.release import merge, release
 from results.rules import answers, confirmation, ledger
 from results.rules.confirmation import APART

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results import durable
+from results.catalog import point_rows
 from results.plans import schema
 from results.plans.study import Target
-from results.reading import point_rows
 from results.rules import answers
 from results.rules.answers import MINIMUM, Rule
 from results.rules.descriptions import of_study

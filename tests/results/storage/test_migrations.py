@@ -11,11 +11,11 @@ import pytest
 
 from results import store
 from results.bad_input import BadInput
+from results.catalog import overview, scan
 from results.checks import verify
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
-from results.reading import overview, scan
 from results.release import merge, release
 from results.rules import answers
 from results.storage import migrations

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from results.plans.told import OWN
-from results.reading import contents
-from results.reading.contents import Contents
-from results.reading.licences import Terms
+from results.catalog import contents
+from results.catalog.contents import Contents
+from results.catalog.licences import Terms
+from results.plans.plan_columns import OWN
 
 NAME = "scaling-limits"
 DESCRIPTION = (

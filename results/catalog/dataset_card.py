@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterable, Sequence
 
+from results.catalog import contents, croissant, licences
+from results.catalog.contents import Contents
+from results.plans.plan_columns import OWN
 from results.plans.study import METRIC_KINDS
-from results.plans.told import OWN
-from results.reading import contents, croissant, licences
-from results.reading.contents import Contents
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"

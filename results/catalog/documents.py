@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from results import durable
+from results.catalog import contents, croissant, dataset_card, licences
+from results.catalog.contents import Contents
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.reading import contents, croissant, dataset_card, licences
-from results.reading.contents import Contents
 from results.storage import commits
 from results.storage.commits import MANIFEST, Commit
 from results.storage.shared import SharedFile

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from results.catalog import licences
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from results.plans.plan_columns import targets
 from results.plans.points import POINTS
 from results.plans.study import ACCIDENTS, Target, in_type
-from results.plans.told import targets
-from results.reading import licences
 from results.rules import confirmation
 from results.rules.answers import Answer
 from results.rules.confirmation import CONFIRM, SEARCH

@@ -10,9 +10,9 @@ from upath import UPath
 
 from results import durable, store
 from results.bad_input import BadInput
+from results.catalog import overview, scan
 from results.plans import schema
 from results.plans.study import Target
-from results.reading import overview, scan
 from results.release import release
 from results.rules import answers
 from results.rules.answers import MINIMUM, Rule

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from results.__main__ import main as results
-from results.reading import withdrawn
+from results.catalog import withdrawn
 from workloads.datasets import streamed_text
 
 DOUBLED = "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"  # as plans of LM1B had it while both copies were read

@@ -15,14 +15,14 @@ import jax
 import pytest
 from jax._src.clusters import cloud_tpu_cluster, ompi_cluster, slurm_cluster
 
-from harness import arrivals, clusters, hosts, processors
-from harness.arrivals import Arrival
+from harness import cluster_detection, multihost, processors, rendezvous
+from harness.rendezvous import Arrival
 from results.bad_input import BadInput
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "SECONDS", 2.0)
+    monkeypatch.setattr(rendezvous, "SECONDS", 2.0)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def said(port: int, *own: Arrival, late: float = 0.0) -> list[str]:
     def meet(one: Arrival) -> str:
         time.sleep(0.0 if one.host else late)
         try:
-            arrivals.meet(f"127.0.0.1:{port}", one)
+            rendezvous.meet(f"127.0.0.1:{port}", one)
         except BadInput as error:
             return str(error)
         return ""
@@ -129,7 +129,7 @@ def test_descriptors_beyond_those_that_select_takes(port: int) -> None:
 
 @pytest.mark.parametrize("page", [b"HTTP/1.1 400 Bad Request\r\n\r\n<html>no</html>\n", b"x" * 9000, b"\n"])
 def test_a_foreign_server_at_the_coordinator(port: int, page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "SECONDS", 0.5)
+    monkeypatch.setattr(rendezvous, "SECONDS", 0.5)
 
     def serve(listening: socket.socket) -> None:
         while True:
@@ -184,7 +184,7 @@ def test_what_jax_makes_of_the_same_environment(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert theirs.is_env_present()  # type: ignore[attr-defined]
-    found = clusters.find(environment)
+    found = cluster_detection.find(environment)
     assert found is not None
     assert found.coordinator == theirs.get_coordinator_address(None, None)  # type: ignore[attr-defined]
     assert found.hosts == theirs.get_process_count()  # type: ignore[attr-defined]
@@ -223,10 +223,10 @@ def test_the_metadata_of_a_tpu_host(
     monkeypatch.setattr(processors, "accelerators", lambda: ("tpu", 4))
     monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
     with pytest.raises(BadInput, match=r"the TPU pod does not tell which host this is .*worker-network-endpoints"):
-        clusters.find(os.environ)
+        cluster_detection.find(os.environ)
     metadata({"worker-network-endpoints": endpoints, "agent-worker-number": "1"})
-    found = clusters.find(os.environ)
-    assert found == clusters.Place("the TPU pod", "10.0.0.1:8476", 2, 1)
+    found = cluster_detection.find(os.environ)
+    assert found == cluster_detection.Place("the TPU pod", "10.0.0.1:8476", 2, 1)
     pytest.importorskip("requests")
     assert cloud_tpu_cluster.GceTpuCluster._get_worker_list_in_slice() == ["10.0.0.1", "10.0.0.2"]
     assert cloud_tpu_cluster.GceTpuCluster._get_process_id_in_slice() == found.host
@@ -234,24 +234,26 @@ def test_the_metadata_of_a_tpu_host(
 
 def test_pods_of_tpus_and_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     pods = {"TPU_WORKER_HOSTNAMES": "t-0.svc,t-1.svc", "TPU_WORKER_ID": "1"}
-    assert clusters.find(pods) == clusters.Place("the TPU pod", "t-0.svc:8476", 2, 1)
+    assert cluster_detection.find(pods) == cluster_detection.Place("the TPU pod", "t-0.svc:8476", 2, 1)
     slices = {"MEGASCALE_NUM_SLICES": "3", "MEGASCALE_SLICE_ID": "2", "MEGASCALE_COORDINATOR_ADDRESS": "m-0:8080"}
-    assert clusters.find(pods | slices) == clusters.Place("the TPU pod", "m-0:8476", 6, 5)
+    assert cluster_detection.find(pods | slices) == cluster_detection.Place("the TPU pod", "m-0:8476", 6, 5)
     monkeypatch.setattr(socket, "getfqdn", lambda: "sweep-13.pods.default.svc.cluster.local")
     job = {"JOB_COMPLETION_INDEX": "13"}
-    assert clusters.find(job) == clusters.Place("Kubernetes", "sweep-0.pods.default.svc.cluster.local:8482", None, 13)
+    assert cluster_detection.find(job) == cluster_detection.Place(
+        "Kubernetes", "sweep-0.pods.default.svc.cluster.local:8482", None, 13
+    )
     with pytest.raises(BadInput, match=r"launcher\.hosts, how many"):
-        hosts.find(None, None, None, 30, job)
-    assert hosts.find("auto", 20, None, 30, job).index == 13
+        multihost.find(None, None, None, 30, job)
+    assert multihost.find("auto", 20, None, 30, job).index == 13
     monkeypatch.setattr(socket, "getfqdn", lambda: "sweep-13")
     with pytest.raises(BadInput, match="headless service"):
-        clusters.find(job)
+        cluster_detection.find(job)
 
 
 def test_one_host_is_never_taken_for_many() -> None:
     alone = SLURM | {"SLURM_JOB_NODELIST": "n1", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
     with pytest.raises(BadInput, match=r"SLURM tells of one host: .*launcher=local"):
-        hosts.find(None, None, None, 30, alone)
+        multihost.find(None, None, None, 30, alone)
     with pytest.raises(BadInput, match=r"needs launcher\.coordinator=HOST:PORT"):
-        hosts.find("auto", None, None, 30, {})
+        multihost.find("auto", None, None, 30, {})
     assert not jax.distributed.is_initialized()

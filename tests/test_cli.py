@@ -17,7 +17,7 @@ import pytest
 
 from analysis import __main__ as analysis_cli
 from results import __main__ as results_cli
-from results import command_line, durable, exit_codes, store
+from results import cli, durable, exit_codes, store
 from results.plans.batch_study import BatchStudy
 from results.release import release
 from results.storage.parts import commit_file, plan_file
@@ -124,8 +124,8 @@ def test_cells_of_csv_are_one_line_and_of_one_row(folder: Path, capsys: pytest.C
 def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["=1+1", "+1+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "-1.5", "+1e-3", "-inf", "a=b", ""]
 
-    monkeypatch.setattr(command_line._output, "form", "csv")
-    command_line.show(["text", "number"], [(text, -0.5) for text in texts], str)
+    monkeypatch.setattr(cli._output, "form", "csv")
+    cli.show(["text", "number"], [(text, -0.5) for text in texts], str)
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))[1:]
     assert [text for text, _ in rows] == [f"'{text}" for text in texts[:4]] + texts[4:]
     assert {number for _, number in rows} == {"-0.5"}
@@ -133,8 +133,8 @@ def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str], monkeyp
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_output_that_is_not_utf_8_takes_every_text(encoding: str) -> None:
-    program = "from results import command_line\n"
-    program += "raise SystemExit(command_line.guarded(lambda words: command_line.answer('a ≤ b…'))([]))"
+    program = "from results import cli\n"
+    program += "raise SystemExit(cli.guarded(lambda words: cli.answer('a ≤ b…'))([]))"
     environment = os.environ | {"PYTHONIOENCODING": encoding}
     words = [sys.executable, "-c", program]
     done = subprocess.run(words, env=environment, capture_output=True, check=False, cwd=ROOT)
@@ -239,7 +239,7 @@ def test_a_reader_that_has_seen_enough(folder: Path, words: tuple[str, ...]) -> 
 
 SAVING = """
 import os, signal, sys, time
-from results import command_line
+from results import cli
 
 class Late:
     def __del__(self):  # as Python ends, which sets its handlers of signals back
@@ -257,7 +257,7 @@ def main(argv):
         terminated.saved = True
         raise
 
-sys.exit(command_line.guarded(main)(sys.argv[1:]))
+sys.exit(cli.guarded(main)(sys.argv[1:]))
 """
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from results.bad_input import printable
 from results.plans.kinds import KINDS, kind_of
-from results.plans.told import OWN
+from results.plans.plan_columns import OWN
 
 OWN_LICENCE = "CC-BY-4.0"
 # Sources that may be converted locally and never be redistributed, whatever a plan says of them.

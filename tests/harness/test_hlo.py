@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import compiled
-from harness.compiled import Unparsed
+from harness import hlo
+from harness.hlo import Unparsed
 
 ROOT = Path(__file__).parents[2]
 MODULE = """HloModule crafted, num_partitions=8
@@ -41,8 +41,8 @@ SPELLINGS = {
 }
 
 
-def read(operation: str, attributes: str) -> compiled.Compiled:
-    return compiled.read(MODULE.format(operation=operation, attributes=attributes))
+def read(operation: str, attributes: str) -> hlo.Compiled:
+    return hlo.read(MODULE.format(operation=operation, attributes=attributes))
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -89,14 +89,14 @@ GEMM = (
 
 @pytest.mark.parametrize("target", ["__cublas$gemm", "__cublas$lt$matmul"])
 def test_products_of_libraries_of_gpus_count(target: str) -> None:
-    assert compiled.read(LIBRARY.format(target=target, config=GEMM)).check().flops == 2 * 16 * 32 * 48
+    assert hlo.read(LIBRARY.format(target=target, config=GEMM)).check().flops == 2 * 16 * 32 * 48
 
 
 @pytest.mark.parametrize("target", ["__onednn$matmul", "__cudnn$convForward", "__cudnn$fmhaSoftmax", "tpu_custom_call"])
 def test_a_library_whose_products_cannot_be_read_fails(target: str) -> None:
     with pytest.raises(Unparsed, match="cannot be read"):
-        compiled.read(LIBRARY.format(target=target, config="{}")).check()
-    assert compiled.read(LIBRARY.format(target="TopK", config="{}")).check().flops == 0
+        hlo.read(LIBRARY.format(target=target, config="{}")).check()
+    assert hlo.read(LIBRARY.format(target="TopK", config="{}")).check().flops == 0
 
 
 def test_a_collective_that_is_hidden_is_missed_aloud() -> None:
@@ -118,7 +118,7 @@ ENTRY %main (a: f32[64]) -> f32[16] {
   ROOT %f = f32[16]{0} fusion(%a), kind=kCustom, calls=%all-reduce-scatter.3, backend_config={"estimated_cycles":"70"}
 }
 """
-    found = compiled.read(text).check()
+    found = hlo.read(text).check()
     (one,) = found.collectives
     assert (one.operation, one.bytes, one.wire_bytes) == ("reduce-scatter", 256, 192)
     assert found.cycles == 70
@@ -184,18 +184,18 @@ MESH = {"data": 2, "model": 4}
     ],
 )
 def test_real_programs(programs: dict[str, str], name: str, expected: dict[tuple[str, str], tuple[int, float]]) -> None:
-    found = compiled.read(programs[name]).check()
-    sums = compiled.totals(found.collectives, MESH)
+    found = hlo.read(programs[name]).check()
+    sums = hlo.totals(found.collectives, MESH)
     assert {key: (count, whole) for key, (count, whole, _) in sums.items()} == expected
     assert found.devices == 8
 
 
 def test_products_and_loops_of_a_real_program(programs: dict[str, str]) -> None:
-    found = compiled.read(programs["layers"])
+    found = hlo.read(programs["layers"])
     # Of each device: half of the rows, a quarter of the columns; then a quarter of what is summed.
     assert found.flops == 3 * (2 * 16 * 64 * 32 + 2 * 16 * 32 * 64)
     assert found.loops == (1, 0)
-    assert compiled.read(programs["by steps"]).loops == (0, 1)
+    assert hlo.read(programs["by steps"]).loops == (0, 1)
 
 
 LOOP = """HloModule m, num_partitions=4
@@ -244,7 +244,7 @@ ENTRY %main (a: f32[8,64], n: s32[]) -> (s32[], f32[8,64]) {{
 def test_a_loop_that_counts_has_the_turns_that_its_condition_says(
     step: int, direction: str, first: str, turns: int | None
 ) -> None:
-    found = compiled.read(LOOP.format(step=step, direction=direction, first=first)).check()
+    found = hlo.read(LOOP.format(step=step, direction=direction, first=first)).check()
     assert found.loops == ((0, 1) if turns is None else (1, 0))
     assert [each.turns for each in found.collectives] == [(turns,)]
 
@@ -279,7 +279,7 @@ def test_products_of_convolutions_leave_out_zeros(
     ]
     line = f"ROOT %c = f32[{out}]{{}} convolution(%a, %b), {attributes}"
     body = "\n".join(f"  {each}" for each in (*shapes, line))
-    found = compiled.read(f"HloModule m\n\nENTRY %main (a: f32[1]) -> f32[1] {{\n{body}\n}}\n")
+    found = hlo.read(f"HloModule m\n\nENTRY %main (a: f32[1]) -> f32[1] {{\n{body}\n}}\n")
     if products is None:
         assert found.unparsed
     else:

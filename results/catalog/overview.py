@@ -47,7 +47,7 @@ class Overview(NamedTuple):
         others = [commit for name, commit in self.commits.items() if name in names]
         by_name = envelope.answers(enveloped, target, self.rule)
         if others:
-            from results.reading import scan  # takes longer to import than the envelopes take to answer
+            from results.catalog import scan  # takes longer to import than the envelopes take to answer
 
             by_name |= answers.best(scan.intervals(others, target, self.rule))
         return by_name
@@ -58,7 +58,7 @@ class Overview(NamedTuple):
         others = [commit for name, commit in self.commits.items() if name in names]
         by_name = envelope.lowest(enveloped, metric, self.rule)
         if others:
-            from results.reading import scan
+            from results.catalog import scan
 
             by_name |= scan.lowest(others, metric, self.rule)
         return by_name

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import conf
-from results import command_line
-from results.command_line import answer_help
+from results import cli
+from results.cli import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
@@ -17,7 +17,7 @@ DEEP = 2  # a choice this many folders down is one of those that a choice above 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
     """Splits a command line; for ``--help`` prints ``about`` and all keys and choices, and exits."""
     line = overrides.command_line(argv)
-    command_line.set_output(**{flag[2:]: flag in argv for flag in command_line.OUTPUT_FLAGS})
+    cli.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
     if {"-h", "--help"} & set(argv):
         answer_help(_help(about))
         sys.exit()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from harness import hosts
+from harness import multihost
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 240
@@ -112,15 +112,15 @@ def test_what_the_leader_tells_may_be_larger_than_an_int32(monkeypatch: pytest.M
             return np.zeros(1, np.uint8)
         return jnp.asarray(sent[0])  # of the one that leads, which asked first
 
-    monkeypatch.setattr(hosts, "are_many", lambda: True)
+    monkeypatch.setattr(multihost, "are_many", lambda: True)
     monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", broadcast)
-    monkeypatch.setattr(hosts.pickle, "dumps", lambda value: mmap.mmap(-1, size))
-    monkeypatch.setattr(hosts.pickle, "loads", lambda data: None)
+    monkeypatch.setattr(multihost.pickle, "dumps", lambda value: mmap.mmap(-1, size))
+    monkeypatch.setattr(multihost.pickle, "loads", lambda data: None)
     for leads in (True, False):
-        monkeypatch.setattr(hosts, "leads", lambda leads=leads: leads)
-        hosts.of_leader(None)
+        monkeypatch.setattr(multihost, "leads", lambda leads=leads: leads)
+        multihost.broadcast(None)
     assert [value.nbytes for value in sent[1::2]] == [size, size]
 
 
 def test_alone_nothing_is_told() -> None:
-    assert hosts.longest(0.1, 3.0) == (0.1, 3.0) and hosts.place() == (0, 1)
+    assert multihost.longest(0.1, 3.0) == (0.1, 3.0) and multihost.place() == (0, 1)

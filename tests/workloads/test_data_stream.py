@@ -19,7 +19,7 @@ import pytest
 from results.bad_input import BadInput
 from sweeps.launchers import local
 from tests.workloads import streamed
-from workloads import registry, streams
+from workloads import data_stream, registry
 from workloads.datasets import array_records, streamed_images, streamed_text
 from workloads.workload import Examples
 
@@ -32,12 +32,12 @@ BATCH = 8
 
 @pytest.fixture(autouse=True)
 def two_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(streams, "processes", lambda: 2)
-    monkeypatch.setattr(streams, "PART", 3)
+    monkeypatch.setattr(data_stream, "processes", lambda: 2)
+    monkeypatch.setattr(data_stream, "PART", 3)
     yield
     for module in (streamed_images, streamed_text):
         module._stream.cache_clear()
-    streams.close()
+    data_stream.close()
 
 
 def equal(one: Examples, other: Examples) -> bool:
@@ -67,9 +67,9 @@ def test_a_batch_is_a_function_of_trial_and_step(name: str, tmp_path: Path, monk
     assert not equal(row.feed(6, 9, BATCH, whole), first[9])
     module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
     source = module.source(name, place, "train")
-    cold = streams.Stream(source, workers=1)(5, 2, BATCH, whole)
+    cold = data_stream.Stream(source, workers=1)(5, 2, BATCH, whole)
     assert equal(cold, first[2]) and not equal(first[1], first[2])
-    assert equal(streams._part(source, 5, 1, BATCH, whole), first[1])
+    assert equal(data_stream._part(source, 5, 1, BATCH, whole), first[1])
 
 
 @pytest.mark.parametrize("name", ["imagenet", "imagenet_half_images", "imagenet_half_classes", "open_images_v4"])
@@ -167,9 +167,9 @@ def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels
 def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None:
     """From the definition, with Grain's order of whole numbers; also where there are 30 million, after a billion."""
     n, batch = 23, 5
-    order = streams.order(list(range(n)), 7)
+    order = data_stream.order(list(range(n)), 7)
     epochs = [
-        [order[streams.record_index(n, step, at, batch)] for step in range(e * 4, e * 4 + 4) for at in range(batch)]
+        [order[data_stream.record_index(n, step, at, batch)] for step in range(e * 4, e * 4 + 4) for at in range(batch)]
         for e in range(3)
     ]
     for number, seen in enumerate(epochs):
@@ -177,15 +177,15 @@ def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None
         assert sorted(order[number * n + i] for i in range(n)) == list(range(n))
     assert epochs[0] != epochs[1]
     n = 30_301_028
-    long = streams.order(range(n), 7)
+    long = data_stream.order(range(n), 7)
     step = 10**9 // 32
-    assert streams.record_index(n, step, 3, 32) == step // (n // 32) * n + step % (n // 32) * 32 + 3
+    assert data_stream.record_index(n, step, 3, 32) == step // (n // 32) * n + step % (n // 32) * 32 + 3
     assert len({long[10**9 + i] for i in range(1000)}) == 1000
 
 
 def test_grains_order_is_the_one_that_plans_rely_on() -> None:
     """Another order would be other results under the same plan."""
-    assert [streams.order(range(1000), 5)[i] for i in (0, 1, 999, 1000, 10**9)] == GOLDEN
+    assert [data_stream.order(range(1000), 5)[i] for i in (0, 1, 999, 1000, 10**9)] == GOLDEN
 
 
 GOLDEN = [700, 107, 649, 973, 282]
@@ -194,20 +194,20 @@ GOLDEN = [700, 107, 649, 973, 282]
 def test_draws_are_a_function_of_seed_step_and_position() -> None:
     """Philox from NumPy's raw bits, each number in [0, 1), alike for no two of them."""
     keys = [(seed, step, at) for seed in (1, 2) for step in (0, 7) for at in (0, 1)]
-    values = {key: streams.Draws(*key).uniform() for key in keys}
+    values = {key: data_stream.Draws(*key).uniform() for key in keys}
     assert len(set(values.values())) == len(keys)
-    assert all(streams.Draws(*key).uniform() == value and 0 <= value < 1 for key, value in values.items())
-    many = streams.Draws(3, 4, 5)
+    assert all(data_stream.Draws(*key).uniform() == value and 0 <= value < 1 for key, value in values.items())
+    many = data_stream.Draws(3, 4, 5)
     assert abs(np.mean([many.uniform() for _ in range(2000)]) - 0.5) < 0.03
 
 
 def test_boxes_are_random_within_their_areas_and_ratios() -> None:
     for position in range(200):
-        left, top, right, bottom = streamed_images.random_box(500, 375, streams.Draws(0, 0, position))
+        left, top, right, bottom = streamed_images.random_box(500, 375, data_stream.Draws(0, 0, position))
         assert 0 <= left < right <= 500 and 0 <= top < bottom <= 375
         assert 0.07 < (right - left) * (bottom - top) / (500 * 375) <= 1
         assert 0.7 < (right - left) / (bottom - top) < 1.4
-    assert streamed_images.random_box(1000, 3, streams.Draws(0, 0, 0)) == streamed_images.middle(1000, 3)
+    assert streamed_images.random_box(1000, 3, data_stream.Draws(0, 0, 0)) == streamed_images.middle(1000, 3)
 
 
 def test_decoding_at_a_fraction_of_the_size_is_close_to_decoding_all() -> None:
@@ -233,7 +233,7 @@ def test_grey_and_four_coloured_photographs_are_read_as_rgb() -> None:
     for mode in ("L", "CMYK"):
         encoded = io.BytesIO()
         Image.new(mode, (40, 30), 128 if mode == "L" else (10, 20, 30, 40)).save(encoded, "jpeg")
-        assert streamed_images.example(encoded.getvalue(), streams.Draws(0, 0, 0)).shape == (224, 224, 3)
+        assert streamed_images.example(encoded.getvalue(), data_stream.Draws(0, 0, 0)).shape == (224, 224, 3)
 
 
 @pytest.mark.parametrize("killed", [1, 2])
@@ -243,7 +243,7 @@ def test_a_process_that_is_killed_is_replaced(killed: int, tmp_path: Path, monke
     feed = registry.DATASETS["imagenet"].feed
     assert feed is not None
     before = feed(1, 0, BATCH, range(BATCH))
-    for process in list(streams._pool(2)._processes.values())[:killed]:
+    for process in list(data_stream._pool(2)._processes.values())[:killed]:
         os.kill(process.pid, signal.SIGKILL)
     time.sleep(0.5)
     assert equal(feed(1, 0, BATCH, range(BATCH)), before)
@@ -252,11 +252,11 @@ def test_a_process_that_is_killed_is_replaced(killed: int, tmp_path: Path, monke
 def test_a_process_that_is_killed_while_it_writes_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor has read that a million bytes will come, and waits for them."""
     streamed.write("imagenet", tmp_path, monkeypatch)
-    monkeypatch.setattr(streams, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(data_stream, "PATIENCE_SECONDS", 0.1)
     feed = registry.DATASETS["imagenet"].feed
     assert feed is not None
     before = feed(1, 0, BATCH, range(BATCH))
-    pool = streams._pool(2)
+    pool = data_stream._pool(2)
     for _ in range(100):  # nothing else is on its way
         if not pool._pending_work_items:
             break
@@ -266,7 +266,7 @@ def test_a_process_that_is_killed_while_it_writes_is_replaced(tmp_path: Path, mo
     for process in list(pool._processes.values()):
         os.kill(process.pid, signal.SIGKILL)
     assert equal(feed(1, 50, BATCH, range(BATCH)), feed(1, 50, BATCH, range(BATCH)))
-    assert equal(feed(1, 0, BATCH, range(BATCH)), before) and streams._pool(2) is not pool
+    assert equal(feed(1, 0, BATCH, range(BATCH)), before) and data_stream._pool(2) is not pool
 
 
 KILLED = """
@@ -364,8 +364,8 @@ def test_nothing_is_decoded_twice_however_many_trials_take_turns(
     lanes: int, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes the steps of a call, as the harness feeds them; one ends, and another takes its place."""
-    monkeypatch.setattr(streams, "AHEAD_BYTES", held * BATCH)
-    stream = streams.Stream(streams.Source(list, len, 1))
+    monkeypatch.setattr(data_stream, "AHEAD_BYTES", held * BATCH)
+    stream = data_stream.Stream(data_stream.Source(list, len, 1))
     begun: list[tuple[int, int]] = []
 
     def submit(fed: Any, step: int) -> list[Future[Examples]]:
@@ -395,7 +395,7 @@ def test_examples_to_evaluate_are_in_memory_once(monkeypatch: pytest.MonkeyPatch
     most = 0
 
     class Pool:
-        def submit(self, function: Any, source: streams.Source, rows: range) -> Future[Examples]:
+        def submit(self, function: Any, source: data_stream.Source, rows: range) -> Future[Examples]:
             nonlocal most
             made: Future[Examples] = Future()
             made.set_result(Examples(np.array(rows), -np.array(rows)))
@@ -403,8 +403,8 @@ def test_examples_to_evaluate_are_in_memory_once(monkeypatch: pytest.MonkeyPatch
             most = max(most, len(alive))
             return made
 
-    monkeypatch.setattr(streams, "_pool", lambda workers: Pool())
-    inputs, labels = streams.decoded(streams.Source(list, len, 1), 1000, workers=2)  # type: ignore[arg-type]
+    monkeypatch.setattr(data_stream, "_pool", lambda workers: Pool())
+    inputs, labels = data_stream.decoded(data_stream.Source(list, len, 1), 1000, workers=2)  # type: ignore[arg-type]
     assert inputs.tolist() == list(range(1000)) and labels.tolist() == [-i for i in range(1000)]
     assert most <= 10  # of 334
 
@@ -413,7 +413,7 @@ def test_workers_of_a_machine_share_its_processors(monkeypatch: pytest.MonkeyPat
     monkeypatch.undo()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(96)), raising=False)
     monkeypatch.setattr(local.processors, "accelerators", lambda: ("gpu", 8))
-    assert streams.processes() == 95
+    assert data_stream.processes() == 95
     for workers, studies, each in ((None, 9, 11), (None, 1, 95), (2, 9, 47), (200, 300, 1)):
         slots = local.occupied(local.slots(workers), studies)
         assert len(slots) == min(workers or 8, studies)
@@ -421,5 +421,5 @@ def test_workers_of_a_machine_share_its_processors(monkeypatch: pytest.MonkeyPat
             with pytest.MonkeyPatch.context() as patch:
                 for name, value in environment.items():
                     patch.setenv(name, value)
-                assert streams.processes() == each
+                assert data_stream.processes() == each
     assert local.occupied([((0, 1), {})] * 4, 3) == [((0, 1), {})] * 3  # bound to its own

@@ -6,7 +6,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from harness import mesh
-from harness.division import Division
+from harness.batch_partition import Division
 from harness.training import Spans
 from workloads.workload import Examples, Workload
 
@@ -47,7 +47,7 @@ class Feeder:
             self._next = None
 
     def _made(self, spans: Spans) -> Examples:
-        return mesh.placed(
+        return mesh.device_put_sharded(
             fed(self._workload, spans, self._steps, self._batch_size, self._division, self._sharding), self._sharding
         )
 

@@ -10,8 +10,8 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
-from harness import network_costs, work
-from harness.work import matrix_flops
+from harness import jaxpr_cost, network_costs
+from harness.jaxpr_cost import matrix_flops
 from tests.harness import on_tpu
 
 
@@ -87,11 +87,11 @@ def test_multiply_adds_of_a_pass_forward(name: str) -> None:
 def test_a_step_is_three_passes(name: str) -> None:
     of = on_tpu.workload(name, "float32")
     examples = 2
-    whole = work.of(network_costs.step_jaxpr(of, examples))
+    whole = jaxpr_cost.of(network_costs.step_jaxpr(of, examples))
     first = 224**2 * 9 * 3 * 64 if name == "vgg_11" else 0  # of whose inputs nobody takes a gradient
     assert whole.flops == pytest.approx(2 * examples * (3 * BY_HAND[name]() - first), rel=0.01)
     # Microbatches are a loop, which is counted as often as it turns.
-    parts = work.of(network_costs.step_jaxpr(of, examples, 2))
+    parts = jaxpr_cost.of(network_costs.step_jaxpr(of, examples, 2))
     assert parts.flops == pytest.approx(whole.flops, rel=0.001)
     assert parts.operations > 1.5 * whole.operations
 
@@ -100,15 +100,17 @@ def test_traffic_of_products_sums_and_gathers() -> None:
     def program(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.tanh(a @ b) * 2 + 1
 
-    found = work.of(jax.make_jaxpr(program)(shape(8, 16), shape(16, 4)))
+    found = jaxpr_cost.of(jax.make_jaxpr(program)(shape(8, 16), shape(16, 4)))
     assert found.flops == 2 * 8 * 16 * 4
     assert found.fused_bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
     assert found.most_bytes > found.fused_bytes and found.operations == 4
     # A gather reads as much as it gives, however large the table is.
-    table = work.of(jax.make_jaxpr(lambda t, i: t.at[i].get(mode="promise_in_bounds"))(shape(10**6, 8), np.arange(5)))
+    table = jaxpr_cost.of(
+        jax.make_jaxpr(lambda t, i: t.at[i].get(mode="promise_in_bounds"))(shape(10**6, 8), np.arange(5))
+    )
     assert table.fused_bytes < 1000
     looped = jax.make_jaxpr(lambda a: jax.lax.scan(lambda c, _: (c @ c, None), a, None, length=7)[0])(shape(4, 4))
-    assert work.of(looped).fused_bytes == 7 * 3 * 4 * 16
+    assert jaxpr_cost.of(looped).fused_bytes == 7 * 3 * 4 * 16
 
 
 def test_held_bytes_are_those_of_arrays_that_live_at_once() -> None:
@@ -118,14 +120,14 @@ def test_held_bytes_are_those_of_arrays_that_live_at_once() -> None:
         return a
 
     one = 4 * 1000
-    assert work.held_bytes(jax.make_jaxpr(chain)(shape(1000))) == 3 * one  # the argument, and two of a chain
+    assert jaxpr_cost.held_bytes(jax.make_jaxpr(chain)(shape(1000))) == 3 * one  # the argument, and two of a chain
     grad = jax.make_jaxpr(jax.grad(lambda a: chain(a).sum()))(shape(1000))
-    assert 11 * one <= work.held_bytes(grad) <= 14 * one  # every cosine is kept
+    assert 11 * one <= jaxpr_cost.held_bytes(grad) <= 14 * one  # every cosine is kept
 
     def peak(a: jax.Array) -> jax.Array:
         return (a[:, None] * a[None, :]).sum()
 
-    assert work.held_bytes(jax.make_jaxpr(peak)(shape(500))) >= 4 * 500 * 500
+    assert jaxpr_cost.held_bytes(jax.make_jaxpr(peak)(shape(500))) >= 4 * 500 * 500
 
 
 def test_of_what_is_divided_over_devices_a_share_is_held() -> None:
@@ -135,7 +137,7 @@ def test_of_what_is_divided_over_devices_a_share_is_held() -> None:
         return jnp.sin(a)
 
     divided = jax.jit(jax.shard_map(share, mesh=mesh, in_specs=P("cores"), out_specs=P("cores")))
-    assert work.held_bytes(jax.make_jaxpr(divided)(shape(8000))) == 2 * 4 * 1000
+    assert jaxpr_cost.held_bytes(jax.make_jaxpr(divided)(shape(8000))) == 2 * 4 * 1000
 
 
 def test_dropped_zeros_of_dilated_gradients_are_not_counted() -> None:
@@ -145,7 +147,7 @@ def test_dropped_zeros_of_dilated_gradients_are_not_counted() -> None:
 
     images, kernel = shape(1, 9, 9, 3), shape(3, 3, 3, 5)
     forward = 2 * 4 * 4 * 9 * 3 * 5
-    both = work.of(jax.make_jaxpr(jax.grad(convolved, (0, 1)))(images, kernel)).flops
+    both = jaxpr_cost.of(jax.make_jaxpr(jax.grad(convolved, (0, 1)))(images, kernel)).flops
     assert both == pytest.approx(3 * forward, rel=0.01)  # with zeros it were 3 to 4 times as many
     assert math.isfinite(both)
 

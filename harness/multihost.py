@@ -19,9 +19,9 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from harness import arrivals, clusters
+from harness import cluster_detection, rendezvous
 from results.bad_input import BadInput, first_line
-from results.command_line import say
+from results.cli import say
 
 T = TypeVar("T")
 SHARED_SECONDS = 60.0  # in which all processes fail at a study, if they do
@@ -75,7 +75,7 @@ def find(
       BadInput: something is missing, or cannot be.
     """
     where = None if coordinator == "auto" else coordinator
-    place = clusters.find(environment) if None in (where, count, index) else None
+    place = cluster_detection.find(environment) if None in (where, count, index) else None
     if place is not None:
         where, count = where or place.coordinator, place.hosts if count is None else count
         index = place.host if index is None else index
@@ -112,15 +112,15 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     import jax
 
     hosts.check()
-    own = arrivals.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
-    arrivals.meet(hosts.coordinator, own)
+    own = rendezvous.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
+    rendezvous.meet(hosts.coordinator, own)
     try:
         jax.distributed.initialize(
             hosts.coordinator,
             hosts.count,
             hosts.index,
             cluster_detection_method="deactivate",  # which would let a task of SLURM see one GPU of its node alone
-            initialization_timeout=round(arrivals.SECONDS),
+            initialization_timeout=round(rendezvous.SECONDS),
             heartbeat_timeout_seconds=hosts.heartbeat_seconds,
         )
     except (RuntimeError, ValueError) as error:
@@ -192,7 +192,7 @@ def leads() -> bool:
     return bool(jax.process_index() == 0)
 
 
-def of_leader(value: T) -> T:
+def broadcast(value: T) -> T:
     """What the leader says, in every process; of any other process ``value`` does not count. It must pickle."""
     if not are_many():
         return value

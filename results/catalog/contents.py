@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from results.plans import schema, told
+from results.catalog import licences
+from results.catalog.licences import Terms
+from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS as POINT_COLUMNS
 from results.plans.study import METRIC_KINDS, METRICS
-from results.reading import licences
-from results.reading.licences import Terms
 from results.rules import ledger
 from results.storage.commits import Commit
 
@@ -127,7 +127,7 @@ class ColumnDescription(NamedTuple):
 
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
-    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *told.TOLD, *schema.COLUMNS[table])
+    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.TOLD, *schema.COLUMNS[table])
     meanings = {column.name: column.meaning for column in own}
     tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
     in_words = []
