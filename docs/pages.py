@@ -18,6 +18,7 @@ from results.plans.points import POINTS
 from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
 ROOMS = ("results", "workloads", "harness", "sweeps", "analysis")
 COLUMNS_OF_HELP = "80"
@@ -95,16 +96,46 @@ def dictionary() -> str:
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
 
 
-def architecture() -> str:
-    """Returns ARCHITECTURE.md with links as seen from the folder of the documentation."""
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    return re.sub(r"\]\((\w+)/README\.md", r"](api/\1.md", text.replace("](docs/", "]("))
+def source(name: str, text: str) -> str:
+    """Returns the text of a page for Sphinx: ARCHITECTURE.md for the page that links to it, else its own.
+
+    Args:
+      name: of the page, such as ``add/figure``.
+      text: as it is in the folder of the documentation.
+    """
+    if name == "architecture":
+        return relinked((ROOT / "ARCHITECTURE.md").read_text(), ROOT, DOCS)
+    folder = (DOCS / name).parent
+    return relinked(text, folder, folder)
+
+
+def relinked(text: str, origin: Path, folder: Path) -> str:
+    """Returns a text with its links as seen from another folder.
+
+    README files of rooms become pages of the reference. Links to other files outside ``docs`` become plain text.
+
+    Args:
+      text: in Markdown.
+      origin: folder that the links of the text are relative to.
+      folder: folder of the page that shows the text, inside the documentation.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        words, target, anchor = found.groups()
+        path = (origin / target).resolve()
+        if path.name == "README.md" and path.parent.name in ROOMS and path.parent.parent == ROOT:
+            path = DOCS / "api" / f"{path.parent.name}.md"
+        if not path.is_relative_to(DOCS):
+            return words
+        return f"[{words}]({os.path.relpath(path, folder)}{anchor or ''})"
+
+    return re.sub(r"(?<!!)\[([^\]]*)\]\((?!https?:)([^)\s#]+)(#[^)\s]*)?\)", link, text)
 
 
 def reference(room: str) -> str:
     """Returns the page of a room: its README, then every module in the order in which the README names it."""
-    text = (ROOT / room / "README.md").read_text().replace("](../docs/", "](../")
-    sections = [text]
+    text = (ROOT / room / "README.md").read_text()
+    sections = [relinked(text, ROOT / room, DOCS / "api")]
     for folder in sorted({path.parent for path in modules(room)}):
         package = ".".join(folder.relative_to(ROOT).parts)
         names = [path.stem for path in modules(room) if path.parent == folder]

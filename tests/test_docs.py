@@ -158,6 +158,21 @@ def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
         ask("analysis", ["figures", "--store", "s", "--out", "f", "--name", "optimisers"])
 
 
+def test_links_are_relative_to_the_page_that_shows_them(pages: ModuleType) -> None:
+    text = (
+        "[a](docs/start.md#cores) [b](harness/README.md) [c](results/mlperf/README.md) [d](https://x.org) ![e](f.png)"
+    )
+    shown = "[a](../start.md#cores) [b](harness.md) c [d](https://x.org) ![e](f.png)"
+    assert pages.relinked(text, ROOT, DOCS / "api") == shown
+
+
+def test_the_reference_has_every_module(pages: ModuleType) -> None:
+    for room in pages.ROOMS:
+        listed = re.findall(r"automodule:: ([\w.]+)", pages.reference(room))
+        expected = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in pages.modules(room)}
+        assert len(listed) == len(expected) > 20 and set(listed) == expected
+
+
 def test_every_command_has_a_purpose(pages: ModuleType) -> None:
     sources = [
         path
