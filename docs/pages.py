@@ -25,8 +25,8 @@ COLUMNS_OF_HELP = "80"
 
 MODULES = {
     "sweeps": "Runs one study, or a sweep of them.",
-    "sweeps.plan": "Shows what would run and what it would cost, and runs nothing.",
-    "sweeps.status": "Shows what is done, running, missing, failed.",
+    "sweeps.plan": "Predicts the studies and the cost of a sweep without running it.",
+    "sweeps.status": "Lists finished, running, missing and failed studies.",
     "harness.probe": "Measures how fast a device is, for predictions.",
     "analysis": "Prints numbers and fits of a store, and draws figures.",
     "results": "Checks the dataset, imports data, publishes releases.",
@@ -46,7 +46,7 @@ exit code 2, before anything runs.
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables; `results.store.read` reads them into pandas. This page is generated
+A store and a release have the same three tables. `results.store.read` reads them into pandas. This page is generated
 from `results/plans/schema.py`, schema {version}. A release has a `DICTIONARY.md` of its own, which also lists the
 columns of its metaparameters and metrics.
 

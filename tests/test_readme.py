@@ -73,7 +73,7 @@ def test_commands_are_understood(line: str) -> None:
 
 @pytest.mark.slow
 def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
-    """Every line of README, in an empty folder with two CSV files; factorizations and searches are made smaller."""
+    """Runs each line of README in an empty folder with a CSV file. Factorizations and searches are smaller."""
     small = "webgraph_synthetic ratings.rows=600 ratings.columns=500 ratings.links=9000"
     small += " ratings.communities=20 ratings.heldout_rows=60 als.dim=8 als.epochs=2"
     for line in sorted(commands(), key=lambda each: "sweep" not in each):
