@@ -53,7 +53,7 @@ columns of its metaparameters and metrics.
 - After these columns `trials` has one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.
   Only factorizations have seconds and bytes.
-- Files carry the version of their schema. Older ones are upgraded as they are read, newer ones are refused.
+- Files carry the version of their schema. Files of other versions are rejected.
 """
 _AUTOMODULE = """\
 ### {module}

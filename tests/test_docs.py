@@ -192,7 +192,7 @@ def test_the_dictionary_has_every_column(pages: ModuleType) -> None:
 
 
 def test_statistics_tell_every_verdict_and_every_assumption() -> None:
-    page = (DOCS / "statistics.md").read_text()
+    page = (DOCS / "statistics" / "method.md").read_text()
     for verdict in text.VERDICTS:
         assert f"\n| {verdict.replace('_', ' ')} |" in page
     for name, assumed in assumptions.ASSUMPTIONS.items():

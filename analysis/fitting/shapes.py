@@ -2,7 +2,8 @@
 
 The noise is known from the trials: the best of a third of them scatters less around the curve than the best of all, and
 its jackknife variance is an absolute scale. Without trials the residuals have to tell. The levels below are such that
-all checks together fail for less than 5 % of curves that have the shape; docs/statistics.md says what was tried.
+all checks together fail for less than 5 % of curves that have the shape; docs/statistics/experiments.md lists the
+alternatives.
 """
 
 from typing import Literal, NamedTuple

@@ -259,7 +259,7 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 # ## How often such statements hold
 #
 # Searches can be simulated, with curves whose knee is known, and fitted by the same code. A few scenarios with 100
-# data sets each; `python -m analysis coverage` runs 504 of them with 300 each, and `docs/statistics.md` has its
+# data sets each; `python -m analysis coverage` runs 504 of them with 300 each, and `docs/statistics/coverage.md` has its
 # table. The aim is 85 to 97 % where the knee is inside the data. In the last two rows no knee lies inside the data:
 # *identified* has to be rare there.
 

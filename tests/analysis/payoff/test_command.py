@@ -205,7 +205,7 @@ def test_docs_have_the_answers_of_the_paper_and_of_the_release(cli):
     assert set(of_batch["measured_verdict"].dropna()) == {"not_identified"}
     stated = of_cores[of_cores["measured_verdict"] != "not_identified"]
     assert (stated["measured_verdict"].tolist(), stated["measured_devices_low"].tolist()) == (["at_least"], [2])
-    words = f"Of its {len(of_cores)} rows of factorizations one says *at least 2*"
+    words = f"One of its {len(of_cores)} rows of factorizations is *at least 2*"
     assert words in " ".join(doc.split())
 
 
