@@ -103,6 +103,16 @@ def test_one_line_reads_all_measurements(monkeypatch: pytest.MonkeyPatch) -> Non
         assert len(eval(line, {"pandas": pd, "polars": pl, "duckdb": duckdb})) == rows
 
 
+def test_coverage_is_stated_as_in_its_table() -> None:
+    table = (ROOT / "docs" / "statistics" / "coverage.md").read_text()
+    (inside,) = re.findall(r"^\| knee inside, five shapes [^|]+\| ([\d.]+) \|", table, re.M)
+    _, noisy = table.split("| **high noise** |", 1)
+    slope = re.findall(r"^\| slope −0.85 \| ([\d.]+) \|", noisy, re.M)[0]
+    text = " ".join(README.read_text().split())
+    assert f"In simulations, {inside} % of the statements about a knee inside the data hold." in text
+    assert f"{slope} % hold for a slope of −0.85 and high noise" in text
+
+
 def test_the_rules_for_learning_rates_predict_the_stated_numbers() -> None:
     points = pd.read_parquet(ROOT / "results" / "published" / "points.parquet")
     own = points.query(
