@@ -12,7 +12,14 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 
 TITLE = "Pay-off"
-PAYOFF = ("of", "measured devices#", "predicted devices#", "batch size#", "device")  # a phone shows the first three
+# A phone shows the first three.
+PAYOFF = (
+    "estimate",
+    "measured devices#",
+    "predicted devices#",
+    "batch size#",
+    "device",
+)  # a phone shows the first three
 ABOUT = (
     f"How far do more devices pay off? A doubling does while it makes training faster by {GAIN:.0%} or more, of 100 % "
     "that it can; these are the numbers that the last such doubling leads to, with 90 % intervals. Batch size: devices "
@@ -46,7 +53,7 @@ def _row(group_number: int, one: Answer) -> Html:
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _last(one.batch if one.subject.names.get("of") else None),
+        _last(one.batch if one.subject.names.get("estimate") else None),
         one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
