@@ -39,9 +39,9 @@ DIFFERS = {
 MEDIANS = {
     "steps_low": "the median of the best of so many trials lies above this number of steps ...",
     "steps_high": "... and at or below this; both empty if half of such searches, or more, never reach the target",
-    "band_low": "95 % sure: the true median is above this; empty if best_of is too large for a lower end",
+    "band_low": "95 % sure: the true median is above this; empty if trials_per_point is too large for a lower end",
     "band_high": "95 % sure: the true median is at or below this; empty if too few trials ran or reached",
-    "best_of": "so many trials: k' of the median best of k'",
+    "trials_per_point": "trials per search: the k' of the median best of k'",
     "trials": "trials it is estimated from: the first that count, equally many of every study of a curve",
     "reached": "how many of these reached the target",
     "undecided": "how many were stopped before they could tell; every interval holds whatever they had come to",
@@ -50,7 +50,7 @@ MEDIANS = {
     "success_high": "... and with less than this",
     "expected_steps_low": "E[steps | reached] / P(reached): above this many steps until a trial reaches ...",
     "expected_steps_high": "... and at most this many, without the error of sampling; empty if nobody knows",
-    "fall": "how much worse the best of half of the trials is than that of all: .1 is 10 %; empty: it may miss",
+    "relative_improvement": "how much more the best of half the trials takes than the best of all: .1 is 10 %",
     "sampled_enough": "yes: the best no longer falls from half of the trials to all; no: it does; or unclear",
     "at_edge": "ends of ranges the best trials crowd at: learning_rate high; with ? perhaps; no; or unclear",
 }
@@ -58,8 +58,8 @@ MEDIAN_COLUMNS = {name: STEPS[name] for name in NAMING} | MEDIANS
 
 # Of fit; before those of its fit, a row of a store's curve says which fit it is.
 PAIRS = {
-    "of": "selected: of what the best trials took; confirmed: of what they took again, on fresh seeds",
-    "best_of": "how many trials of each study the search had; empty if unknown",
+    "estimate": "selected: from the steps of the best trials; confirmed: from their repeats with new seeds",
+    "trials_per_point": "trials of each study in the search; empty if unknown",
 }
 FITS = {
     "s_min": "the plateau: the fewest steps that any batch size can do with",
@@ -215,7 +215,9 @@ PAYOFF_TIMES = {
     "device_kind": "what JAX calls the device",
     "devices": "how many",
     **{
-        f"{says}_{name}": words.format(says) for says in ("measured", "predicted") for name, words in _TO_TARGET.items()
+        f"{basis}_{name}": words.format(basis)
+        for basis in ("measured", "predicted")
+        for name, words in _TO_TARGET.items()
     },
     "predicted_by": PAYOFF["predicted_by"],
 }

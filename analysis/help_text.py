@@ -140,7 +140,7 @@ predicted devices   by predicted ones: of --predicted FILE, or else those of one
                     without communication. That is a best case: no network makes training on so many devices faster.
 
 Measured and predicted times are never in one column. FILE is CSV or Parquet with the columns device_kind, devices,
-batch_size, seconds_per_step, low, high (its 90 % interval) and says (measured or predicted), and where there are
+batch_size, seconds_per_step, low, high (its 90 % interval) and basis (measured or predicted), and where there are
 several workloads dataset, model or optimizer. A step of a factorization is an epoch, without a batch_size.
 
 columns of --csv, a row per curve and kind of device, after the names of the curve:

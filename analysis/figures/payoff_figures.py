@@ -12,14 +12,14 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers, time_to_target
 from analysis.payoff.answers import Answer
-from analysis.payoff.step_times import MEASURED, SAYS, Says
+from analysis.payoff.step_times import BASES, MEASURED, Basis
 from analysis.payoff.time_to_target import PayOff
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 
 FEWEST = 2  # numbers of devices, for a picture
-LOOKS = dict(zip(SAYS, draw.STYLES, strict=False))
+LOOKS = dict(zip(BASES, draw.STYLES, strict=False))
 BAND = {MEASURED: 0.22}  # opacity; bands of predictions are hatched
 EVERY = 4  # points of a front that are named, at most so many
 
@@ -39,10 +39,14 @@ def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
     """A picture of every answer that has times on two numbers of devices or more."""
     drawn = 0
     for one in found:
-        if max((len(each.devices) for each in map(one.of, SAYS) if each), default=0) < FEWEST:
+        if max((len(each.devices) for each in map(one.of, BASES) if each), default=0) < FEWEST:
             continue
         drawn += 1
-        names = [str(value) for name, value in one.subject.names.items() if name not in ("of", "best_of", "differs")]
+        names = [
+            str(value)
+            for name, value in one.subject.names.items()
+            if name not in ("estimate", "trials_per_point", "differs")
+        ]
         yield Picture((*names, one.device_kind), _picture(one))
     if not drawn:
         why = "no curve has seconds per step on two numbers of devices; `payoff --predicted FILE` takes predicted ones"
@@ -55,18 +59,18 @@ def _picture(one: Answer) -> Any:
     )
     end = "target" if isinstance(one.subject.steps, PointsFit) else "the last epoch"
     figure, (left, middle, right) = panels(one.subject.title, goal, (1, 1, 1), across=11.0, below=0.55)
-    there = [(says, each) for says in SAYS if (each := one.of(says))]
+    there = [(basis, each) for basis in BASES if (each := one.of(basis))]
     devices = np.concatenate([each.devices for _, each in there])
     hours = [np.concatenate([each.low, each.high]) * np.tile(each.devices, 2) / 3600 for _, each in there]
     _axes(left, devices, np.concatenate([np.concatenate([each.low, each.high]) for _, each in there]), "devices")
     _axes(middle, devices, np.concatenate(hours), "devices")
     left.set_ylabel(f"seconds to {end}")
     middle.set_ylabel(f"device-hours to {end}")
-    for says, each in there:
-        _line(left, each.devices, each.seconds, each.low, each.high, says, _label(says, one, each))
+    for basis, each in there:
+        _line(left, each.devices, each.seconds, each.low, each.high, basis, _label(basis, one, each))
         hours_each = each.devices / 3600
-        _line(middle, each.devices, each.seconds * hours_each, each.low * hours_each, each.high * hours_each, says)
-        _front(right, each, says)
+        _line(middle, each.devices, each.seconds * hours_each, each.low * hours_each, each.high * hours_each, basis)
+        _front(right, each, basis)
     first = there[-1][1]
     across = np.array(left.get_xlim())
     left.plot(
@@ -90,9 +94,9 @@ def _picture(one: Answer) -> Any:
     return figure
 
 
-def _label(says: Says, one: Answer, each: PayOff) -> str:
+def _label(basis: Basis, one: Answer, each: PayOff) -> str:
     """What a line is, and the answer by it."""
-    by = says if says == MEASURED else f"predicted by {one.predicted_by}"
+    by = basis if basis == MEASURED else f"predicted by {one.predicted_by}"
     words = each.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
     return f"{by}: {words if words.startswith('not') else f'pays off up to {words} {devices}'}"
@@ -116,33 +120,33 @@ def _logarithmic(axis: Any, limit: Any, values: np.ndarray) -> None:
 
 
 def _line(
-    ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, says: Says, label: str = ""
+    ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, basis: Basis, label: str = ""
 ) -> None:
     """A curve with its band: filled markers on a filled band where it was measured, hollow ones on hatching if not."""
-    style = LOOKS[says]
-    look: dict[str, Any] = {"facecolor": style.color, "alpha": BAND[says], "linewidth": 0} if says in BAND else {}
+    style = LOOKS[basis]
+    look: dict[str, Any] = {"facecolor": style.color, "alpha": BAND[basis], "linewidth": 0} if basis in BAND else {}
     look = look or {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35, "linewidth": 0.4}
     if len(devices) > 1:
         ax.fill_between(devices, low, high, zorder=1.5, **look)
     else:
         ax.plot(np.repeat(devices, 2), [low[0], high[0]], color=style.color, linewidth=2.2, alpha=0.6, zorder=2.5)
-    ax.plot(devices, middle, label=label or None, **_marks(style, says))
+    ax.plot(devices, middle, label=label or None, **_marks(style, basis))
 
 
-def _marks(style: Style, says: Says) -> dict[str, Any]:
+def _marks(style: Style, basis: Basis) -> dict[str, Any]:
     """Predictions from one device begin where it was measured: that mark is smaller, and lies within theirs."""
-    face, size, order = (style.color, 4.0, 3.5) if says == MEASURED else ("white", 6.5, 3.0)
+    face, size, order = (style.color, 4.0, 3.5) if basis == MEASURED else ("white", 6.5, 3.0)
     markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
     return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
 
 
-def _front(ax: Axes, each: PayOff, says: Says) -> None:
+def _front(ax: Axes, each: PayOff, basis: Basis) -> None:
     """Time against cost, the numbers of devices of the front joined, and some of them named."""
-    style = LOOKS[says]
+    style = LOOKS[basis]
     front = time_to_target.on_front(each.seconds, each.device_hours)
-    rest = _marks(style, says) | {"linestyle": "none", "alpha": 0.35}
+    rest = _marks(style, basis) | {"linestyle": "none", "alpha": 0.35}
     ax.plot(each.device_hours[~front], each.seconds[~front], **rest)
-    ax.plot(each.device_hours[front], each.seconds[front], **_marks(style, says))
+    ax.plot(each.device_hours[front], each.seconds[front], **_marks(style, basis))
     places = np.flatnonzero(front)
     stride = max(1, -(-len(places) // EVERY))
     for i in places[::stride]:

@@ -178,7 +178,7 @@ def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     values: list[tuple[Any, ...]] = [
         (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves
     ]
-    return pd.DataFrame(values, columns=columns).astype({"best_of": "Int64"})
+    return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
@@ -257,9 +257,9 @@ def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
     names["words"] = [fits.critical_in_words(at.selected) for at in refits]
-    names["of"] = [apart[at.one.curve.key] for at in refits]
-    keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
-    return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
+    names["estimate"] = [apart[at.one.curve.key] for at in refits]
+    keys = ["dataset", "model", "optimizer", "target_value", *(["estimate"] if names["estimate"].any() else [])]
+    return names.pivot_table(index=keys, columns="trials_per_point", values="words", aggfunc=", ".join, sort=False)
 
 
 def first_trials(curve: Curve, k: int) -> Curve:

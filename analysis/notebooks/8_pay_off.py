@@ -67,7 +67,7 @@ picture.show(payoff_figures.of_curves(chosen))
 
 # %%
 found = answers.answers(answers.of_curves(chosen))
-columns = ["optimizer", "of", "batch_size_low", "batch_size_high", "predicted_devices", "predicted_verdict"]
+columns = ["optimizer", "estimate", "batch_size_low", "batch_size_high", "predicted_devices", "predicted_verdict"]
 answers.table(found)[columns]
 
 # %% [markdown]

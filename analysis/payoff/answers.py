@@ -16,7 +16,7 @@ from analysis.fitting import curve_fits, curves, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import step_times, time_to_target
-from analysis.payoff.step_times import MEASURED, NAMES, PREDICTED, SAYS, StepTimes
+from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTimes
 from analysis.payoff.time_to_target import NOTHING, LastDoubling, PayOff
 from analysis.trials import steps
 from results import cli, store
@@ -87,9 +87,9 @@ class Answer(NamedTuple):
     predicted_by: str
     notes: tuple[str, ...]
 
-    def of(self, says: str) -> PayOff | None:
+    def of(self, basis: str) -> PayOff | None:
         """What measured or predicted times come to."""
-        return self.measured if says == MEASURED else self.predicted
+        return self.measured if basis == MEASURED else self.predicted
 
 
 @located
@@ -202,9 +202,9 @@ def answers(
       BadInput: a file is invalid, or does not say which of several workloads it is of.
     """
     tables = {
-        says: step_times.read(file, says) for file, says in ((measured, MEASURED), (predicted, PREDICTED)) if file
+        basis: step_times.read(file, basis) for file, basis in ((measured, MEASURED), (predicted, PREDICTED)) if file
     }
-    given = {says: _times_of(rows, subjects, says, choosable=choosable) for says, rows in tables.items()}
+    given = {basis: _times_of(rows, subjects, basis, choosable=choosable) for basis, rows in tables.items()}
     result = []
     for i, one in enumerate(subjects):
         own = given[MEASURED][i] if MEASURED in given else list(one.times)
@@ -217,7 +217,7 @@ def answers(
     return result
 
 
-def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str, *, choosable: bool) -> list[list[StepTimes]]:
+def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: str, *, choosable: bool) -> list[list[StepTimes]]:
     """Times of every subject: the rows that name it, with a batch size or, of a factorization, without one."""
     named = [name for name in NAMES if name in rows]
     workloads = {tuple(one.names.get(name) for name in NAMES[:2]) for one in subjects}
@@ -225,7 +225,7 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str, *, cho
         words = text.first_few(sorted(" ".join(map(str, each)) for each in workloads))
         choose = "choose one with --where model=NAME, or " * choosable
         raise BadInput(
-            f"--{says}: the file does not say whose times it has, and there are several workloads ({words}); "
+            f"--{basis}: the file does not say whose times it has, and there are several workloads ({words}); "
             f"{choose}give it columns dataset and model"
         )
     result, used = [], np.zeros(len(rows), bool)
@@ -234,13 +234,13 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str, *, cho
         for name in named:
             mine &= rows[name] == str(one.names.get(name))
         used |= mine.to_numpy()
-        result.append(step_times.of_rows(rows[mine], f"--{says}"))
+        result.append(step_times.of_rows(rows[mine], f"--{basis}"))
     if not used.all():
-        raise _of_nobody(rows, int(np.argmin(used)), subjects, says)
+        raise _of_nobody(rows, int(np.argmin(used)), subjects, basis)
     return result
 
 
-def _of_nobody(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], says: str) -> BadInput:
+def _of_nobody(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], basis: str) -> BadInput:
     """Why a row, from 0, is of no subject: what it lacks, has too much, or is called."""
     names = {name: str(rows[name][row]) for name in NAMES if name in rows}
     if any(all(str(one.names.get(name)) == value for name, value in names.items()) for one in subjects):
@@ -248,9 +248,9 @@ def _of_nobody(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], says: 
             why = "has no batch_size, which a step of a curve over batch sizes has; a factorization alone goes without"
         else:
             why = "has a batch_size, but a step of a factorization takes all data; leave the cell empty"
-        return BadInput(f"--{says}: row {row + 1} {why}")
+        return BadInput(f"--{basis}: row {row + 1} {why}")
     words = ", ".join(names.values())
-    return BadInput(f"--{says}: row {row + 1} is of no curve ({words}); name data set and model as the table does")
+    return BadInput(f"--{basis}: row {row + 1} is of no curve ({words}); name data set and model as the table does")
 
 
 def _answer(
@@ -262,20 +262,20 @@ def _answer(
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
         notes = [one.steps.reason]  # which begins with what tells the curve apart
     notes += _open_ends(one, batch, "batch size", fit.batch_size) if fit else []
-    found: dict[str, PayOff | None] = dict.fromkeys(SAYS)
+    found: dict[str, PayOff | None] = dict.fromkeys(BASES)
     by = ""
     for times in (*measured, *predicted):
         if times.device_kind != kind:
             continue
-        found[times.says] = pay_off = _pay_off(one, times, gain)
-        notes += [*times.notes] if times.says == MEASURED else []
-        by = times.by if times.says == PREDICTED else by
+        found[times.basis] = pay_off = _pay_off(one, times, gain)
+        notes += [*times.notes] if times.basis == MEASURED else []
+        by = times.by if times.basis == PREDICTED else by
         if pay_off is None and (fit or not isinstance(one.steps, PointsFit)):
-            notes.append(f"no {times.says} step times at batch sizes of the curve")
+            notes.append(f"no {times.basis} step times at batch sizes of the curve")
         elif pay_off is not None:
             numbers = time_to_target.judged(pay_off.devices)
-            notes += _missing(times.says, pay_off.devices, numbers)
-            notes += _open_ends(one, pay_off.last, f"{times.says} devices", numbers) if len(numbers) > 1 else []
+            notes += _missing(times.basis, pay_off.devices, numbers)
+            notes += _open_ends(one, pay_off.last, f"{times.basis} devices", numbers) if len(numbers) > 1 else []
         if fit and pay_off:
             notes += _gaps(times.within(fit.batch_size[0], fit.batch_size[-1]))
             notes += _beyond(times, fit.batch_size, as_share=any(each.divided for each in predicted))
@@ -293,14 +293,14 @@ def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray)
     ]
 
 
-def _missing(says: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
+def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
     """Why no doubling beyond the ``numbers`` of devices is judged, of all ``devices`` that there are."""
     if len(devices) == 1:
-        return [f"{says} on {devices[0]:,.0f} device{'s' * bool(devices[0] > 1)} only, so that no doubling was seen"]
+        return [f"{basis} on {devices[0]:,.0f} device{'s' * bool(devices[0] > 1)} only, so that no doubling was seen"]
     last, further = numbers[-1], devices[devices > numbers[-1]]
     if not len(further):
         return []
-    there = f"{says} on {last:,.0f} and on {further[0]:,.0f} devices, not on {2 * last:,.0f}"
+    there = f"{basis} on {last:,.0f} and on {further[0]:,.0f} devices, not on {2 * last:,.0f}"
     return [f"{there}: no doubling beyond {last:,.0f} is judged"]
 
 
@@ -318,13 +318,13 @@ def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> lis
 
     ``as_share``: smaller batch sizes on one device are taken as its share of a larger batch.
     """
-    if times.by != f"--{times.says}":
+    if times.by != f"--{times.basis}":
         return []
     first, last = float(batch_sizes[0]), float(batch_sizes[-1])
-    shares = (times.batch_size < first) & (times.devices == 1) & (as_share and times.says == MEASURED)
+    shares = (times.batch_size < first) & (times.devices == 1) & (as_share and times.basis == MEASURED)
     unused = ((times.batch_size < first) | (times.batch_size > last)) & ~shares
     return [
-        f"{times.says} at {text.batch_sizes(np.unique(times.batch_size[rows]))}, which the curve does not reach: {use}"
+        f"{times.basis} at {text.batch_sizes(np.unique(times.batch_size[rows]))}, which the curve does not reach: {use}"
         for rows, use in ((shares, "used only as one device's share"), (unused, "not used"))
         if rows.any()
     ]
@@ -346,7 +346,9 @@ def table(found: Sequence[Answer]) -> pd.DataFrame:
         row: dict[str, Any] = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
         row |= {"predicted_by": one.predicted_by or None, "reason": "; ".join(one.notes)}
         each: list[tuple[str, LastDoubling | None]] = [("batch_size", one.batch)]
-        each += [(f"{says}_devices", pay_off.last if pay_off else None) for says in SAYS for pay_off in [one.of(says)]]
+        each += [
+            (f"{basis}_devices", pay_off.last if pay_off else None) for basis in BASES for pay_off in [one.of(basis)]
+        ]
         for name, last in each:
             if last is not None:
                 row |= {name: last.best, f"{name}_low": last.low, f"{name}_high": last.high}
@@ -365,13 +367,13 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
     rows: list[dict[str, Any]] = []
     owners: list[Answer] = []
     for one in found:
-        counts = sorted({count for says in SAYS if (pay_off := one.of(says)) for count in pay_off.devices.tolist()})
+        counts = sorted({count for basis in BASES if (pay_off := one.of(basis)) for count in pay_off.devices.tolist()})
         own: dict[float, dict[str, Any]] = {
             count: {"device_kind": one.device_kind, "devices": count, "predicted_by": one.predicted_by or None}
             for count in counts
         }
-        for says in SAYS:
-            pay_off = one.of(says)
+        for basis in BASES:
+            pay_off = one.of(basis)
             if pay_off is None:
                 continue
             front = time_to_target.on_front(pay_off.seconds, pay_off.device_hours)
@@ -381,7 +383,7 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
                 for end, seconds in (("", pay_off.seconds), ("_low", pay_off.low), ("_high", pay_off.high)):
                     hours = count * seconds[i] / 3600
                     values |= {f"seconds{end}": seconds[i], f"device_hours{end}": hours, f"price{end}": hour * hours}
-                own[count] |= {f"{says}_{name}": value for name, value in values.items()}
+                own[count] |= {f"{basis}_{name}": value for name, value in values.items()}
         rows += own.values()
         owners += [one] * len(own)
     return _named(owners, pd.DataFrame(rows, columns=list(PAYOFF_TIMES)).astype({"devices": "Int64"}))
@@ -389,8 +391,8 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
 
 def _named(owners: Sequence[Answer], values: pd.DataFrame) -> pd.DataFrame:
     names = pd.DataFrame([one.subject.names for one in owners], index=range(len(owners)))
-    if "best_of" in names:
-        names["best_of"] = names["best_of"].astype("Int64")
+    if "trials_per_point" in names:
+        names["trials_per_point"] = names["trials_per_point"].astype("Int64")
     return pd.concat([names, values], axis=1)
 
 
@@ -433,14 +435,14 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 def as_text(found: Sequence[Answer]) -> str:
     """The answers for a reader: a line each, then what there is to know, and what the numbers mean."""
     table_of = _named(found, pd.DataFrame(index=range(len(found))))
-    naming = [str(name) for name in table_of if name not in ("best_of", DIFFERING)]
-    alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "of") for one in found]
+    naming = [str(name) for name in table_of if name not in ("trials_per_point", DIFFERING)]
+    alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "estimate") for one in found]
     apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
-    header = ["", *naming, DIFFERING, "batch size", "device", *(f"{says} devices" for says in SAYS)]
+    header = ["", *naming, DIFFERING, "batch size", "device", *(f"{basis} devices" for basis in BASES)]
     rows, remarks = [], []
     for i, one in enumerate(found, start=1):
         names = ["" if pd.isna(value := one.subject.names.get(name)) else str(value) for name in naming]
-        words = [pay_off.last.in_words() if pay_off else "" for pay_off in map(one.of, SAYS)]
+        words = [pay_off.last.in_words() if pay_off else "" for pay_off in map(one.of, BASES)]
         batch = one.batch.in_words() if isinstance(one.subject.steps, PointsFit) else ""
         rows.append([str(i), *names, apart[i - 1], batch, one.device_kind, *words])
         remarks += [(i, note) for note in one.notes]
@@ -452,7 +454,7 @@ def as_text(found: Sequence[Answer]) -> str:
     said = [i for i in range(len(header)) if i == 0 or any(row[i] for row in rows)]
     header, rows = [header[i] for i in said], [[row[i] for i in said] for row in rows]
     left = [name for name in (*naming, DIFFERING, "device") if name in header]
-    kept = [name for name in ("batch size", *(f"{says} devices" for says in SAYS)) if name in header]
+    kept = [name for name in ("batch size", *(f"{basis} devices" for basis in BASES)) if name in header]
     shown = cli.table(header, rows, left=left, least=tuple(left[::-1]), kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
     meaning += [OF_TIMES] * any(one.measured or one.predicted for one in found)
@@ -464,12 +466,12 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
-        for says in SAYS:
-            pay_off = one.of(says)
+        for basis in BASES:
+            pay_off = one.of(basis)
             if pay_off is None:
                 continue
-            by = f" by {one.predicted_by}" if says == PREDICTED else ""
-            lines += ["", f"{says}{by}; the last doubling that pays off leads to: {pay_off.last.in_words()}"]
+            by = f" by {one.predicted_by}" if basis == PREDICTED else ""
+            lines += ["", f"{basis}{by}; the last doubling that pays off leads to: {pay_off.last.in_words()}"]
             lines.append(_block(pay_off, price.of(one.device_kind) if price else float("nan")))
         if not (one.measured or one.predicted):
             lines.append(f"no times: {'; '.join(one.notes) or 'no device was timed'}")

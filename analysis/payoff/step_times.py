@@ -26,12 +26,12 @@ from results import bounds
 from results.bad_input import BadInput, first_line, meaning, nearest
 from results.storage.commits import Commit, read_table
 
-Says = Literal["measured", "predicted"]
-MEASURED: Says = "measured"
-PREDICTED: Says = "predicted"
-SAYS = (MEASURED, PREDICTED)
+Basis = Literal["measured", "predicted"]
+MEASURED: Basis = "measured"
+PREDICTED: Basis = "predicted"
+BASES = (MEASURED, PREDICTED)
 WITHOUT_COMMUNICATION = "times of 1 device, without communication"
-COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "high", "says")
+COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "high", "basis")
 NUMBERS = COLUMNS[1:6]
 NAMES = ("dataset", "model", "optimizer")  # further columns of a file, which say whose times they are
 UPPER = 0.95  # either end of a 90 % interval alone
@@ -50,7 +50,7 @@ class StepTimes(NamedTuple):
 
     Attributes:
       device_kind: as JAX calls it.
-      says: measured or predicted.
+      basis: measured or predicted.
       by: who says so, where it is predicted.
       devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN where a step takes all data.
       below, above: float64[r], how far ln seconds may be below and above, 90 % sure.
@@ -60,7 +60,7 @@ class StepTimes(NamedTuple):
     """
 
     device_kind: str
-    says: Says
+    basis: Basis
     by: str
     devices: np.ndarray
     batch_size: np.ndarray
@@ -227,7 +227,7 @@ def without_communication(measured: StepTimes) -> StepTimes | None:
     alone = measured.at(measured.devices == 1)
     if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
-    return alone._replace(says=PREDICTED, by=WITHOUT_COMMUNICATION, divided=True)
+    return alone._replace(basis=PREDICTED, by=WITHOUT_COMMUNICATION, divided=True)
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
@@ -242,18 +242,18 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
     return StepTimes(kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.zeros(2))
 
 
-def read(file: Path, says: Says) -> pd.DataFrame:
+def read(file: Path, basis: Basis) -> pd.DataFrame:
     """The rows of a file of step times, CSV or Parquet, with the columns ``COLUMNS`` and those of ``NAMES`` it has.
 
     Args:
       file: to read.
-      says: what its rows have to say of themselves.
+      basis: what its rows have to say of themselves.
 
     Raises:
       BadInput: it cannot be read, lacks a column, holds anything but positive numbers in order, or a row says
         otherwise.
     """
-    flag = f"--{says} {file}"
+    flag = f"--{basis} {file}"
     try:
         rows = _parquet(file) if file.suffix == ".parquet" else pd.read_csv(io.BytesIO(bounds.text(file)))
     except OSError as error:
@@ -262,13 +262,15 @@ def read(file: Path, says: Says) -> pd.DataFrame:
     except ValueError as error:  # empty, not text, ragged, or not Parquet
         raise BadInput(f"{flag} is not a table in CSV or Parquet ({first_line(error)})") from None
     names = list(map(str, rows.columns))
+    if "says" in names and "basis" not in names:
+        raise BadInput(f"{flag}: the column says is now named basis. Rename it.")
     for column in COLUMNS:
         if column not in names:
             raise BadInput(f"{flag} lacks a column {column}; {nearest(column, names)}")
     if rows.empty:
         raise BadInput(f"{flag} has no rows")
     rows = rows[[name for name in (*NAMES, *COLUMNS) if name in names]].reset_index(drop=True)
-    _check_words(rows, flag, says)
+    _check_words(rows, flag, basis)
     _check_numbers(rows, flag)
     twice = rows.duplicated([name for name in rows if name not in NUMBERS[2:]])
     if twice.any():
@@ -286,13 +288,13 @@ def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:
     return int(np.argmax(wrong)) + 1
 
 
-def _check_words(rows: pd.DataFrame, flag: str, says: Says) -> None:
-    other = rows["says"] != says
+def _check_words(rows: pd.DataFrame, flag: str, basis: Basis) -> None:
+    other = rows["basis"] != basis
     if other.any():
         row = _row(other)
-        found = rows["says"].iloc[row - 1]
-        right = f"give it by --{found}" if found in SAYS else f"it has to be {says}"
-        raise BadInput(f"{flag}: row {row} says {found!r}, but --{says} takes {says} times alone; {right}")
+        found = rows["basis"].iloc[row - 1]
+        right = f"Give it with --{found}." if found in BASES else f"It must be {basis}."
+        raise BadInput(f"{flag}: row {row} has basis {found!r}, but --{basis} takes only {basis} times. {right}")
     for name in ("device_kind", *(name for name in NAMES if name in rows)):
         if rows[name].isna().any():
             raise BadInput(f"{flag}: {name} in row {_row(rows[name].isna())} is empty; name it")
@@ -325,13 +327,13 @@ def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
     / 1.12 where its range is as wide, which no ratio cancels.
     """
     result = []
-    for kind, says in itertools.product(sorted(set(rows["device_kind"])), SAYS):
-        own = rows[(rows["device_kind"] == kind) & (rows["says"] == says)]
+    for kind, basis in itertools.product(sorted(set(rows["device_kind"])), BASES):
+        own = rows[(rows["device_kind"] == kind) & (rows["basis"] == basis)]
         if own.empty:
             continue
         devices, batch_size, seconds, low, high = (own[name].to_numpy(np.float64) for name in NUMBERS)
         below, above = np.log(seconds / low), np.log(high / seconds)
-        least = np.array([below.min(), above.min()]) if says == PREDICTED else np.zeros(2)
+        least = np.array([below.min(), above.min()]) if basis == PREDICTED else np.zeros(2)
         shared = np.sqrt(np.maximum(least**2 - OWN**2, 0))
-        result.append(StepTimes(kind, says, by, devices, batch_size, seconds, below, above, shared))
+        result.append(StepTimes(kind, basis, by, devices, batch_size, seconds, below, above, shared))
     return result

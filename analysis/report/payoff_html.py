@@ -12,13 +12,8 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 
 TITLE = "Pay-off"
-PAYOFF = (
-    "subject",
-    "measured devices#",
-    "predicted devices#",
-    "batch size#",
-    "device",
-)  # a phone shows the first three
+# A phone shows the first three.
+PAYOFF = ("curve", "measured devices#", "predicted devices#", "batch size#", "device")
 ABOUT = (
     f"Up to how many devices does adding more pay off? A doubling pays off if it makes training at least {GAIN:.0%} "
     "faster, where 100 % would be perfect. The table lists the numbers that the last such doubling leads to, with "
@@ -49,7 +44,7 @@ def _row(group_number: int, one: Answer) -> Html:
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _last(one.batch if one.subject.names.get("of") else None),
+        _last(one.batch if one.subject.names.get("estimate") else None),
         one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))

@@ -16,7 +16,7 @@ from results.plans.study import Target, decimal
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
 
-COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")
+COUNTS = ("batch_size", "trials_per_point", "trials", "reached", "undecided")
 WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")
 LEGEND = """\
 best of: so many trials; half of all searches of so many need no more steps than the median. trials: as many of each
@@ -133,7 +133,7 @@ def as_text(table: pd.DataFrame) -> str:
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} ≤ {decimal(row['target_value'])}",
             *steps.apart(table, row),
-            *(_whole(row[name]) for name in ("batch_size", "best_of")),
+            *(_whole(row[name]) for name in ("batch_size", "trials_per_point")),
             _median(row),
             _band(row),
             _whole(row["trials"]),
@@ -160,7 +160,7 @@ def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[
         of.target.metric,
         of.target.value,
     )
-    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "best_of": best, "trials": of.k}
+    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "trials_per_point": best, "trials": of.k}
     if not 1 <= best <= count <= of.k:
         return row | {"sampled_enough": "unclear", "at_edge": "unclear"}
     summary = summarize(of, count, best)
@@ -177,7 +177,7 @@ def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[
         "success_high": round(summary.success[1], 4),
         "expected_steps_low": round(summary.expected_steps[0], 1),
         "expected_steps_high": round(summary.expected_steps[1], 1),
-        "fall": round(summary.fall, 4),
+        "relative_improvement": round(summary.fall, 4),
         "sampled_enough": summary.sampled_enough,
         "at_edge": "unclear" if summary.edges is None else "; ".join(map(str, summary.edges)) or "no",
     }

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.payoff import time_to_target
-from analysis.payoff.step_times import SAYS
+from analysis.payoff.step_times import BASES
 from analysis.payoff.time_to_target import NOTHING, LastDoubling
 
 from ..conftest import Ran, plan, publish
@@ -33,7 +33,7 @@ def times(tmp_path):
     def write(name="times.csv", **changes):
         seconds = np.full(len(SIZES), 0.1)
         columns = {"device_kind": "X", "devices": SIZES, "batch_size": SIZES, "seconds_per_step": seconds}
-        columns |= {"low": seconds / 1.02, "high": seconds * 1.02, "says": "measured"}
+        columns |= {"low": seconds / 1.02, "high": seconds * 1.02, "basis": "measured"}
         file = tmp_path / name
         pd.DataFrame(columns | changes).to_csv(file, index=False)
         return file
@@ -138,29 +138,29 @@ def test_measured_and_predicted_times_never_share_a_column(points, times, cli):
     slower = np.full(len(SIZES), 0.7)
     ends = {"low": slower / 1.1, "high": slower * 1.1}
     measured = times("measured.csv")
-    predicted = times("predicted.csv", seconds_per_step=slower, says="predicted", **ends)
-    mixed = times("mixed.csv", says=[SAYS[i % 2] for i in range(len(SIZES))])
-    for says in SAYS:
-        code, _, err = cli("payoff", "--points", points, f"--{says}", mixed)
-        assert code == 2 and f"--{says} takes {says} times alone" in err
+    predicted = times("predicted.csv", seconds_per_step=slower, basis="predicted", **ends)
+    mixed = times("mixed.csv", basis=[BASES[i % 2] for i in range(len(SIZES))])
+    for basis in BASES:
+        code, _, err = cli("payoff", "--points", points, f"--{basis}", mixed)
+        assert code == 2 and f"--{basis} takes only {basis} times" in err
 
     def table(*files, times=True):
-        words = [word for says, file in zip(SAYS, files, strict=True) if file for word in (f"--{says}", file)]
+        words = [word for basis, file in zip(BASES, files, strict=True) if file for word in (f"--{basis}", file)]
         code, out, _ = cli("payoff", "--points", points, *words, "--csv", *["--times"] * times)
         assert code == 0
         return pd.read_csv(io.StringIO(out))
 
-    nothing = times("nothing.csv", says="predicted", device_kind="other")
+    nothing = times("nothing.csv", basis="predicted", device_kind="other")
     for whole in (True, False):
         both = table(measured, predicted, times=whole)
-        own = {says: [name for name in both if name.startswith(f"{says}_")] for says in SAYS}
+        own = {basis: [name for name in both if name.startswith(f"{basis}_")] for basis in BASES}
         shared = set(both) - {*own["measured"], *own["predicted"]}
         assert not [name for name in shared if "seconds" in name or "hours" in name or "price" in name]
-        for says, files in (("measured", (measured, nothing)), ("predicted", (None, predicted))):
-            other = {"measured": "predicted", "predicted": "measured"}[says]
+        for basis, files in (("measured", (measured, nothing)), ("predicted", (None, predicted))):
+            other = {"measured": "predicted", "predicted": "measured"}[basis]
             alone = table(*files, times=whole)
             alone = alone[alone["device_kind"] == "X"].reset_index(drop=True)
-            columns = [name for name in own[says] if name != "predicted_by"]
+            columns = [name for name in own[basis] if name != "predicted_by"]
             pd.testing.assert_frame_equal(alone[columns], both[columns])
             left = alone[[name for name in own[other] if name != "predicted_by"]]
             assert left.isna().all(axis=None)
@@ -171,7 +171,7 @@ def test_measured_and_predicted_times_never_share_a_column(points, times, cli):
 def test_measured_and_predicted_stand_in_blocks_of_their_own(points, times, cli):
     slower = np.full(len(SIZES), 0.7)
     ends = {"low": slower, "high": slower}
-    predicted = times("predicted.csv", seconds_per_step=slower, says="predicted", **ends)
+    predicted = times("predicted.csv", seconds_per_step=slower, basis="predicted", **ends)
     out = cli("payoff", "--points", points, "--measured", times(), "--predicted", predicted, "--times")[1]
     blocks = out.split("\n\n")
     (first,) = [block for block in blocks if block.startswith("measured; ")]

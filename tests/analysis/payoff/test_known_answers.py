@@ -20,9 +20,9 @@ def write(file, **columns):
     return file
 
 
-def step_times(file, devices, batch_size, seconds, width=1.02, says="measured"):
+def step_times(file, devices, batch_size, seconds, width=1.02, basis="measured"):
     ends = {"low": seconds / width, "high": seconds * width}
-    kind = {"device_kind": "X", "says": says}
+    kind = {"device_kind": "X", "basis": basis}
     return write(file, devices=devices, batch_size=batch_size, seconds_per_step=seconds, **ends, **kind)
 
 
@@ -314,7 +314,7 @@ def test_gains_of_predicted_times_keep_an_error_of_their_own(tmp_path, cli):
     """Ranges of × / 2 that all rows have in common do not make a gain exact."""
     points = write(tmp_path / "points.csv", batch_size=SIZES, steps=2.0**22 / SIZES)
     for width, own in ((2.0, 1.12), (1.05, 1.05)):
-        rows = step_times(tmp_path / "p.csv", SIZES, SIZES, np.full(len(SIZES), 0.1), width, says="predicted")
+        rows = step_times(tmp_path / "p.csv", SIZES, SIZES, np.full(len(SIZES), 0.1), width, basis="predicted")
         (found,) = answers.answers(answers.of_file(points), predicted=rows)
         gains = found.predicted.gains
         np.testing.assert_allclose(gains.best, 2, rtol=0.01)

@@ -18,9 +18,9 @@ from ..conftest import BATCH_SIZES, ERROR, TRUTH, Ran, plan, publish
 
 NAMES = "digits,fully_connected_64,sgd"
 HEADER = (
-    "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,band_low,band_high,best_of,"
-    "trials,reached,undecided,success,success_low,success_high,expected_steps_low,expected_steps_high,fall,"
-    "sampled_enough,at_edge,differs"
+    "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,band_low,band_high,"
+    "trials_per_point,trials,reached,undecided,success,success_low,success_high,expected_steps_low,"
+    "expected_steps_high,relative_improvement,sampled_enough,at_edge,differs"
 )
 BUDGET = 80
 
@@ -76,7 +76,7 @@ def test_equally_many_trials_of_every_study_of_a_curve_count(folder, cli):
         code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv", *arguments)
         assert code == 0
         table = pd.read_csv(io.StringIO(out))
-        return table[["trials", "best_of", "steps_high"]].fillna(-1).to_numpy().tolist(), err
+        return table[["trials", "trials_per_point", "steps_high"]].fillna(-1).to_numpy().tolist(), err
 
     found, err = told()
     assert found == [[2, 1, 30], [5, 1, 60], [5, 1, 60]]
@@ -202,7 +202,7 @@ def test_medians_of_a_published_study(folder, cli):
 def test_bands_of_a_sweep_hold_what_its_trials_were_drawn_from(swept):
     table, notes = medians.answer(steps.load(swept)[0])
     assert notes == []
-    assert set(table["trials"]) == {24} and set(table["best_of"]) == {5}
+    assert set(table["trials"]) == {24} and set(table["trials_per_point"]) == {5}
     below = (1 - 0.5 ** (1 / 5)) / (7 / 8)  # one trial in eight diverges
     factor = np.exp(1.2 * stats.norm.ppf((1 + below) / 2))
     held = []
