@@ -84,6 +84,7 @@ figures: .venv/installed
 	$(BIN)/python -m analysis figures --store results/published --out build/figures
 	$(BIN)/python -m analysis figures --store results/published --out build/figures --kind metaparameters \
 	  --where 'dataset=digits,model=fully_connected*,optimizer=sgd,schedule=constant'
+	$(BIN)/python -m analysis figures --store results/published --out build/figures --name payoff_paper
 	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
 	  < docs/figures/pictures.txt
 

@@ -29,6 +29,7 @@ SHALLUE = "shallue2018"
 ALX = "alx2022"  # whose figures are the same as of any factorizations, and drawn under its name when asked for
 AFTER_ALX = "after ALX, Mehta et al. 2021"
 WORKLOADS = "workloads"
+PUBLISHED = "published"  # numbers in results/papers, so no store is read
 
 
 class Figure(NamedTuple):
@@ -94,6 +95,13 @@ def payoff(curves: "Sequence[CurveFits]") -> "Pictures":
     from analysis.figures import payoff_figures
 
     return payoff_figures.of_curves(curves)
+
+
+@_figure(PUBLISHED, "the batch size up to which doubling pays off, one row per workload of Shallue et al. 2018")
+def payoff_paper(_: None) -> "Pictures":
+    from analysis.figures import forest_figures
+
+    return forest_figures.of_paper()
 
 
 @_figure(CORES, "the same of factorizations against cores")
@@ -293,6 +301,7 @@ LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
     CORES: _factorizations,
     LAYOUTS: _layouts,
     PAPER: _paper,
+    PUBLISHED: lambda folder, target: None,
 }
 
 
@@ -335,11 +344,8 @@ def write_all(
     from analysis.plotting.picture import Skipped
     from results import store
 
-    names = [
-        each
-        for each in store_figures()
-        if name in (each, each.partition("/")[0]) or (name is None and each.partition("/")[0] != ALX)
-    ]
+    unasked = [each for each in store_figures() if each.partition("/")[0] != ALX and FIGURES[each].source != PUBLISHED]
+    names = unasked if name is None else [each for each in store_figures() if name in (each, each.partition("/")[0])]
     if not names:
         check_choice("figure", name, store_figures())
     out = _checked(out)
@@ -355,7 +361,7 @@ def write_all(
         wanted = [each for each in names if FIGURES[each].source == source]
         if not wanted:
             continue
-        if source not in present:
+        if source not in {*present, PUBLISHED}:
             if name is not None:
                 report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
             continue
