@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 
-from analysis import text
+from analysis import text, workload_studies
 from analysis.figures import definitions
 from analysis.figures.definitions import PaperLine
 from analysis.fitting import curve_fits, curves
@@ -20,6 +20,7 @@ from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
+from results.durable import Folder
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
@@ -76,6 +77,11 @@ def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
     return PaperWorkloads(found, {})
 
 
+def of_store(folder: Folder) -> PaperWorkloads:
+    """Reads the workloads of a store, by name."""
+    return name_workloads(workload_studies.of_store(folder))
+
+
 def _longest(workload: WorkloadStudies) -> int:
     """The most examples that any of its trials may see."""
     plans = [commit.plan for commit in workload.commits]
@@ -83,8 +89,13 @@ def _longest(workload: WorkloadStudies) -> int:
 
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
-    """True if any workload of a figure is in a store."""
+    """Returns True if the store has any workload of a figure."""
     return any(_workload(paper, one) for one in _flatten(definitions.figures()[number]))
+
+
+def has_any(paper: PaperWorkloads) -> bool:
+    """Returns True if the store has any workload of any figure."""
+    return any(has_workloads(paper, number) for number in definitions.TITLES)
 
 
 def figure(paper: PaperWorkloads, number: int) -> Pictures:

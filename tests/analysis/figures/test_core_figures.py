@@ -39,7 +39,7 @@ def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, c
     assert len(out.splitlines()) == 8
     first, *others = SKIPPED
     named = ", ".join([first, *others])
-    assert err == f"not drawn: {named}: --name {first}, or another of these, says why\n"
+    assert err == f"not drawn: {named}: run it with --name {first} or another of these for the reasons\n"
     for name, why in SKIPPED.items():
         err = cli("figures", "--store", folder, "--out", tmp_path / name, "--name", name)[2]
         assert err == f"not drawn: {name}: {why}\n"
@@ -149,7 +149,10 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     for size in (1, 2):
         publish(folder, plan(batch_size=size), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
-    assert err == "not drawn: optimizers, best_of, payoff: --name optimizers, or another of these, says why\n"
+    assert (
+        err
+        == "not drawn: optimizers, best_of, payoff: run it with --name optimizers or another of these for the reasons\n"
+    )
     for cores in (1, 2):
         put(cores=cores)
     cli("figures", "--store", folder, "--out", tmp_path / "both")

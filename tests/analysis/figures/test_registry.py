@@ -99,7 +99,10 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
         "seed=1",
     ]
     assert "critical batch size not identified" in said[0]
-    assert err == "not drawn: optimizers (2), best_of (2), payoff: --name optimizers, or another of these, says why\n"
+    assert (
+        err
+        == "not drawn: optimizers (2), best_of (2), payoff: run it with --name optimizers or another of these for the reasons\n"
+    )
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),
@@ -165,7 +168,7 @@ def test_bad_arguments_are_told_in_one_line(swept, tmp_path, cli):
             ["--store", swept, "--out", tmp_path, "--name", "optimiser"],
             "unknown figure 'optimiser'; did you mean 'optimizers'?",
         ),
-        (["--store", swept, "--out", file], f"--out {file} is a file; name a folder"),
+        (["--store", swept, "--out", file], f"--out {file} is a file. Name a folder."),
         (["--store", swept, "--out", file / "folder"], "choose another --out DIR"),
         (["--store", tmp_path / "none", "--out", tmp_path], "no store at"),
     ):
