@@ -235,7 +235,7 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     assert labels[:3] == [
         *("selected, and fit", "confirmed: median, range, and fit", "confirmed: median never reached")
     ]
-    assert words(page).count("verdict: ") == words(page).count("assumed: ") == 2
+    assert words(page).count("verdict: ") == words(page).count("assumptions: ") == 2
     assert "best of 3 trials · not pruned" in words(page)
 
 

@@ -107,7 +107,7 @@ def test_compare_tells_optimizers_models_and_data_apart(paper: Any, swept: Path)
     (picture,), skipped = drawn(paper.folder, "compare", where, by="model")
     assert len(legend(picture)) == 6
     assert skipped == [
-        f"compare of mnist · {model} · sgd: it has no target; give --metric, --value"
+        f"compare of mnist · {model} · sgd: it has no target. Give --metric and --value."
         for model in ("fc_1024_1024", "fc_64_64_64")
     ]
     assert picture.figure.axes[0].get_ylabel() == "steps / those at batch size 1"
@@ -216,9 +216,9 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
         (["--kind", "compare", "--by", "size"], "unknown --by 'size'"),
         (["--kind", "split", "--by", "width"], "no trial has a metaparameter 'width'; choices: learning_rate"),
         (["--kind", "budget", "--steps", "0"], "--steps must be at least 1"),
-        (["--kind", "steps", "--name", "optimizers"], "--name and --kind do not go together"),
-        (["--where", "optimizer=sgd"], "--where goes with --kind"),
-        (["--rule", "released"], "--rule and --first go with --kind"),
+        (["--kind", "steps", "--name", "optimizers"], "--name and --kind exclude each other."),
+        (["--where", "optimizer=sgd"], "--where needs --kind"),
+        (["--rule", "released"], "--rule and --first need --kind"),
         (["--kind", "steps", "--first", "3"], "--first goes with --rule released"),
     ):
         code, out, err = cli(*line, *more)

@@ -106,7 +106,7 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),
-        ("best_of", "searches tell of one number of trials, or none has a fit"),
+        ("best_of", "fewer than two numbers of trials have a fit"),
     ):
         err = cli("figures", "--store", folder, "--out", tmp_path, "--name", name)[2]
         lines = {f"not drawn: {name} of {workload} · seed={seed}: {why}" for seed in (0, 1)}
