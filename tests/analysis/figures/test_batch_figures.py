@@ -145,8 +145,8 @@ def test_the_strip_is_the_interval_of_the_answer(folder: Path) -> None:
     legend = axes_of(made).get_legend()
     assert legend
     named = [text.get_text() for text in legend.get_texts()]
-    assert "trial 1 was first: (2, 4]" in named
-    assert "diverged soon after (1)" in named
+    assert "trial 1 reached it first: (2, 4]" in named
+    assert "diverged afterwards (1)" in named
     (strip,) = axes_of(made).patches
     assert np.allclose(strip.get_extents().transformed(axes_of(made).transData.inverted()).intervalx, [2, 4])
     (cross,) = [line for line in axes_of(made).get_lines() if line.get_marker() == "x"]
@@ -168,7 +168,7 @@ def test_what_was_not_measured_is_named(folder: Path) -> None:
 def test_a_study_without_a_number_is_named(folder: Path) -> None:
     made = drawn(folder, {0: Ran([(1, np.nan)], "INFEASIBLE")})
     assert isinstance(made, Skipped)
-    assert "no trial measured anything" in str(made)
+    assert "there are no finite measurements" in str(made)
 
 
 def test_curves_that_begin_at_step_0(folder: Path) -> None:
@@ -181,7 +181,7 @@ def test_curves_that_begin_at_step_0(folder: Path) -> None:
     (made,) = learning_curves.draw_study(commit, Target(by_hand.METRIC, 0.95))
     legend = axes_of(made).get_legend()
     assert legend
-    assert "trial 1 was first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
+    assert "trial 1 reached it first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
     axes_of(made).figure.canvas.draw()
 
 

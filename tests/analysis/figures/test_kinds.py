@@ -122,7 +122,7 @@ def test_what_has_nothing_to_be_compared_with_is_told(swept: Path) -> None:
     pictures, skipped = drawn(swept, "compare", ("optimizer=sgd",))
     assert pictures == []
     assert skipped == [
-        "compare of digits · fully_connected_64: fewer than two optimizers have a curve; --by tells what is compared"
+        "compare of digits · fully_connected_64: fewer than two optimizers have a curve. Use --by to compare others."
     ]
 
 
@@ -158,7 +158,7 @@ def test_scatter_has_a_panel_per_batch_size(paper: Any) -> None:
     assert count[0] > 0 and count[3] <= 1
     pictures, skipped = drawn(paper.folder, "scatter", (f"{MNIST},optimizer=sgd",))
     assert pictures == []
-    assert skipped[0].endswith("its search is over learning_rate, not over learning_rate and momentum")
+    assert skipped[0].endswith("its search space (learning_rate) lacks learning_rate or momentum")
 
 
 def test_trials_are_split_by_values_or_by_thirds(paper: Any) -> None:
@@ -219,7 +219,7 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
         (["--kind", "steps", "--name", "optimizers"], "--name and --kind exclude each other."),
         (["--where", "optimizer=sgd"], "--where needs --kind"),
         (["--rule", "released"], "--rule and --first need --kind"),
-        (["--kind", "steps", "--first", "3"], "--first goes with --rule released"),
+        (["--kind", "steps", "--first", "3"], "--first must be at least 1 and needs --rule released"),
     ):
         code, out, err = cli(*line, *more)
         assert (code, out) == (2, ""), more

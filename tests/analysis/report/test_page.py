@@ -114,7 +114,7 @@ def test_emulated_cores_are_named_and_on_no_curve(paged: Paged, several: Path) -
     said = made.said()
     assert "emulated" in said
     assert "not drawn: 8 cores, which were emulated" in said
-    assert "Two numbers of cores show this, but no law: what more cores would bring is not identified." in said
+    assert "Two core counts cannot determine a law: the speed-up of more cores is not identified." in said
     assert "Best of 4 trials: Recall@20" in said
 
 
