@@ -217,14 +217,14 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     assert page.names == ("digits", "fully_connected_64", "sgd", "test_error", "0.1")
     found = panels(page)
     assert list(found) == [
-        *("", "share of trials that reached (90 %)", "how 55 planned trials ended"),
+        *("", "share of trials that reached (90 %)", "endings of 55 planned trials"),
         "confirmed over selected steps",
     ]
     share = found["share of trials that reached (90 %)"].lines[0].get_ydata()
     assert np.allclose(share, 2 / 3)
-    legend = found["how 55 planned trials ended"].get_legend()
+    legend = found["endings of 55 planned trials"].get_legend()
     assert legend and [text.get_text() for text in legend.get_texts()] == ["complete", "infeasible", "missing"]
-    tops = {round(bar.get_y() + bar.get_height()) for bar in found["how 55 planned trials ended"].patches}
+    tops = {round(bar.get_y() + bar.get_height()) for bar in found["endings of 55 planned trials"].patches}
     assert max(tops) == 5, "two complete and one repeat, one infeasible, one missing"
     again = found["confirmed over selected steps"]
     ratios = [float(line.get_ydata()[0]) for line in again.lines if line.get_marker() == "s"]

@@ -110,7 +110,7 @@ def test_compare_tells_optimizers_models_and_data_apart(paper: Any, swept: Path)
         f"compare of mnist · {model} · sgd: it has no target. Give --metric and --value."
         for model in ("fc_1024_1024", "fc_64_64_64")
     ]
-    assert picture.figure.axes[0].get_ylabel() == "steps / those at batch size 1"
+    assert picture.figure.axes[0].get_ylabel() == "steps relative to batch size 1"
     (picture,), _ = drawn(paper.folder, "compare", ("model=resnet_50",), by="dataset")
     assert any(text.startswith("open_images_v4, validation average precision ≥ 0.31: ") for text in legend(picture))
     where = ("model=simple_cnn_base,dataset=*mnist,optimizer=nest*",)
@@ -176,7 +176,7 @@ def test_budgets_of_steps_and_examples(paper: Any, swept: Path) -> None:
     assert len(legend(picture, 1)) == 8
     (picture,), _ = drawn(swept, "budget", ("optimizer=sgd",))
     (words,) = [text.get_text() for text in picture.figure.legends[0].get_texts()]
-    assert words == "beyond the target, at which trials stopped: how far says nothing"
+    assert words == "beyond the target, at which trials stopped (not comparable)"
 
 
 def test_pruned_trials_tell_no_more_than_steps(folder: Path) -> None:

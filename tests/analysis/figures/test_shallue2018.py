@@ -229,4 +229,4 @@ def test_legends_say_what_is_goal_and_what_critical_batch_size(
             assert entry.get_text().startswith(f"{data}, {goal} {value}: ")
         assert [line for line in ax.get_lines() if line.get_label() == "perfect scaling"]
     labels = [text.get_text() for legend in picture.figure.legends for text in legend.get_texts()]
-    assert [label for label in labels if "the line is a fit" in label] == ["measured; the line is a fit"]
+    assert [label for label in labels if "with fit" in label] == ["measured, with fit"]
