@@ -40,7 +40,7 @@ def in_powers_of_two(axis: Axis, limits: tuple[float, float], *, compact: bool =
     axis.set_minor_locator(FixedLocator(powers_of_two(limits, math.inf)))
     in_full = limits[1] < 2**17 and not compact  # longer numbers are hard to read
 
-    def written(x: float, _: int | None) -> str:
+    def written(x: float, _: float) -> str:
         if not in_full:
             return f"2{raised(math.log2(x))}"
         return f"{x:,.0f}" if x >= 1 else f"{x:.3g}"

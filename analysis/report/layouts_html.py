@@ -79,7 +79,9 @@ def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, d
 
 
 def _row(group_number: int, one: MeasuredLayout) -> Html:
-    fits = {True: "yes", False: "no"}.get(one.row.get("predicted_fits"), "")
+    fits = ""
+    if one.row.get("predicted_fits") is not None:
+        fits = "yes" if one.row["predicted_fits"] else "no"
     explanation = one.row.get("explanation")
     refused = one.row["refusal"].replace("_", " ") if one.refused else ""
     cells: list[Cell | str] = [

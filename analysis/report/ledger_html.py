@@ -185,7 +185,7 @@ def terms(commits: Iterable[Commit]) -> Html:
         licence: str = "none stated: may be converted but not redistributed"
         if own.licence:
             licence = tag("a", own.licence, href=own.url, rel="noreferrer")
-        cite = own.citation
+        cite = own.citation or ""
         if not cite and own.source == licences.OWN:
             cite = "CITATION.cff of this software and of the release"
         rows.append(row([own.source, number(count), Cell(licence), cite]))
