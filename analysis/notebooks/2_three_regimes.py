@@ -200,7 +200,7 @@ picture.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
 # %% [markdown]
 # Bands are 90 % intervals, and each end is a 95 % bound. If a band leaves the picture, its end is open because too few
 # trials reached the target. Longer searches need fewer steps. If the factor in the last column were constant, the
-# critical batch size would not depend on k. It varies with the batch size, so it does.
+# critical batch size would not depend on k. If the factor changes with the batch size, it does.
 
 # %%
 of_quadratic = trials.of_commits(quadratic.curve.workload.commits, quadratic.curve.target).values()
@@ -241,8 +241,8 @@ pd.DataFrame(
 
 # %% [markdown]
 # Fits of fewer than five batch sizes are rejected, because no data would remain to check them. Without a plateau, the
-# verdict is *at least*, a lower bound of the knee. The column *best fit* is the estimate without its interval. It moves
-# considerably. The picture shows the longest of these sweeps that only gets a bound.
+# verdict is *at least*, a lower bound of the knee. The column *best fit* is the estimate without its interval; note how
+# it moves. The picture shows the longest of these sweeps that only gets a bound.
 
 # %%
 bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
