@@ -163,8 +163,8 @@ print(json.dumps(dict(commit.plan), indent=1)[:1400])
 # *steps to target* are **interval-censored**, written `(steps_low, steps_high]`.
 #
 # Each thin line in the picture is a trial. The thick line is the best value so far. The first trial crossed the target
-# within the shaded strip, after its left end and at its right end at the latest. A cross marks a diverged trial, at the
-# top if its value is off the picture.
+# within the shaded strip, after its left end and at its right end at the latest. A cross marks a diverged trial, at
+# the top if its value is off the picture.
 
 # %%
 (target, *_) = study.targets
@@ -174,7 +174,8 @@ picture.show(learning_curves.draw_study(commit, target))
 # Orange lines are reruns of the best trial with other seeds. The trial was selected because it was fast *and lucky*.
 # Its reruns were not selected. The next two notebooks measure how much of the lead was luck.
 #
-# Now the same in numbers. First, the intervals of all trials of the search that reached the target, computed from rows:
+# Now the same in numbers. First, the intervals of all trials of the search that reached the target, computed from
+# rows:
 
 # %%
 searched = tables.trials.loc[tables.trials["role"] == SEARCH, "trial"]
@@ -184,8 +185,8 @@ crossed.sort_values(["steps_high", "trial"]).head()
 
 # %% [markdown]
 # The answer of the study is the smallest interval. Ties go to the smallest trial number. Four computations must agree:
-# the rows in memory (above), a streaming scan of the files, the *envelope*, and the table that
-# `python -m analysis steps` prints.
+# the rows in memory (above), a streaming scan of the files, the *envelope*, and the table that `python -m analysis
+# steps` prints.
 #
 # An envelope contains the few rows at which the best value so far improves. They answer any target without reading the
 # measurements. Hashes link an envelope to the tables it was made from.
@@ -245,8 +246,8 @@ Markdown(
 # %% [markdown]
 # ## Reading the data without this software
 #
-# The tables are ordinary Parquet files. A release has one file per table with all studies, which pandas, polars, DuckDB
-# and Arrow open in one line. For example, polars finds the lowest validation loss of each data set:
+# The tables are ordinary Parquet files. A release has one file per table with all studies, which pandas, polars,
+# DuckDB and Arrow open in one line. For example, polars finds the lowest validation loss of each data set:
 
 # %%
 measured = {c.study.dataset: [] for c in commits if "validation_loss" in c.metrics}
@@ -282,5 +283,6 @@ runs.groupby(["comparable", "device_kind", "code_version", "python_version"]).ag
 # %% [markdown]
 # ## Citation and next steps
 #
-# A release includes a dataset card (`README.md`), the data dictionary, licences, `CITATION.cff` and Croissant metadata.
-# The next notebooks cover the three regimes (2), optimizers and learning rates (3), cores (4) and published data (5).
+# A release includes a dataset card (`README.md`), the data dictionary, licences, `CITATION.cff` and Croissant
+# metadata. The next notebooks cover the three regimes (2), optimizers and learning rates (3), cores (4) and published
+# data (5).

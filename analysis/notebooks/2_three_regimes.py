@@ -15,8 +15,8 @@
 #
 # How many steps does a workload need to reach a target error at each batch size, if all metaparameters are tuned for
 # that batch size? Shallue et al. (2018, arXiv 1811.03600, section 4.1 and Figure 1) found the same shape for all their
-# workloads. At small batch sizes, doubling the batch halves the steps (*perfect scaling*). Then doubling saves less and
-# less (*diminishing returns*), and finally it saves nothing (*maximal data parallelism*).
+# workloads. At small batch sizes, doubling the batch halves the steps (*perfect scaling*). Then doubling saves less
+# and less (*diminishing returns*), and finally it saves nothing (*maximal data parallelism*).
 #
 # This notebook draws the curve for the workloads of the dataset and estimates its knee with an interval. It then tests
 # the method on a workload with a known answer, on shortened sweeps, and on simulated searches.
@@ -44,14 +44,14 @@ print(f"{len(fitted)} curves")
 # %% [markdown]
 # ## One curve
 #
-# The workload is a network with one hidden layer on handwritten digits, trained with momentum. Each point is the best of
-# all trials at its batch size. Its bar is the interval between the two evaluations in which that trial crossed the
+# The workload is a network with one hidden layer on handwritten digits, trained with momentum. Each point is the best
+# of all trials at its batch size. Its bar is the interval between the two evaluations in which that trial crossed the
 # target, and is hidden if it is smaller than the point. Open points show the median and range of reruns of the best
 # trial with fresh seeds.
 #
-# Along the dashed line of perfect scaling, the number of examples (batch size times steps) is constant. The strip above
-# the axes names a regime if it is at least 80 % probable, and shows `?` otherwise. The critical batch size with its 90 %
-# interval is at the bottom.
+# Along the dashed line of perfect scaling, the number of examples (batch size times steps) is constant. The strip
+# above the axes names a regime if it is at least 80 % probable, and shows `?` otherwise. The critical batch size with
+# its 90 % interval is at the bottom.
 
 # %%
 (one, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("digits", "momentum")]
@@ -76,10 +76,10 @@ pd.DataFrame({"batch size": points.batch_size, "steps_low": points.low, "steps_h
 #     ln S = ln S_min + ln(1 + (B* / B)^a) / a
 #
 # with perfect scaling on the left, a plateau `S_min` on the right, and between them a knee of sharpness `a`. With a
-# sharpness of 1 it is the hyperbola of McCandlish et al. (2018, arXiv 1812.06162, equation 2.11). The **critical
-# batch size** `B* = E_min / S_min` is where the line of perfect scaling meets the plateau: the fewest examples that
-# reach the target, over the fewest steps. It does not depend on the sharpness, and its interval is a profile over
-# both, so that it does not rely on the knee being a hyperbola.
+# sharpness of 1 it is the hyperbola of McCandlish et al. (2018, arXiv 1812.06162, equation 2.11). The **critical batch
+# size** `B* = E_min / S_min` is where the line of perfect scaling meets the plateau: the fewest examples that reach
+# the target, over the fewest steps. It does not depend on the sharpness, and its interval is a profile over both, so
+# that it does not rely on the knee being a hyperbola.
 
 # %%
 fit = one.selected.fit
@@ -98,9 +98,9 @@ pd.Series(
 ).to_frame()
 
 # %% [markdown]
-# A fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee or the
-# search is in *doubt*, no interval is stated. Doubts about other assumptions are hints. *Cannot tell* means that there
-# are too few data for the check.
+# A fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee or
+# the search is in *doubt*, no interval is stated. Doubts about other assumptions are hints. *Cannot tell* means that
+# there are too few data for the check.
 
 # %%
 print(assumptions.listing(one.selected.checks))
@@ -109,8 +109,8 @@ print(assumptions.listing(one.selected.checks))
 # ## All curves
 #
 # The verdict is part of the answer. **Identified**: both ends of the interval are within the measured batch sizes, and
-# there is a plateau. **At least**, **at most**: only one end is, and it is a 95 % bound. **Not identified**: the data do
-# not determine the critical batch size.
+# there is a plateau. **At least**, **at most**: only one end is, and it is a 95 % bound. **Not identified**: the data
+# do not determine the critical batch size.
 
 # %%
 names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
@@ -132,8 +132,8 @@ Markdown(
 
 # %% [markdown]
 # `half_trials_octaves` is the shift of the critical batch size, in octaves, if only half of the trials count. It
-# indicates whether the search was long enough. `model_error_octaves` is the share of the interval that allows for other
-# shapes of the curve. `doubts` names the assumptions that the data contradict.
+# indicates whether the search was long enough. `model_error_octaves` is the share of the interval that allows for
+# other shapes of the curve. `doubts` names the assumptions that the data contradict.
 #
 # ## A workload with a known answer
 #
@@ -142,8 +142,8 @@ Markdown(
 # answers:
 #
 # - *by expectation*: the steps after which the *expected* loss reaches the target at the best learning rate.
-# - *best of k*: the steps of the fastest of k trials, which differ in learning rate and noise. The fastest trial is also
-#   the luckiest, especially with many trials and with the strong noise of small batch sizes.
+# - *best of k*: the steps of the fastest of k trials, which differ in learning rate and noise. The fastest trial is
+#   also the luckiest, especially with many trials and with the strong noise of small batch sizes.
 #
 # Measurements are always the second kind, a minimum over trials. The table shows the measured interval next to both.
 
@@ -167,9 +167,9 @@ known.round(0).astype(int)
 picture.show(batch_figures.steps_to_target([quadratic]))
 
 # %% [markdown]
-# Open points far above the measured ones show the winner's curse. With other seeds, the same learning rate takes longer
-# or misses the target within its budget (a triangle at the top). If trials are noisy, the minimum measures luck. It is
-# still fair to compare at equal numbers of trials, but a single run takes longer.
+# Open points far above the measured ones show the winner's curse. With other seeds, the same learning rate takes
+# longer or misses the target within its budget (a triangle at the top). If trials are noisy, the minimum measures
+# luck. It is still fair to compare at equal numbers of trials, but a single run takes longer.
 #
 # Does the interval contain the truth?
 
@@ -184,9 +184,9 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# The interval is for the best of k trials and must contain that row nine times out of ten. It is not for the other row:
-# luck at small batch sizes ends perfect scaling earlier. A critical batch size is therefore always one *of the best of k
-# trials*, and comparisons are fair at equal k.
+# The interval is for the best of k trials and must contain that row nine times out of ten. It is not for the other
+# row: luck at small batch sizes ends perfect scaling earlier. A critical batch size is therefore always one *of the
+# best of k trials*, and comparisons are fair at equal k.
 #
 # ## The median best of k
 #
@@ -241,8 +241,8 @@ pd.DataFrame(
 
 # %% [markdown]
 # Fits of fewer than five batch sizes are rejected, because no data would remain to check them. Without a plateau, the
-# verdict is *at least*, a lower bound of the knee. The column *best fit* is the estimate without its interval; note how
-# it moves. The picture shows the longest of these sweeps that only gets a bound.
+# verdict is *at least*, a lower bound of the knee. The column *best fit* is the estimate without its interval; note
+# how it moves. The picture shows the longest of these sweeps that only gets a bound.
 
 # %%
 bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
@@ -252,10 +252,10 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 # %% [markdown]
 # ## Coverage
 #
-# Searches with a known knee can be simulated and fitted with the same code. Here are a few scenarios with 100 data sets
-# each. `python -m analysis coverage` runs 504 scenarios with 300 each, and `docs/statistics.md` has its table. The aim
-# is a coverage of 85 to 97 % if the knee is inside the data. In scenarios without a knee inside the data, *identified*
-# must be rare.
+# Searches with a known knee can be simulated and fitted with the same code. Here are a few scenarios with 100 data
+# sets each. `python -m analysis coverage` runs 504 scenarios with 300 each, and `docs/statistics.md` has its table.
+# The aim is a coverage of 85 to 97 % if the knee is inside the data. In scenarios without a knee inside the data,
+# *identified* must be rare.
 
 # %%
 scenarios = [
@@ -272,12 +272,12 @@ simulated[["knee", "shape", "noise", "covered", "identified", "at_least", "wrong
 
 # %% [markdown]
 # `covered` is the share of true statements, and `octaves` is the median width of an interval. `wrong` is the share of
-# data sets that are identified but wrong. `failed` is the share in which a check prevented an interval. The last row is
-# the known weakness of the method: a soft knee resembles another slope.
+# data sets that are identified but wrong. `failed` is the share in which a check prevented an interval. The last row
+# is the known weakness of the method: a soft knee resembles another slope.
 #
 # ## Limits
 #
 # Steps are not seconds. Whether a step takes longer at a larger batch size depends on the hardware. The critical batch
-# size belongs to a workload *and* a target, a search space, and a number of trials. If good metaparameters become rarer
-# at large batch sizes, the search gets harder and the curve bends upwards, which looks like a knee. The notebook on
-# optimizers and learning rates shows where the best trials are in their search spaces.
+# size belongs to a workload *and* a target, a search space, and a number of trials. If good metaparameters become
+# rarer at large batch sizes, the search gets harder and the curve bends upwards, which looks like a knee. The notebook
+# on optimizers and learning rates shows where the best trials are in their search spaces.

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Optimizers and learning rates
 #
-# How far a workload scales depends on the optimizer. Shallue et al. (2018) found that momentum keeps perfect scaling up
-# to larger batch sizes than plain gradient descent (Figure 4), and that the best learning rate does not follow a common
-# rule across workloads (Figure 8). Zhang et al. (2019, arXiv 1907.04164) predict the first result from a noisy
+# How far a workload scales depends on the optimizer. Shallue et al. (2018) found that momentum keeps perfect scaling
+# up to larger batch sizes than plain gradient descent (Figure 4), and that the best learning rate does not follow a
+# common rule across workloads (Figure 8). Zhang et al. (2019, arXiv 1907.04164) predict the first result from a noisy
 # quadratic, and expect larger gains from preconditioned optimizers such as Adam.
 #
-# Here nine optimizers train two small networks on handwritten digits. Each is tuned separately at every batch size with
-# the same number of trials. The networks and the data are small, so the results hold for these workloads only.
+# Here nine optimizers train two small networks on handwritten digits. Each is tuned separately at every batch size
+# with the same number of trials. The networks and the data are small, so the results hold for these workloads only.
 
 # %%
 import pandas as pd
@@ -46,16 +46,17 @@ digits = [one for one in constant if not one.curve.pruned]  # the learning rate 
 # ## Steps to target, all optimizers
 #
 # Learning rates are constant, with one picture per network. A ring marks an identified critical batch size, and the
-# legend lists it with its 90 % interval. Compare two things: *how far to the right* the ring is, which shows how
-# far a larger batch pays off, and *how low* the curve is, which shows the number of steps the optimizer needs.
+# legend lists it with its 90 % interval. Compare two things: *how far to the right* the ring is, which shows how far a
+# larger batch pays off, and *how low* the curve is, which shows the number of steps the optimizer needs.
 
 # %%
 picture.show(batch_figures.optimizers(digits))
 
 # %% [markdown]
-# The table lists the numbers. `E_min` is the smallest number of examples that reaches the target, under perfect scaling.
-# `S_min` is the smallest number of steps, on the plateau. Their ratio is the critical batch size. It can be large because
-# few steps suffice at large batch sizes, or because small batch sizes need many examples. Only the first is a gain.
+# The table lists the numbers. `E_min` is the smallest number of examples that reaches the target, under perfect
+# scaling. `S_min` is the smallest number of steps, on the plateau. Their ratio is the critical batch size. It can be
+# large because few steps suffice at large batch sizes, or because small batch sizes need many examples. Only the first
+# is a gain.
 
 # %%
 table = pd.DataFrame(
@@ -75,8 +76,8 @@ table[["critical batch size", "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
 
 # %% [markdown]
 # Which optimizers differ from plain gradient descent? Two critical batch sizes count as different if their 90 %
-# intervals are disjoint. This rule is conservative, because intervals with a small overlap may still differ. An open end
-# overlaps with everything on its side.
+# intervals are disjoint. This rule is conservative, because intervals with a small overlap may still differ. An open
+# end overlaps with everything on its side.
 
 # %%
 stated = table[["low", "high"]].astype(float)
@@ -88,8 +89,8 @@ against.loc[against["high"] < against["low of sgd"], "than sgd's"] = "smaller"
 against["than sgd's"].unstack("model")
 
 # %% [markdown]
-# The next workload is a small Transformer on the text of Python's documentation, with three optimizers and fewer trials.
-# It also has fewer batch sizes, so verdicts are more often one-sided: *at least* is only a lower bound.
+# The next workload is a small Transformer on the text of Python's documentation, with three optimizers and fewer
+# trials. It also has fewer batch sizes, so verdicts are more often one-sided: *at least* is only a lower bound.
 
 # %%
 picture.show(batch_figures.optimizers([one for one in fitted if one.curve.dataset == "pydoc"]))
@@ -114,10 +115,10 @@ picture.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), 
 # %% [markdown]
 # ## The best learning rate against batch size
 #
-# The linear rule scales the learning rate with the batch size, and the square-root rule with its square root. Both start
-# from the best trial at the smallest batch size. Bars span all trials that needed at most 1.25 times the fewest steps.
-# These are nearly as good, so a long bar means that the choice hardly matters. With momentum μ, the relevant quantity
-# is the *effective* learning rate, learning rate / (1 − μ), in the last panel (Figure 8 of Shallue et al.).
+# The linear rule scales the learning rate with the batch size, and the square-root rule with its square root. Both
+# start from the best trial at the smallest batch size. Bars span all trials that needed at most 1.25 times the fewest
+# steps. These are nearly as good, so a long bar means that the choice hardly matters. With momentum μ, the relevant
+# quantity is the *effective* learning rate, learning rate / (1 − μ), in the last panel (Figure 8 of Shallue et al.).
 
 # %%
 conditions = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
@@ -126,9 +127,9 @@ picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tup
 # %% [markdown]
 # Does it grow linearly? The table lists the power of the batch size by which the rate grows: 1 is the linear rule, 0.5
 # the square-root rule, and 0 no growth. The power is a least-squares slope in logarithms of the geometric mean over
-# nearly best trials, with a 90 % interval from the scatter (`analysis/fitting/search_growth.py`). The first table stops
-# at the critical batch size if it is identified, because the rules are meant for that range. Otherwise it uses all
-# batch sizes.
+# nearly best trials, with a 90 % interval from the scatter (`analysis/fitting/search_growth.py`). The first table
+# stops at the critical batch size if it is identified, because the rules are meant for that range. Otherwise it uses
+# all batch sizes.
 
 # %%
 chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])
@@ -157,10 +158,10 @@ pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every
 # %% [markdown]
 # ## Where good trials lie
 #
-# Each panel shows the plane of learning rate and 1 − momentum at one batch size (as Figure 9 of Shallue et al.). Dashed
-# lines connect equal effective learning rates. Filled points are trials that reached the target. The smaller their part
-# of the plane, the harder the search. If that part shrinks towards large batch sizes, the best of k trials gets worse
-# for this reason alone, and the critical batch size decreases.
+# Each panel shows the plane of learning rate and 1 − momentum at one batch size (as Figure 9 of Shallue et al.).
+# Dashed lines connect equal effective learning rates. Filled points are trials that reached the target. The smaller
+# their part of the plane, the harder the search. If that part shrinks towards large batch sizes, the best of k trials
+# gets worse for this reason alone, and the critical batch size decreases.
 
 # %%
 picture.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(conditions[1],))))
@@ -180,8 +181,8 @@ success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size
 #
 # If the best trials are at the end of a range, the optimum may be outside, and the answer depends on the range rather
 # than the optimizer. A study is listed here if the best tenth of its trials clusters at an end
-# (`analysis/trials/edges.py`). A question mark means that the optimum may also be some distance away. If metaparameters
-# did not matter, one in twenty studies would be listed by chance, and one in ten with a question mark.
+# (`analysis/trials/edges.py`). A question mark means that the optimum may also be some distance away. If
+# metaparameters did not matter, one in twenty studies would be listed by chance, and one in ten with a question mark.
 
 # %%
 edges = answered[~answered["at_edge"].isin(["no", "unclear"])]
@@ -202,22 +203,22 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # ## Selected and confirmed
 #
 # The best of many trials is also the luckiest. The best trials of each study were therefore rerun with fresh seeds. If
-# several were rerun, half of the reruns *choose* one trial, and the other half of that trial's reruns *report*. If only
-# the best trial was rerun, all of its reruns report. Reporting reruns take no part in the choice, and their median is
-# the *confirmed* value. The rule is in `results/rules/confirmation.py`.
+# several were rerun, half of the reruns *choose* one trial, and the other half of that trial's reruns *report*. If
+# only the best trial was rerun, all of its reruns report. Reporting reruns take no part in the choice, and their
+# median is the *confirmed* value. The rule is in `results/rules/confirmation.py`.
 #
 # The effect is known exactly if all configurations are equal, because any lead of the selected trial is then luck. The
-# table shows 200 simulated searches of 64 trials: the selected value, the median that chose the trial, and the confirmed
-# value, each divided by the truth.
+# table shows 200 simulated searches of 64 trials: the selected value, the median that chose the trial, and the
+# confirmed value, each divided by the truth.
 
 # %%
 selection_bias.bias(selection_bias.simulate(200)).to_frame("over the truth")
 
 # %% [markdown]
 # The next table shows confirmed over selected steps in the release, by data set and in total. Ratios above 1 are the
-# winner's curse. `never` counts studies in which at least half of the reruns missed the target within their budget. They
-# do not have a ratio. `small` means batch sizes up to 16, and `large` those above. `same` is the share of studies whose
-# confirmed trial is the best one of the search.
+# winner's curse. `never` counts studies in which at least half of the reruns missed the target within their budget.
+# They do not have a ratio. `small` means batch sizes up to 16, and `large` those above. `same` is the share of studies
+# whose confirmed trial is the best one of the search.
 
 # %%
 ratios = selection_bias.ratios(fitted)
@@ -241,21 +242,22 @@ both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True
 # %%
 moved = both.dropna(subset="octaves")
 Markdown(
-    f"{len(moved)} workloads have an identified knee both selected and confirmed. The confirmed knee is at a larger batch "
-    f"size in {int((moved['octaves'] > 0).sum())} of them, and the median shift is {moved['octaves'].median():+.2f} "
+    f"{len(moved)} workloads have an identified knee both selected and confirmed. The confirmed knee is at a larger "
+    f"batch size in {int((moved['octaves'] > 0).sum())} of them, and the median shift is {moved['octaves'].median():+.2f} "
     f"octaves. {len(moved) - int(moved['inside'].sum())} leave the 90 % interval of the selected knee."
 )
 
 # %% [markdown]
-# If most knees shift, luck was not the same: the search was luckier at small batch sizes, at which gradients are noisier
-# and fewer trials reach the target. The critical batch size *of the best of k trials* is then smaller than that of a
-# typical run with tuned metaparameters. The two values answer different questions, and both are always shown.
+# If most knees shift, luck was not the same: the search was luckier at small batch sizes, at which gradients are
+# noisier and fewer trials reach the target. The critical batch size *of the best of k trials* is then smaller than
+# that of a typical run with tuned metaparameters. The two values answer different questions, and both are always
+# shown.
 #
 # ## The knee against the number of trials
 #
 # A minimum decreases as the search grows. The first 8, 16, 32, ... trials of each study form smaller searches, whose
-# critical batch sizes show the dependence on k. Losing trials of pruned studies were cut short, so these studies appear
-# at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed.
+# critical batch sizes show the dependence on k. Losing trials of pruned studies were cut short, so these studies
+# appear at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed.
 
 # %%
 picture.show(best_of_figures.knees(fitted))
@@ -270,8 +272,8 @@ by_number.fillna("")
 # %% [markdown]
 # ## Summary of one workload
 #
-# A summary page combines the above: the curve with its fit and the assumptions of the fit, the metaparameters of the best
-# trials, the share of trials that reached the target, the ledger, and selected against confirmed steps.
+# A summary page combines the above: the curve with its fit and the assumptions of the fit, the metaparameters of the
+# best trials, the share of trials that reached the target, the ledger, and selected against confirmed steps.
 
 # %%
 (momentum, *_) = [one for one in digits if one.curve.optimizer == "momentum" and not one.curve.pruned]
@@ -280,6 +282,6 @@ picture.show(summaries.summary([momentum]))
 # %% [markdown]
 # ## Limits
 #
-# These results do not show which optimizer is better. They compare one validation target on digits with two networks, two
-# schedules and one budget of trials. Optimizers with more metaparameters do not get more trials. The results also do not
-# show anything below the target, because trials without decay stop there.
+# These results do not show which optimizer is better. They compare one validation target on digits with two networks,
+# two schedules and one budget of trials. Optimizers with more metaparameters do not get more trials. The results also
+# do not show anything below the target, because trials without decay stop there.

@@ -13,14 +13,15 @@
 # %% [markdown]
 # # Cores
 #
-# The second axis of the dataset is the number of cores. One workload, an implicit matrix factorization of a link graph by
-# alternating least squares (implicit ALS), is sharded over an increasing number of cores, as ALX did on TPUs (Mehta et
-# al. 2021, arXiv 2112.02194). An epoch solves a small least-squares problem for every row and then for every column. The
-# questions are how many seconds an epoch takes, and whether recommendations stay as good with other solvers, fewer bits
-# and other metaparameters.
+# The second axis of the dataset is the number of cores. One workload, an implicit matrix factorization of a link graph
+# by alternating least squares (implicit ALS), is sharded over an increasing number of cores, as ALX did on TPUs (Mehta
+# et al. 2021, arXiv 2112.02194). An epoch solves a small least-squares problem for every row and then for every
+# column. The questions are how many seconds an epoch takes, and whether recommendations stay as good with other
+# solvers, fewer bits and other metaparameters.
 #
-# The graph is synthetic: degrees follow a power law, and pages form communities and topics. Every study had the machine
-# to itself and was pinned to the number of physical cores in its plan. The curves below do not contain emulated cores.
+# The graph is synthetic: degrees follow a power law, and pages form communities and topics. Every study had the
+# machine to itself and was pinned to the number of physical cores in its plan. The curves below do not contain
+# emulated cores.
 
 # %%
 import numpy as np
@@ -56,9 +57,9 @@ print(*(factorizations.notes(measured) or ["no notes"]), sep="\n")
 # %% [markdown]
 # ## Two cores show a speed-up but not a law
 #
-# The picture shows seconds per epoch on one core and on two. Points are medians over epochs, and bars span their middle
-# half. The other panel shows the epochs of ALX on TPU cores, with different data that are hundreds of times larger. It is
-# shown for context rather than comparison.
+# The picture shows seconds per epoch on one core and on two. Points are medians over epochs, and bars span their
+# middle half. The other panel shows the epochs of ALX on TPU cores, with different data that are hundreds of times
+# larger. It is shown for context rather than comparison.
 
 # %%
 picture.show(scaling_figures.epochs_against_cores(measured))
@@ -69,18 +70,18 @@ core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measure
 print(core_counts.as_text([several]))
 
 # %% [markdown]
-# The speed-up is the ratio of the medians. The efficiency is the speed-up divided by that of perfect scaling. It can be
-# slightly above 100 %, because each core adds its own cache, and data that exceed one cache may fit into two. Another
-# possible cause is a disturbance while one core was measured. Two numbers cannot distinguish these causes.
+# The speed-up is the ratio of the medians. The efficiency is the speed-up divided by that of perfect scaling. It can
+# be slightly above 100 %, because each core adds its own cache, and data that exceed one cache may fit into two.
+# Another possible cause is a disturbance while one core was measured. Two numbers cannot distinguish these causes.
 
 # %%
 picture.show(scaling_figures.speedup(measured))
 
 # %% [markdown]
 # Why is the speed-up of more cores not identified? An epoch has time that every core spends (*serial*), time that is
-# shared (*parallel*), and time that grows with every additional core (*communication*). These are three unknowns with two
-# measurements. For example, let an epoch take 1 second on one core and 0.55 on two. These two laws pass through both
-# points exactly:
+# shared (*parallel*), and time that grows with every additional core (*communication*). These are three unknowns with
+# two measurements. For example, let an epoch take 1 second on one core and 0.55 on two. These two laws pass through
+# both points exactly:
 
 # %%
 cores, seconds = np.array([1, 2]), np.array([1.0, 0.55])
@@ -173,7 +174,8 @@ formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core",
 # ## Tuning
 #
 # Two metaparameters determine the quality of recommendations: the weight α of all pairs without a link, and the norm
-# penalty λ. The picture shows a search over both. Each point is a trial, coloured by the Recall@20 that selects the best:
+# penalty λ. The picture shows a search over both. Each point is a trial, coloured by the Recall@20 that selects the
+# best:
 
 # %%
 picture.show(recall_figures.tuning(measured))
@@ -182,9 +184,9 @@ picture.show(recall_figures.tuning(measured))
 (tuned, *_) = [one for one in measured if len(one.trials) > 1]
 ranked = tuned.last[tuned.chosen_by].sort_values(ascending=False)
 Markdown(
-    f"On {factorizations.SPLITS[tuned.chosen_by]}, the best of {len(ranked)} trials has Recall@20 {ranked.iloc[0]:.4f}, "
-    f"the median one {ranked.median():.4f}, and the worst {ranked.iloc[-1]:.4f}. Compare the effects of solvers and number "
-    "formats with this range."
+    f"On {factorizations.SPLITS[tuned.chosen_by]}, the best of {len(ranked)} trials has Recall@20 "
+    f"{ranked.iloc[0]:.4f}, the median one {ranked.median():.4f}, and the worst {ranked.iloc[-1]:.4f}. Compare the "
+    "effects of solvers and number formats with this range."
 )
 
 # %% [markdown]
@@ -204,6 +206,6 @@ published[["dataset", "cores", "seconds_per_epoch", "bound", "note"]].set_index(
 # %% [markdown]
 # ## Limits
 #
-# These results do not extend beyond the cores of one small machine. The two cores share one memory, so communication is
-# cheap and bandwidth is shared. To learn more, run `python -m sweeps +experiment=alx2022/scaling cores=1,2,4,8 -m` on a
-# machine with more cores. The same pictures then include a fit.
+# These results do not extend beyond the cores of one small machine. The two cores share one memory, so communication
+# is cheap and bandwidth is shared. To learn more, run `python -m sweeps +experiment=alx2022/scaling cores=1,2,4,8 -m`
+# on a machine with more cores. The same pictures then include a fit.

@@ -18,9 +18,9 @@
 #
 # - **points of papers**: numbers read off figures or quoted from text, in `results/papers`.
 # - **MLPerf's reference convergence points**: under Apache-2.0, imported into `results/mlperf`.
-# - **the archive of Shallue et al. (2018)**: all their trials with all measurements. It does not state a licence, so it is
-#   converted on your machine and not redistributed. If `SHALLUE_STORE` names a store with the imported archive, the
-#   figures below show it. Otherwise they show a *synthetic* archive in the same format, not real networks.
+# - **the archive of Shallue et al. (2018)**: all their trials with all measurements. It does not state a licence, so
+#   it is converted on your machine and not redistributed. If `SHALLUE_STORE` names a store with the imported archive,
+#   the figures below show it. Otherwise they show a *synthetic* archive in the same format, not real networks.
 
 # %%
 import os
@@ -46,15 +46,16 @@ SCRATCH = tempfile.TemporaryDirectory()
 # ## Points of papers
 #
 # Figure 1 of Shallue et al. shows steps to target against batch size for nine workloads. Its points were read off the
-# pictures in the authors' notebook, with an accuracy of about half a percent. If you use these numbers, cite the papers:
+# pictures in the authors' notebook, with an accuracy of about half a percent. If you use these numbers, cite the
+# papers:
 
 # %%
 points = published_numbers.points("shallue2018")
 published_numbers.points().drop_duplicates("source").set_index("source")[["citation", "url"]]
 
 # %% [markdown]
-# A fit reads a store or a file of points: `python -m analysis fit --points FILE`. A file does not contain trials, so luck
-# cannot be estimated, and all points have equal weights.
+# A fit reads a store or a file of points: `python -m analysis fit --points FILE`. A file does not contain trials, so
+# luck cannot be estimated, and all points have equal weights.
 
 # %%
 file = Path(SCRATCH.name) / "figure1.csv"
@@ -66,8 +67,8 @@ figure1.join(fits.table(names, points_fits)[["s_min", "sharpness", "doubts"]].ro
 # %% [markdown]
 # ## MLPerf's reference convergence points
 #
-# MLPerf trains reference implementations of its benchmarks to a quality target, with several seeds at several batch sizes
-# and hand-set metaparameters. Only the end of each run is published, not its curve. Each trial therefore has one
+# MLPerf trains reference implementations of its benchmarks to a quality target, with several seeds at several batch
+# sizes and hand-set metaparameters. Only the end of each run is published, not its curve. Each trial therefore has one
 # measurement, which means *at or before this step*. The metric is `validation_shortfall`, which is 0 at the target.
 
 # %%
@@ -79,8 +80,8 @@ print(
 
 # %% [markdown]
 # Steps to target are still intervals. If the source states the distance between evaluations, the target was reached
-# within that distance before the end, which gives the interval. If one study of a curve does not state it, the distance
-# of the others is used, with a note.
+# within that distance before the end, which gives the interval. If one study of a curve does not state it, the
+# distance of the others is used, with a note.
 
 # %%
 reference = curve_fits.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
@@ -101,8 +102,8 @@ fittable.set_index(naming)
 refused = summary[summary["verdict"] == "not_identified"].drop(columns=["critical batch size", "verdict", "doubts"])
 Markdown(
     f"{len(fittable)} of {len(summary)} curves get a statement, "
-    f"{int((fittable['verdict'] != 'identified').sum())} of them one-sided. The others are rejected for the reasons below. "
-    "Reference points were made to check submissions rather than to find a knee."
+    f"{int((fittable['verdict'] != 'identified').sum())} of them one-sided. The others are rejected for the reasons "
+    "below. Reference points were made to check submissions rather than to find a knee."
 )
 
 # %%
@@ -121,9 +122,9 @@ picture.show(batch_figures.steps_to_target([reference[i] for i in fittable.index
 # %% [markdown]
 # ## The archive of Shallue et al.
 #
-# Draw eleven figures of the paper from the released archive with `python -m analysis figures --store DIR
-# --out figures --name shallue2018`. Without the archive, this notebook generates a synthetic one in the same format: all
-# 454 studies, with a share of their trials. Its trials are drawn so that workloads of Figure 1 have about the published
+# Draw eleven figures of the paper from the released archive with `python -m analysis figures --store DIR --out figures
+# --name shallue2018`. Without the archive, this notebook generates a synthetic one in the same format: all 454
+# studies, with a share of their trials. Its trials are drawn so that workloads of Figure 1 have about the published
 # smallest numbers of examples and steps, with the other workloads near those. **The curves in the next pictures are
 # therefore put in by hand.** The pictures show that the conversion works, from published files to the paper's figures.
 
@@ -160,9 +161,9 @@ pd.DataFrame(
 # %% [markdown]
 # ### Figure 1: steps to target
 #
-# Diamonds are the published points. By the rule *released*, only the first 100 complete trials of a study count, or all
-# if there are fewer, and a trial must be strictly below the target. A synthetic archive has fewer trials, so its curves
-# are above the diamonds at some batch sizes.
+# Diamonds are the published points. By the rule *released*, only the first 100 complete trials of a study count, or
+# all if there are fewer, and a trial must be strictly below the target. A synthetic archive has fewer trials, so its
+# curves are above the diamonds at some batch sizes.
 
 # %%
 studies = shallue2018.of_store(folder)
@@ -186,9 +187,9 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # %% [markdown]
 # ## Side by side
 #
-# The table lists critical batch sizes from three sources: measured by this software, read off Figure 1, and MLPerf. They
-# differ in data, model, target, search and scale, so they cannot contradict each other. They share the question and the
-# method. Curves without a statement are left out, and rows are sorted by their lower ends.
+# The table lists critical batch sizes from three sources: measured by this software, read off Figure 1, and MLPerf.
+# They differ in data, model, target, search and scale, so they cannot contradict each other. They share the question
+# and the method. Curves without a statement are left out, and rows are sorted by their lower ends.
 
 # %%
 ours = curve_fits.of_store(releases.release())

@@ -13,9 +13,10 @@
 # %% [markdown]
 # # As a library
 #
-# You can call everything that the commands do from Python: define a study with plain arguments, measure it into a folder,
-# and read the results as pandas tables. This page trains 40 small networks in at most a minute on two cores. Its store is
-# a temporary folder. Use a path such as `"results/mine"` to keep results. All functions accept a `str` or a `Path`.
+# You can call everything that the commands do from Python: define a study with plain arguments, measure it into a
+# folder, and read the results as pandas tables. This page trains 40 small networks in at most a minute on two cores.
+# Its store is a temporary folder. Use a path such as `"results/mine"` to keep results. All functions accept a `str` or
+# a `Path`.
 
 # %%
 import tempfile
@@ -32,9 +33,9 @@ STORE = FOLDER.name
 # %% [markdown]
 # ## A study
 #
-# `sweeps.study` takes the options of `python -m sweeps` as arguments. Pass keys with dots as
-# `**{"task.budget.steps": 100}`. The function checks everything, runs nothing, and returns a plan. Mistakes raise
-# `BadInput`, a `ValueError` with a one-line message.
+# `sweeps.study` takes the options of `python -m sweeps` as arguments. Pass keys with dots as `**{"task.budget.steps":
+# 100}`. The function checks everything, runs nothing, and returns a plan. Mistakes raise `BadInput`, a `ValueError`
+# with a one-line message.
 
 # %%
 one = sweeps.study(task="digits_fc", optimizer="nesterov", batch_size=64, trials=4)
@@ -49,8 +50,8 @@ except ValueError as error:
 # %% [markdown]
 # ## A sweep
 #
-# In `sweeps.sweep`, a list is an axis, and every combination is a study. `sweeps.sweep(experiment="quickstart")` returns
-# the studies of a preset.
+# In `sweeps.sweep`, a list is an axis, and every combination is a study. `sweeps.sweep(experiment="quickstart")`
+# returns the studies of a preset.
 
 # %%
 studies = sweeps.sweep(task="digits_fc", optimizer="nesterov", batch_size=[16, 64, 256, 512, 1024], trials=8)
@@ -58,16 +59,16 @@ studies = sweeps.sweep(task="digits_fc", optimizer="nesterov", batch_size=[16, 6
 
 # %% [markdown]
 # `sweeps.measure` runs them in worker processes, one per core, and returns three tables. Workers do not import your
-# notebook or script, so you do not need `if __name__ == "__main__":`. Calling it again runs only studies that the store
-# lacks, so an interrupted call resumes.
+# notebook or script, so you do not need `if __name__ == "__main__":`. Calling it again runs only studies that the
+# store lacks, so an interrupted call resumes.
 
 # %%
 tables = sweeps.measure(studies, STORE)
 tables.trials.groupby("status").size()
 
 # %% [markdown]
-# `studies` has one row per study, `trials` one per trial with its metaparameters, and `measurements` one per evaluation.
-# Read an existing store with `results.store.read("results/published")`.
+# `studies` has one row per study, `trials` one per trial with its metaparameters, and `measurements` one per
+# evaluation. Read an existing store with `results.store.read("results/published")`.
 
 # %%
 tables.measurements[["trial", "step", "train_loss", "validation_error"]].tail()
@@ -75,8 +76,8 @@ tables.measurements[["trial", "step", "train_loss", "validation_error"]].tail()
 # %% [markdown]
 # ## Answers
 #
-# The tables of the commands are also functions. `python -m analysis steps` prints this one, and `python -m analysis fit`
-# the next one. With only eight trials per point, the fit is uncertain, as its verdict and reason state.
+# The tables of the commands are also functions. `python -m analysis steps` prints this one, and `python -m analysis
+# fit` the next one. With only eight trials per point, the fit is uncertain, as its verdict and reason state.
 
 # %%
 answers = steps.table(*steps.load(STORE))

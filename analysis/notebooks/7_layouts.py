@@ -14,9 +14,9 @@
 # # Layouts
 #
 # The third axis of the dataset is the layout of a training step on a device mesh. A layout assigns tensor axes to mesh
-# axes, as in Mesh-TensorFlow (Shazeer et al. 2018, arXiv 1811.02084). It changes the cost of a step but not its result.
-# The model is a small decoder Transformer on eight emulated CPU devices. These measure results, redundancy, memory and
-# bytes, but not speed.
+# axes, as in Mesh-TensorFlow (Shazeer et al. 2018, arXiv 1811.02084). It changes the cost of a step but not its
+# result. The model is a small decoder Transformer on eight emulated CPU devices. These measure results, redundancy,
+# memory and bytes, but not speed.
 
 # %%
 import pandas as pd
@@ -59,8 +59,9 @@ ran[["loss", "gradient_difference"]].describe().loc[["count", "min", "max"]]
 # ## Redundancy
 #
 # In a correct layout, devices may still repeat each other's work. *Redundancy* is the number of matmul FLOPs that all
-# devices execute, divided by the number that one step needs. With `batch:data` on `data:2;model:4`, four devices do the
-# same work. If the hidden layer is split over `model` as well, the rest of a block and the last matmul are repeated:
+# devices execute, divided by the number that one step needs. With `batch:data` on `data:2;model:4`, four devices do
+# the same work. If the hidden layer is split over `model` as well, the rest of a block and the last matmul are
+# repeated:
 
 # %%
 d, ff, length, vocabulary, count = 128, 512, 64, 1024, 4
@@ -99,8 +100,8 @@ picture.show(layout_figures.predicted(layouts))
 # %% [markdown]
 # ## Compiled for TPUs without a TPU
 #
-# The table shows Mesh-TensorFlow's layout of BERT and of its variant with 4.8 billion parameters, compiled for 512 TPU v3
-# cores: bytes held and sent, and layouts that do not fit.
+# The table shows Mesh-TensorFlow's layout of BERT and of its variant with 4.8 billion parameters, compiled for 512 TPU
+# v3 cores: bytes held and sent, and layouts that do not fit.
 
 # %%
 ahead = measured_layouts.table([one for one in layouts if one.study.engine_name == AHEAD])
@@ -110,8 +111,8 @@ shown.set_index(["model", "mesh"])[["layout", "GB held", "MB sent", "redundancy"
 # %% [markdown]
 # ## Published layouts
 #
-# The pictures show utilization as published, and memory against time for sources that publish both. Rows that contradict
-# themselves are kept and marked with a ring.
+# The pictures show utilization as published, and memory against time for sources that publish both. Rows that
+# contradict themselves are kept and marked with a ring.
 
 # %%
 published = published_numbers.layouts()
@@ -126,5 +127,5 @@ published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_
 # %% [markdown]
 # ## Limits
 #
-# These results do not show speed on accelerators. Emulated devices share the cores of one machine and are not timed. Two
-# cores of a processor communicate through its memory. Use `engine=device` to time steps on your devices.
+# These results do not show speed on accelerators. Emulated devices share the cores of one machine and are not timed.
+# Two cores of a processor communicate through its memory. Use `engine=device` to time steps on your devices.

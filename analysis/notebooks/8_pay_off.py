@@ -34,18 +34,19 @@ STORE = releases.release()
 # %% [markdown]
 # ## Independent of hardware
 #
-# If the batch and the devices are doubled together at constant seconds per step, only the curve matters. A doubling pays
-# off if training is at least 20 % faster, where 100 % is perfect. For the published curves of Shallue et al. (2018):
+# If the batch and the devices are doubled together at constant seconds per step, only the curve matters. A doubling
+# pays off if training is at least 20 % faster, where 100 % is perfect. For the published curves of Shallue et al.
+# (2018):
 
 # %%
 NAMES = ["dataset", "model", "batch_size", "batch_size_low", "batch_size_high", "batch_verdict"]
 answers.table(answers.answers(answers.of_paper("shallue2018")))[NAMES]
 
 # %% [markdown]
-# With perfect scaling, S = E / B, and no communication, time decreases as 1/n and the cost in device-hours is constant.
-# On a plateau with constant S, time is constant and the cost grows as n. In between, for a curve of sharpness 1, a
-# doubling speeds training up by the factor (1 + B*/B) / (1 + B*/2B). This is a gain of 20 % at B = 2 B*, so the last
-# doubling that pays off goes from there to four times the critical batch size.
+# With perfect scaling, S = E / B, and no communication, time decreases as 1/n and the cost in device-hours is
+# constant. On a plateau with constant S, time is constant and the cost grows as n. In between, for a curve of
+# sharpness 1, a doubling speeds training up by the factor (1 + B*/B) / (1 + B*/2B). This is a gain of 20 % at B = 2
+# B*, so the last doubling that pays off goes from there to four times the critical batch size.
 
 # %%
 critical = 64.0
@@ -57,8 +58,8 @@ pd.DataFrame({"B over B*": batch / critical, "gain of the next doubling": gain})
 # ## Measured and predicted seconds
 #
 # In this release, training used one device, so measured times do not contain a doubling. Predicted times for n devices
-# are those of one device with 1/n of the batch, without communication. This is a best case, because a real network only
-# adds time. Predictions are dashed with hatched bands and are never joined with measurements.
+# are those of one device with 1/n of the batch, without communication. This is a best case, because a real network
+# only adds time. Predictions are dashed with hatched bands and are never joined with measurements.
 
 # %%
 fitted = [one for one in curve_fits.of_store(STORE) if one.curve.model.startswith("simple_cnn")]
@@ -88,5 +89,5 @@ answers.times_table([one for one in cores if one.measured and len(one.measured.d
 # ## Limits
 #
 # These results do not show when doubling stops paying off on a cluster. For that, measure seconds per step on several
-# devices, or predict them with their links (`python -m sweeps.plan … topology=v5e:4x4 step_times=FILE`), and pass them to
-# `python -m analysis payoff --predicted FILE`.
+# devices, or predict them with their links (`python -m sweeps.plan … topology=v5e:4x4 step_times=FILE`), and pass them
+# to `python -m analysis payoff --predicted FILE`.

@@ -104,7 +104,7 @@ def test_words_lie_inside_the_picture_and_do_not_overlap(figure):
     words = [each for each in (*figure.texts, *ax.texts, *figure.legends[0].get_texts()) if each.get_text()]
     ticks = [label for label in ax.get_xticklabels() if label.get_text()]
     boxes = [each.get_window_extent() for each in (*words, *ticks, ax.xaxis.label)]
-    assert all(0 <= box.x0 and box.x1 <= figure.bbox.width and 0 <= box.y0 for box in boxes)
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width and box.y0 >= 0 for box in boxes)
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:i])
     powers = [math.log2(float(label.get_text().replace(",", ""))) for label in ticks]
