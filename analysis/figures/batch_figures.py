@@ -15,7 +15,7 @@ from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, verdicts
-from analysis.plotting.draw import INK, Style
+from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 from results.plans.study import decimal
 
@@ -37,7 +37,7 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
         strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
         figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
-        options: dict[str, Any] = {}
+        options: Look = {}
         if both:
             beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
             options = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3}
@@ -102,7 +102,7 @@ def _alone(workload: str, subtitle: str, lines: Sequence[CurveFits], entries: Se
     figure, ax = axes(workload, subtitle, beside=crowded)
     _limits(ax, lines)
     _all(ax, lines, SELECTED)
-    options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
+    options: Look = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
     options |= {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
     ax.legend(handles=entries, title=f"{CRITICAL} (ring) [90 % interval]", **options)
     return figure
@@ -119,7 +119,7 @@ def _side_by_side(workload: str, subtitle: str, lines: Sequence[CurveFits], entr
         _all(ax, lines, name)
         ax.set_title(name, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=4)
     both[1].set_ylabel("")
-    options: dict[str, Any] = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
+    options: Look = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
     box = both[0].get_position()
     at = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
     title = f"{CRITICAL} (ring) [90 % interval]; open triangle: the median of the reruns never reached the target"

@@ -1,7 +1,6 @@
 """Figures of searches of k trials: medians with bands for several k, and the critical batch size against k."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,9 +11,10 @@ from analysis.fitting import curve_fits, regimes
 from analysis.fitting.curve_fits import AtK, CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
-from analysis.plotting.draw import INK, Style
+from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from analysis.plotting.ticks import Ends
 from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
@@ -90,7 +90,7 @@ def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]
     return [*(at.selected for at in by), *(one.confirmed for one in own if one.confirmed)]
 
 
-def _ends(points_fits: Sequence[PointsFit]) -> tuple[float, float]:
+def _ends(points_fits: Sequence[PointsFit]) -> Ends:
     """Returns the limits of the axis, an octave beyond all identified critical batch sizes and around all bounds."""
     fitted = [(one.verdict, one.fit) for one in points_fits if one.fit]
     known = [fit.critical_batch_size for verdict, fit in fitted if verdict == "identified"]
@@ -101,9 +101,7 @@ def _ends(points_fits: Sequence[PointsFit]) -> tuple[float, float]:
     return min(min(sizes) / 2, *(end / room for end in stated)), max(max(sizes) * 2, *(end * room for end in stated))
 
 
-def _knees(
-    name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: tuple[float, float]
-) -> Panel:
+def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: Ends) -> Panel:
     """Returns the panel of one optimizer. Confirmed values are drawn slightly to the right of their k."""
 
     def onto(ax: Axes) -> None:
@@ -120,7 +118,7 @@ def _knees(
             verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.selected), draw.SELECTED.marker)
         known = [at for at in by if at.selected.verdict == "identified"]
         sizes = [at.selected.fit.critical_batch_size for at in known if at.selected.fit]
-        look: dict[str, Any] = {"color": draw.SELECTED.color, "linestyle": (0, (1, 2)), "linewidth": 1, "zorder": 2}
+        look: Look = {"color": draw.SELECTED.color, "linestyle": (0, (1, 2)), "linewidth": 1, "zorder": 2}
         ax.plot([at.k for at in known], sizes, **look)
         for one in own:
             if one.confirmed and one.selected.points.trials:

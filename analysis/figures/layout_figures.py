@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
-from analysis.plotting.draw import GRID, INK
+from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
@@ -26,7 +26,7 @@ SPLITS = (  # from, to, name
     (2.005, math.inf, "more"),
 )
 SOURCES = {"kempnerforge": "KempnerForge", "maxtext": "MaxText", "maxtext-2024": "MaxText 2024"}
-EDGE: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6}
+EDGE: Look = {"edgecolor": "white", "linewidth": 0.6}
 NAMED = 5  # layouts that are listed on a picture
 
 
@@ -158,13 +158,13 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        look: dict[str, Any] = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
+        look: Look = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
         ax.scatter(across[own.index], up[own.index], label=f"{SOURCES[str(source)]} {hardware} {model}", **look)
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
     ):
-        marked: dict[str, Any] = {"s": 90, "linewidth": 1.0, "zorder": 3} | marks
+        marked: Look = {"s": 90, "linewidth": 1.0, "zorder": 3} | marks
         ax.scatter(across[rows], up[rows], **marked)
     ax.grid(**GRID)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=6)

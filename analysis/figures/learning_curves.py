@@ -13,7 +13,7 @@ from analysis import text
 from analysis.figures import requests
 from analysis.figures.requests import FigureRequest
 from analysis.plotting import draw, ticks
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
 from results.catalog import point_rows
@@ -22,9 +22,9 @@ from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 
 BEST, AGAIN, CROSSING = draw.STYLES[0].color, draw.STYLES[1].color, "#F9E6C4"
-TRIAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}
-REPEAT: dict[str, Any] = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
-LOST: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
+TRIAL: Look = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}
+REPEAT: Look = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
+LOST: Look = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
 HIGHEST = 2.0  # upper limit of the axis, as a multiple of the median first evaluation
 
 
@@ -119,5 +119,5 @@ def _legend(lost: int, repeats: int, target: Target) -> list[Any]:
         handles.append(Line2D([], [], label=f"best trial rerun with {repeats} fresh seeds", **REPEAT))
     if lost:
         handles.append(Line2D([], [], label=f"diverged afterwards ({lost})", **LOST))
-    target_line: dict[str, Any] = {"linewidth": 0.9, "linestyle": (0, (4, 3))}
+    target_line: Look = {"linewidth": 0.9, "linestyle": (0, (4, 3))}
     return [*handles, Line2D([], [], color=INK, label=f"target {target.value:g}", **target_line)]

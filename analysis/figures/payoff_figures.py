@@ -15,7 +15,7 @@ from analysis.payoff.answers import Answer
 from analysis.payoff.step_times import BASES, MEASURED, Basis
 from analysis.payoff.time_to_target import PayOff
 from analysis.plotting import draw, labels, ticks
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 
 FEWEST = 2  # device counts for a picture
@@ -76,7 +76,7 @@ def _picture(one: Answer) -> Any:
         _front(right, each, basis)
     first = there[-1][1]
     across = np.array(left.get_xlim())
-    ideal: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "label": "perfect scaling"}
+    ideal: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "label": "perfect scaling"}
     left.plot(across, first.seconds[0] * first.devices[0] / across, **ideal)
     right.set_xscale("log")
     right.set_yscale("log")
@@ -87,7 +87,7 @@ def _picture(one: Answer) -> Any:
     right.set_xlabel(f"device-hours to {end}, by devices")
     right.set_ylabel(f"seconds to {end}")
     right.grid(**GRID)
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (left.get_position().x0, 0.0), "borderaxespad": 0.2}
+    place: Look = {"loc": "lower left", "bbox_to_anchor": (left.get_position().x0, 0.0), "borderaxespad": 0.2}
     figure.legend(*left.get_legend_handles_labels(), ncols=3, fontsize=8.5, frameon=False, **place)
     return figure
 
@@ -116,7 +116,7 @@ def _line(
 ) -> None:
     """Draws a curve with its band: solid if it was measured, hollow and hatched if it was predicted."""
     style = LOOKS[basis]
-    look: dict[str, Any] = {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35}
+    look: Look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35}
     look["linewidth"] = 0.4
     if basis == MEASURED:
         look = {"facecolor": style.color, "alpha": 0.22, "linewidth": 0}
@@ -127,7 +127,7 @@ def _line(
     ax.plot(devices, middle, label=label or None, **_marks(style, basis))
 
 
-def _marks(style: Style, basis: Basis) -> dict[str, Any]:
+def _marks(style: Style, basis: Basis) -> Look:
     """Returns the look of markers. Measured ones are smaller, so that they fit inside predicted ones at one device."""
     face, size, order = (style.color, 4.0, 3.5) if basis == MEASURED else ("white", 6.5, 3.0)
     markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}

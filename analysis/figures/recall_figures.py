@@ -13,7 +13,7 @@ from analysis import text
 from analysis.cores import core_counts
 from analysis.cores.factorizations import SPLITS, TEST, MeasuredFactorization
 from analysis.plotting import draw, labels
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.als import COMPUTATION
 from results.plans.study import canonical
@@ -25,8 +25,8 @@ WIDE = 9.0  # inches
 STEEP = 3.0  # the axis of the objective is logarithmic if it spans more than this factor
 APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes more than this times the fastest
 DIVERGED = "#D55E00"
-WHITE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
-MARK: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
+WHITE: Look = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+MARK: Look = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
 
 
 class Axis(NamedTuple):
@@ -59,7 +59,7 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         ax.set_position((left, 0.115, 0.82 - left, 0.7))
         inch = 1 / (WIDE * (0.82 - left))
         for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
-            at: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
+            at: Look = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
             for y, members in enumerate(rows):
                 recalls = [one.result(f"recall_{k}") for one in members if one.chosen is not None]
                 ax.plot(
@@ -132,7 +132,7 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
             best = last.loc[one.chosen]
             alpha, penalty = best["unobserved_weight"], best["norm_penalty"]
             label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, {recalls(one, 'Recall@20')}"
-            ring: dict[str, Any] = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
+            ring: Look = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
             ax.plot([alpha], [penalty], marker="o", label=label, zorder=4, **ring)
         if len(lost):
             x, y = lost["unobserved_weight"], lost["norm_penalty"]
@@ -233,7 +233,7 @@ def _course(
     x = axis.values(frame).to_numpy(float)
     for ax, name in ((left, "recall_20"), (right, "objective")):
         y = frame[name].to_numpy()
-        line: dict[str, Any] = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
+        line: Look = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
         ax.plot(x, y, marker=style.marker, markersize=5, zorder=3, **line, **WHITE)
         finite = np.flatnonzero(np.isfinite(y))
         if len(finite) and len(finite) < len(y):

@@ -1,7 +1,6 @@
 """Figures of factorizations over cores: seconds per epoch, speed-up and efficiency."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,14 +10,14 @@ from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve, CoreCurveFit
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.papers import published_numbers
 
 FEWEST = 2  # core counts for a picture
 WEB = "web"  # prefix of data sets that are web graphs, as in ALX
 PUBLISHED = "alx2022"
-IDEAL: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
+IDEAL: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
 
 
 def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -151,19 +150,7 @@ def _points(
     quartiles = np.array([np.quantile(one.seconds, (0.25, 0.75)) for one in curve.members])  # [n, 2]
     relative = quartiles / curve.seconds[:, None]
     ends = np.sort(values[:, None] * (1 / relative if falls else relative), axis=1)
-    ax.errorbar(
-        curve.cores,
-        values,
-        yerr=[values - ends[:, 0], ends[:, 1] - values],
-        fmt=style.marker,
-        color=style.color,
-        markersize=5.5,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        elinewidth=1.6,
-        label=label,
-        zorder=4,
-    )
+    draw.bars(ax, curve.cores, values, ends[:, 0], ends[:, 1], style, label, size=5.5)
 
 
 def _published(ax: Axes) -> None:
@@ -182,7 +169,7 @@ def _published(ax: Axes) -> None:
         if bound:
             arrow = {"arrowstyle": "<-", "color": style.color}
             ax.annotate("", ends, xytext=(0, -24), textcoords="offset points", arrowprops=arrow)
-        marker: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": style.color, "markeredgewidth": 1.4}
+        marker: Look = {"markerfacecolor": "white", "markeredgecolor": style.color, "markeredgewidth": 1.4}
         ax.plot(*([end] for end in ends), linestyle="none", marker="s", markersize=6.5, zorder=4, **marker)
         side = "right" if row["cores"] ** 2 > cores.min() * cores.max() else "left"
         about = f"{'at most' if bound else 'about'} {row['seconds_per_epoch'] / 60:g} min"

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import evidence, tuning
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
@@ -80,7 +79,7 @@ def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """Draws the legend of the panels of metaparameters at the foot of the page."""
     symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
-    options: dict[str, Any] = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
+    options: Look = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
     figure.legend(handles=symbols, loc="upper left", bbox_to_anchor=at, **options)
 
 

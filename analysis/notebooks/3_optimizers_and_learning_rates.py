@@ -243,8 +243,9 @@ both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True
 moved = both.dropna(subset="octaves")
 Markdown(
     f"{len(moved)} workloads have an identified knee both selected and confirmed. The confirmed knee is at a larger "
-    f"batch size in {int((moved['octaves'] > 0).sum())} of them, and the median shift is {moved['octaves'].median():+.2f} "
-    f"octaves. {len(moved) - int(moved['inside'].sum())} leave the 90 % interval of the selected knee."
+    f"batch size in {int((moved['octaves'] > 0).sum())} of them, and the median shift is "
+    f"{moved['octaves'].median():+.2f} octaves. "
+    f"{len(moved) - int(moved['inside'].sum())} leave the 90 % interval of the selected knee."
 )
 
 # %% [markdown]

@@ -17,6 +17,8 @@ from analysis.fitting.curves import Points
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks
 
+Look = dict[str, Any]  # options of an artist
+
 
 class Style(NamedTuple):
     """Look of a curve. Curves differ in marker and line as well, so that they can be distinguished in grey."""
@@ -39,7 +41,7 @@ STYLES = (
     Style("#7F7F7F", ">", (0, (5, 1, 1, 1))),
 )
 INK = "#333333"
-GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
+GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
 SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
 DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
@@ -99,21 +101,24 @@ def measurements(
 ) -> None:
     """Draws steps to target, divided by ``factor``, with bars over their evaluation intervals."""
     low, high = regimes.from_zero(points.low) / factor, points.high / factor
-    middle = (low + high) / 2
-    ax.errorbar(
-        points.batch_size,
-        middle,
-        yerr=[middle - low, high - middle],
-        fmt=style.marker,
-        color=style.color,
-        markersize=size,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        elinewidth=1.6,
-        capsize=0,
-        label=label,
-        zorder=4,
-    )
+    bars(ax, points.batch_size, (low + high) / 2, low, high, style, label, size=size)
+
+
+def bars(
+    ax: Axes,
+    across: np.ndarray,
+    middle: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    style: Style,
+    label: str | None,
+    *,
+    size: float,
+) -> None:
+    """Draws markers with bars from ``low`` to ``high``, all float64[n]. ``size`` is that of markers, in points."""
+    look: Look = {"markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 1.6}
+    look |= {"fmt": style.marker, "color": style.color, "capsize": 0, "zorder": 4}
+    ax.errorbar(across, middle, yerr=[middle - low, high - middle], label=label, **look)
 
 
 def repeated_medians(
@@ -160,7 +165,7 @@ def markers_with_bars(
         if least < most:
             bar = [least, min(most, top)]
             ax.plot([across] * 2, bar, color=style.color, linewidth=0.9, solid_capstyle="butt", zorder=3.6)
-        look: dict[str, Any] = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
+        look: Look = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
         if math.isfinite(median):
             width = 0.9 if hollow else 0.6
             ax.plot([across], [median], marker=style.marker, markeredgewidth=width, **look)
@@ -228,7 +233,7 @@ def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
     if fit is None or points_fit.verdict != "identified":
         return
     size = np.array([fit.critical_batch_size])
-    ring: dict[str, Any] = {
+    ring: Look = {
         "markersize": 12,
         "markerfacecolor": "none",
         "markeredgecolor": style.color,
@@ -239,7 +244,7 @@ def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
     """Returns the legend entry of a curve."""
-    marker: dict[str, Any] = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
+    marker: Look = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
     marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
     marker["markeredgewidth"] = 0.9 if hollow else 0.6
     return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)

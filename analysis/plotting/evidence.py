@@ -1,7 +1,7 @@
 """Panels on the trials of a curve: success rates, endings, metaparameters and reruns."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,18 +13,18 @@ from matplotlib.ticker import MaxNLocator
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, grid, ticks, tuning
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
 from analysis.trials import best_of, metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from results.storage.commits import Commit
 
 STYLE = draw.SELECTED
-CHOSE: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
+CHOSE: Look = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
 MOST_QUANTITIES = 3
 ACROSS, SMALL = 34, 8.0  # characters per line and points in an empty panel
 WIDE = 20.0  # ratios beyond this factor are written as powers
-ENDS: dict[str, dict[str, Any]] = {
+ENDS: dict[str, Look] = {
     "complete": {"facecolor": "#0072B2", "hatch": "", "edgecolor": "white"},
     "infeasible": {"facecolor": "#D55E00", "hatch": "////", "edgecolor": "white"},
     "pruned": {"facecolor": "#BBBBBB", "hatch": "....", "edgecolor": "white"},

@@ -3,14 +3,14 @@
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.picture import PNG_DPI, keep_inside
 
 # Inches.
@@ -60,7 +60,7 @@ def empty(title: str, why: str, across: int = 38, size: float | None = None) -> 
     def draw(ax: Axes) -> None:
         ax.set_axis_off()
         words = textwrap.fill(why, across)
-        at: dict[str, Any] = {"ha": "center", "va": "center", "transform": ax.transAxes}
+        at: Look = {"ha": "center", "va": "center", "transform": ax.transAxes}
         ax.text(0.5, 0.5, words, fontsize=size, color="#777777", **at)
 
     return Panel(title, draw)

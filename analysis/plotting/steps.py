@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +13,12 @@ from matplotlib.patches import Patch
 from analysis.fitting import confirmations, fits, regimes
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdicts
-from analysis.plotting.draw import INK, Style
+from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.grid import Panel
 from results.papers import published_numbers
 
 EACH = "each"  # every line has its own line of perfect scaling
-PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
+PUBLISHED: Look = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
 PUBLISHED |= {"markeredgewidth": 0.8}
 
 
@@ -78,7 +77,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.selected.fit for one in members):
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
-        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
+        ring: Look = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
         ring |= {"linestyle": "none", "marker": "o", "markersize": 10}
         entries.append(Line2D([], [], label="critical batch size [90 % interval]", **ring))
     if perfect:
@@ -86,7 +85,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
     if any(len(published_steps(one)[0]) for one in members):
         entries.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
     if any(one.missed for one in members):
-        missed: dict[str, Any] = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
+        missed: Look = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
         entries.append(Line2D([], [], color=style.color, label="not reached within this budget", **missed))
     return entries
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
+Ends = tuple[float, float]  # limits of an axis
 MOST_TICKS = 11
 COMPACT_TICKS = 9
 FEW_DECADES = 1.7
@@ -13,7 +14,7 @@ FEWEST_DECADES = 2  # powers of ten that suffice as labels
 TINY = 1e-4  # axes of few decades that begin below use powers, because decimals would be long
 
 
-def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> tuple[float, float]:
+def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> Ends:
     """Returns the limits of a logarithmic axis.
 
     Args:
@@ -27,14 +28,14 @@ def limits(values: Iterable[float], below: float, above: float, least: float = 3
     return 2 ** (low - missing), 2 ** (high + missing)
 
 
-def powers_of_two(limits: tuple[float, float], most: float) -> list[float]:
+def powers_of_two(limits: Ends, most: float) -> list[float]:
     """Returns powers of two within ``limits``, with a stride if there are more than ``most``."""
     first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
     stride = max(1, math.ceil((last - first + 1) / most))
     return [2.0**power for power in range(first, last + 1, stride)]
 
 
-def in_powers_of_two(axis: Axis, limits: tuple[float, float], *, compact: bool = False) -> None:
+def in_powers_of_two(axis: Axis, limits: Ends, *, compact: bool = False) -> None:
     """Places ticks at powers of two within ``limits``. ``compact`` axes write them as powers."""
     axis.set_major_locator(FixedLocator(powers_of_two(limits, COMPACT_TICKS if compact else MOST_TICKS)))
     axis.set_minor_locator(FixedLocator(powers_of_two(limits, math.inf)))
@@ -54,7 +55,7 @@ def raised(power: float) -> str:
     return f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def in_decades(axis: Axis, limits: tuple[float, float]) -> None:
+def in_decades(axis: Axis, limits: Ends) -> None:
     """Places ticks at powers of ten, or at 1, 2 and 5 times powers of ten if few of them are within limits."""
     inside = math.floor(math.log10(limits[1])) - math.ceil(math.log10(limits[0])) + 1
     few = math.log10(limits[1] / limits[0]) < FEW_DECADES or inside < FEWEST_DECADES

@@ -1,7 +1,7 @@
 """Tuning: metaparameters of the best trial against batch size, and all trials in a plane of two of them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,16 @@ from matplotlib.lines import Line2D
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.search_growth import NEARLY, POWERS
 from analysis.plotting import draw, ticks
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
+from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.trials.metaparameters import Quantity
 
-DASHES: dict[str, Any] = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
-CRITICAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
+DASHES: Look = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
+CRITICAL: Look = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
 STYLE = draw.STYLES[0]
-LOOKS: dict[str, dict[str, Any]] = {
+LOOKS: dict[str, Look] = {
     "infeasible": {"marker": "x", "color": "#D55E00", "markersize": 3.4, "markeredgewidth": 0.9, "zorder": 2},
     "goal not reached": {
         "marker": "o",
@@ -47,7 +48,7 @@ LOOKS: dict[str, dict[str, Any]] = {
         "zorder": 5,
     },
 }
-CONTOUR: dict[str, Any] = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
+CONTOUR: Look = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
 
 
 def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
@@ -79,7 +80,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
 
 def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     """Returns the legend of all panels of metaparameters."""
-    best: dict[str, Any] = {"marker": STYLE.marker, "markersize": 5, "linewidth": 1}
+    best: Look = {"marker": STYLE.marker, "markersize": 5, "linewidth": 1}
     entries: list[Artist] = [
         Line2D([], [], color=STYLE.color, label="trial with the fewest steps", **best),
         Line2D([], [], color=STYLE.color, linewidth=4, alpha=0.35, label=f"range of trials within {NEARLY:g}× of it"),
@@ -92,7 +93,7 @@ def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     return entries
 
 
-def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> tuple[float, float]:
+def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> Ends:
     rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
     reached = rows["outcome"] == "reached"
@@ -145,7 +146,7 @@ def plane_panel(
     points: TrialPoints,
     across: Quantity,
     up: Quantity,
-    limits: Sequence[tuple[float, float]],
+    limits: Sequence[Ends],
     contours: bool,
 ) -> Panel:
     """Returns a panel of trials, with contours of the effective learning rate, within ``limits`` of both axes."""
@@ -174,7 +175,7 @@ def plane_symbols(contours: bool) -> list[Artist]:
     return entries
 
 
-def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[tuple[float, float]]:
+def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[Ends]:
     """Returns limits of both axes that include all trials, with a margin."""
     ends = []
     for quantity, values in ((across, [one.x for one in several]), (up, [one.y for one in several])):

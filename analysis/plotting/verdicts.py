@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +11,8 @@ from matplotlib.patches import Rectangle
 from analysis.fitting import fits, regimes
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
+from analysis.plotting.ticks import Ends
 
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
 STRIP = 0.085  # height of a strip of regimes, as a share of the height of the axes
@@ -60,7 +61,7 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
         for first, last in runs(names):
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
         if len(labelled) > 1:
-            words: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
+            words: Look = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
             ax.text(-0.008, bottom + STRIP / 2, one.label, transform=ax.transAxes, **words)
 
 
@@ -70,7 +71,7 @@ def runs(names: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(names)], strict=True))
 
 
-def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share: float, named: set[str]) -> None:
+def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: set[str]) -> None:
     """Draws one regime in a strip. If there is no room for its name, it is added to the legend once."""
     left, right = ends
     strip = Rectangle((left, bottom), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
@@ -80,7 +81,7 @@ def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share:
     if not shown and name != "?" and name not in named:
         strip.set_label(name)  # for the legend
     named.add(name)
-    words: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5, "linespacing": 1.0, "color": INK}
+    words: Look = {"ha": "center", "va": "center", "fontsize": 7.5, "linespacing": 1.0, "color": INK}
     ax.text(math.sqrt(left * right), bottom + STRIP / 2, shown, transform=ax.get_xaxis_transform(), **words)
 
 
@@ -99,7 +100,7 @@ def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bo
 
 
 def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
-    look: dict[str, Any] = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
+    look: Look = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
     look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
     space = " " if len(labelled) > 1 else "\n"
     for row, one in enumerate(reversed(labelled)):
@@ -109,14 +110,14 @@ def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
         ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
 
 
-def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tuple[float, float] | None:
+def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> Ends | None:
     """Draws the interval of a critical batch size as a bar and returns its ends. None if it is not identified."""
     _, color, points_fit = one
     fit = points_fit.fit
     if fit is None or points_fit.verdict == "not_identified":
         return None
     low, high = _within(points_fit, fit, ax.get_xlim())
-    at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
+    at: Look = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
     ax.plot([low.place, high.place], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
     for end, arrow in ((low, "<"), (high, ">")):
         ax.plot([end.place], [height], marker="|" if end.stated else arrow, markersize=size, clip_on=False, **at)
@@ -130,7 +131,7 @@ class _End(NamedTuple):
     stated: bool
 
 
-def _within(points_fit: PointsFit, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[_End, _End]:
+def _within(points_fit: PointsFit, fit: regimes.Fit, limits: Ends) -> tuple[_End, _End]:
     """Returns the interval of a critical batch size, cut at the limits. Ends that are not stated are at the limits."""
     low, high = limits
     has_low = not math.isnan(fit.low) and points_fit.verdict != "at_most"
@@ -150,7 +151,7 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
     low, high = _within(points_fit, fit, (bottom, top))
     ax.plot([across] * 2, [low.place, high.place], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
     for end, arrow in ((low, "v"), (high, "^")):
-        look: dict[str, Any] = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
+        look: Look = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
         ax.plot([across], [end.place], color=color, zorder=3, clip_on=False, **look)
     if points_fit.verdict == "identified":
         look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
@@ -169,7 +170,7 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
     if left < fit.critical_batch_size < right and points_fit.verdict == "identified":
         foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
         ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=color, linewidth=0.9, linestyle=":", zorder=1.5)
-        look: dict[str, Any] = {"marker": "D", "color": color, "markersize": 5, "zorder": 6}
+        look: Look = {"marker": "D", "color": color, "markersize": 5, "zorder": 6}
         ax.plot([fit.critical_batch_size], [height], transform=at_bottom, **look)
     before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
     if before > WORDS:  # there the text does not cover the line of perfect scaling

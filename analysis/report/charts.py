@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import ticks
+from analysis.plotting.ticks import Ends
 from analysis.report.markup import Html, chart_name, tag
 
 # Paths in the square from -1 to 1, in the order of ``analysis.plotting.draw.STYLES``.
@@ -28,10 +29,11 @@ INK, MUTED, PAPER = "var(--ink)", "var(--muted)", "var(--panel)"
 HEIGHT, TALL = 340, 460  # pixels. TALL is used if the page has only one chart of steps.
 SMALL = 280
 POINTS = "points"  # name, in every chart, of the marks that can be hovered and focused, and of their data
-LINES: dict[str, Any] = {"field": "label", "type": "nominal"}  # text alternative of a point
+Json = dict[str, Any]  # part of a specification, or a row of data
+LINES: Json = {"field": "label", "type": "nominal"}  # text alternative of a point
 MOST_TICKS = 12
-DIMMED: dict[str, Any] = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
-MARK: dict[str, Any] = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
+DIMMED: Json = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
+MARK: Json = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
 class Mark(NamedTuple):
@@ -56,7 +58,7 @@ class LegendChart(NamedTuple):
     title: str
     goal: str
     marks: Mapping[str, Mark]
-    chart: dict[str, Any]
+    chart: Json
     members: Sequence[MeasuredFactorization] | Sequence[MeasuredLayout]
     conclusions: Sequence[str] = ()
 
@@ -70,7 +72,7 @@ def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
     return dict(zip(dict.fromkeys(names), marks, strict=False))
 
 
-def scales(series: Mapping[str, Mark]) -> tuple[dict[str, Any], dict[str, Any]]:
+def scales(series: Mapping[str, Mark]) -> tuple[Json, Json]:
     """Returns the colour and shape scales of a chart."""
     names = list(series)
     return (
@@ -108,7 +110,7 @@ def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -
     )
 
 
-def config() -> dict[str, Any]:
+def config() -> Json:
     """Returns the Vega-Lite configuration of all charts."""
     font = "system-ui, sans-serif"
     axis = {
@@ -141,29 +143,27 @@ def config() -> dict[str, Any]:
 class Channels(NamedTuple):
     """Encodings that most marks of a chart share: positions, and the colours and shapes of series."""
 
-    x: dict[str, Any]
-    y: dict[str, Any]
-    tone: dict[str, Any]
-    form: dict[str, Any]
+    x: Json
+    y: Json
+    tone: Json
+    form: Json
 
     @property
-    def at(self) -> dict[str, Any]:
+    def at(self) -> Json:
         return {"x": self.x, "y": self.y}
 
     @property
-    def between(self) -> dict[str, Any]:
+    def between(self) -> Json:
         """Encodings for both ends of a rule."""
         return self.at | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
 
     @property
-    def bar(self) -> dict[str, Any]:
+    def bar(self) -> Json:
         """Encodings of a bar from ``low`` to ``high``."""
         return self.at | {"y": self.y | {"field": "low"}, "y2": {"field": "high"}, "color": self.tone}
 
 
-def steps(
-    series: Mapping[str, Mark], across: tuple[float, float], up: tuple[float, float], height: int = HEIGHT
-) -> dict[str, Any]:
+def steps(series: Mapping[str, Mark], across: Ends, up: Ends, height: int = HEIGHT) -> Json:
     """Returns the chart of steps to target against batch size. Each layer draws the data set of the same name.
 
     Args:
@@ -175,7 +175,7 @@ def steps(
     return sizing(height) | {"layer": [*_behind(own), *_measured(own)]}
 
 
-def _behind(own: Channels) -> list[dict[str, Any]]:
+def _behind(own: Channels) -> list[Json]:
     """Returns layers for regimes, perfect scaling, fits with their regions, and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
@@ -194,7 +194,7 @@ def _behind(own: Channels) -> list[dict[str, Any]]:
     ]
 
 
-def _measured(own: Channels) -> list[dict[str, Any]]:
+def _measured(own: Channels) -> list[Json]:
     """Returns layers for answers with their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
@@ -208,7 +208,7 @@ def _measured(own: Channels) -> list[dict[str, Any]]:
     ]
 
 
-def cores(series: Mapping[str, Mark], across: tuple[float, float], up: tuple[float, float]) -> dict[str, Any]:
+def cores(series: Mapping[str, Mark], across: Ends, up: Ends) -> Json:
     """Returns the chart of seconds per epoch against cores, with quartiles, fitted laws and perfect scaling."""
     own = channels(series, quantity("x", "cores", across), quantity("y", "seconds per epoch", up))
     ideal = {"type": "rule", "strokeDash": [6, 4], "color": MUTED, "clip": True}
@@ -221,7 +221,7 @@ def cores(series: Mapping[str, Mark], across: tuple[float, float], up: tuple[flo
     return sizing(SMALL) | {"layer": layers}
 
 
-def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]:
+def courses(series: Mapping[str, Mark], title: str, log: bool) -> Json:
     """Returns the chart of recall against epochs or seconds. Marks are open because curves overlap."""
     scale = {"type": "log", "nice": False} if log else {"type": "linear", "zero": True, "nice": False}
     bottom = {"title": title, "grid": False, "tickCount": 6, "format": ".2~g"}
@@ -236,7 +236,7 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]
     return sizing(SMALL) | {"layer": layers}
 
 
-def costs(series: Mapping[str, Mark], seconds: str, least: float) -> dict[str, Any]:
+def costs(series: Mapping[str, Mark], seconds: str, least: float) -> Json:
     """Returns the chart of milliseconds per step against megabytes sent per device.
 
     Args:
@@ -253,7 +253,7 @@ def costs(series: Mapping[str, Mark], seconds: str, least: float) -> dict[str, A
     return sizing(SMALL) | {"layer": [mark]}
 
 
-def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str, Any]:
+def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
     """Returns the chart of trials over two metaparameters.
 
     Args:
@@ -287,30 +287,30 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str
     }
 
 
-def channels(series: Mapping[str, Mark], x: dict[str, Any], y: dict[str, Any]) -> Channels:
+def channels(series: Mapping[str, Mark], x: Json, y: Json) -> Channels:
     """Returns the encodings of positions, and of colours and shapes by series."""
     tone, form = ({"field": "series", "type": "nominal", "scale": scale, "legend": None} for scale in scales(series))
     return Channels(x, y, tone, form)
 
 
-def quantity(field: str, title: str, ends: tuple[float, float]) -> dict[str, Any]:
+def quantity(field: str, title: str, ends: Ends) -> Json:
     """Returns a field on a logarithmic axis with the given limits."""
     scale = {"type": "log", "base": 2, "domain": list(ends), "nice": False}
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis(title, ends)}
 
 
-def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> dict[str, Any]:
+def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> Json:
     """Returns a layer that draws the named data. Only marks with a description are exposed to screen readers."""
     aria = "description" in encoding
     return {"name": data, "data": {"name": data}, "mark": {**mark, "aria": aria}, "encoding": encoding}
 
 
-def sizing(height: int) -> dict[str, Any]:
+def sizing(height: int) -> Json:
     """Returns the size of a chart that fills the width of its container."""
     return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
-def axis(title: str, ends: tuple[float, float]) -> dict[str, Any]:
+def axis(title: str, ends: Ends) -> Json:
     """Returns an axis with ticks at powers of two."""
     values = ticks.powers_of_two(ends, MOST_TICKS)
     form = ",d"

@@ -20,6 +20,7 @@ from results.rules.ledger import Ledger, tally
 from results.storage.commits import Commit, read_table
 
 T = TypeVar("T")
+Run = dict[str, Any]  # row of the table of studies
 
 
 class FilterGroup(NamedTuple):
@@ -66,7 +67,7 @@ class PageContents(NamedTuple):
     goals: Sequence[tuple[int, WorkloadRow]]
     factorizations: Sequence[tuple[int, MeasuredFactorization]]
     layouts: Sequence[tuple[int, MeasuredLayout]]
-    runs: Sequence[dict[str, Any]]
+    runs: Sequence[Run]
 
 
 @located

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,9 @@ from analysis.cores.core_counts import CoreCurve, CoreCurveFit
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
+from analysis.plotting.ticks import Ends
 from analysis.report import charts
-from analysis.report.charts import LegendChart
+from analysis.report.charts import Json, LegendChart
 
 APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes more than this times the fastest
 
@@ -129,7 +129,7 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
     """Returns the recall of one trial in each member of ``group``. It is the best trial of the best member."""
     best = recall_figures.best_of(group)
     trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     conclusions: list[str] = []
     for one, name in zip(group, names, strict=True):
         own = one.epochs_of(trial)
@@ -159,7 +159,7 @@ def _verdict(core_fit: CoreCurveFit) -> str:
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(core_fit)).replace("\n", " ")
 
 
-def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
+def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[Json]:
     for one, middle in zip(core_fit.curve.members, core_fit.curve.seconds.tolist(), strict=True):
         low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
         count = labels.span([len(one.seconds)], "epoch")
@@ -175,13 +175,13 @@ def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
         yield {"series": name, "label": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in point.items()}
 
 
-def _law(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
+def _law(name: str, core_fit: CoreCurveFit) -> Iterator[Json]:
     if core_fit.fit:
         across = np.geomspace(core_fit.curve.cores[0], core_fit.curve.cores[-1], 41)
         for x, y in zip(across.tolist(), core_fit.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(core_fit: CoreCurveFit, across: tuple[float, float]) -> dict[str, Any]:
+def _ideal(core_fit: CoreCurveFit, across: Ends) -> Json:
     work = float(core_fit.curve.seconds[0] * core_fit.curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from analysis.fitting import assumptions, curve_fits, fits, regimes
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
+from analysis.plotting.ticks import Ends
 from analysis.report import workload_rows
 from analysis.report.charts import swatch
 from analysis.report.markup import Cell, Html, chart_name, join, number, row, section, table, tag
@@ -204,7 +205,7 @@ def _legend(fitted: Sequence[PointsFit]) -> Html:
     return Html(tag("p", about, class_="note") + listed)
 
 
-def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
+def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
     points_fit = goal.fitted.selected if goal.fitted else None
     one = goal.workload
     title = tag(
@@ -230,7 +231,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -
     return row(cells, data_groups=str(group_number), data_look=str(group_number))
 
 
-def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
+def _critical(points_fit: PointsFit | None, ends: Ends) -> Cell:
     """Returns a cell with a critical batch size, its interval in words and as a bar, its verdict and its doubts."""
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
@@ -243,7 +244,7 @@ def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
     return Cell(join(parts), middle or "", "number")
 
 
-def _extent(points_fit: PointsFit, ends: tuple[float, float]) -> Html:
+def _extent(points_fit: PointsFit, ends: Ends) -> Html:
     """Returns the interval of a critical batch size as a bar on an axis that spans all batch sizes of the page."""
     extent = workload_rows.extent(points_fit, ends)
     if not extent:

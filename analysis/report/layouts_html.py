@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from analysis import measured_layouts
 from analysis.figures import layout_figures
 from analysis.measured_layouts import MeasuredLayout
 from analysis.report import charts
-from analysis.report.charts import LegendChart, legend_panel
+from analysis.report.charts import Json, LegendChart, legend_panel
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 
 TITLE = "Layouts on meshes"
@@ -48,7 +47,7 @@ def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LegendChart]:
     return made
 
 
-def _point(one: MeasuredLayout, seconds: float, how: str) -> dict[str, Any]:
+def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
     sent = one.number("wire_bytes") / 1e6
     lines = [
         one.study.mesh,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analysis import kind_views
-from analysis.report.contents import FilterGroup, PageContents, sum_ledgers
+from analysis.report.contents import FilterGroup, PageContents, Run, sum_ledgers
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 from results.catalog import licences
 from results.plans import schema
@@ -86,7 +86,7 @@ def _or(words: Sequence[str]) -> str:
 def provenance(contents: PageContents) -> Html:
     """Returns the code, devices and software of all studies, and the hashes of their tables."""
     recorded = {commit.name for commit in contents.commits if KINDS[commit.kind].recorded}
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in contents.runs:
         if run["study"] not in recorded:
             groups.setdefault((_code(run), _device(run), _software(run)), []).append(run)
@@ -103,7 +103,7 @@ def provenance(contents: PageContents) -> Html:
     return section("provenance", "Provenance", tag("p", " ".join(words)), runs, _files(contents))
 
 
-def _runs_row(key: tuple[str, str, str], runs: Sequence[dict[str, Any]]) -> Html:
+def _runs_row(key: tuple[str, str, str], runs: Sequence[Run]) -> Html:
     days = sorted(str(run["started_at"])[:16].replace("T", " ") for run in runs if run["started_at"])
     first, last = (Cell(days[i], None, "when") if days else "" for i in (0, -1))
     seconds = sum((run["run_seconds"] or 0.0) + (run["compile_seconds"] or 0.0) for run in runs)
@@ -119,12 +119,12 @@ def _runs_row(key: tuple[str, str, str], runs: Sequence[dict[str, Any]]) -> Html
     return row(cells)
 
 
-def _code(run: dict[str, Any]) -> str:
+def _code(run: Run) -> str:
     version = f"scaling-limits {run['code_version']}" if run["code_version"] else "not recorded"
     return f"{version}, commit {run['git_commit']}" if run["git_commit"] else version
 
 
-def _device(run: dict[str, Any]) -> str:
+def _device(run: Run) -> str:
     if not run["backend"] and not run["device_kind"]:
         return "not recorded"
     count = f"{run['device_count']} × " if (run["device_count"] or 1) > 1 else ""
@@ -132,7 +132,7 @@ def _device(run: dict[str, Any]) -> str:
     return f"{count}{run['device_kind'] or 'unknown'} ({run['backend'] or 'unknown'}){emulated}"
 
 
-def _software(run: dict[str, Any]) -> str:
+def _software(run: Run) -> str:
     packages = _packages(run["package_versions"] or "{}")
     named = [f"Python {run['python_version']}"] if run["python_version"] else []
     named += [f"{name} {packages[name]}" for name in COMPUTING if name in packages]
@@ -160,7 +160,7 @@ def _files(contents: PageContents) -> Html:
     return tag("details", summary, table("Studies with hashes", FILES, rows, look="files"))
 
 
-def _file_row(group_number: str, commit: Commit, run: dict[str, Any]) -> Html:
+def _file_row(group_number: str, commit: Commit, run: Run) -> Html:
     hashes = [
         tag("span", f"{name} ", tag("code", commit.files[name].sha256))
         for name in ("studies", "trials", "measurements")

@@ -22,7 +22,7 @@ from analysis.report import (
     payoff_html,
     steps_charts,
 )
-from analysis.report.contents import FilterGroup, PageContents, gather
+from analysis.report.contents import FilterGroup, PageContents, Run, gather
 from analysis.report.markup import Html, join, tag, upright
 from results.bad_input import BadInput
 from results.durable import Location, local
@@ -184,7 +184,7 @@ def _header(contents: PageContents) -> Html:
     )
 
 
-def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
+def _circumstances(runs: Sequence[Run], kinds: Collection[str]) -> str:
     """Returns the questions that the page answers, with the dates, devices and software of its measurements."""
     own = [run for run in runs if run["started_at"]]
     days = sorted(str(run["started_at"])[:10] for run in own)

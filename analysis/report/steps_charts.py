@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks, verdicts
+from analysis.plotting.ticks import Ends
 from analysis.report import charts, workload_rows
-from analysis.report.charts import Mark
+from analysis.report.charts import Json, Mark
 from analysis.report.workload_rows import WorkloadRow
 
 ACROSS = 41  # points of a fitted curve
@@ -22,7 +23,7 @@ TOP = 2**0.3  # factor from the marker of a median that never reached the target
 DIAGONAL = 4.0  # factor between lines of perfect scaling
 NO_PANEL = -1
 
-ChartRows = list[dict[str, Any]]
+ChartRows = list[Json]
 Member = tuple[int, WorkloadRow]  # number of the filter group, and a workload
 
 
@@ -40,7 +41,7 @@ class StepsChart(NamedTuple):
 
     members: Sequence[Member]
     marks: Sequence[Mark]
-    charts: Mapping[str, dict[str, Any]]
+    charts: Mapping[str, Json]
     without: Sequence[Member]
 
     @property
@@ -78,7 +79,7 @@ def _has_points(goal: WorkloadRow) -> bool:
     return goal.fitted is not None and (goal.fitted.drawable or bool(goal.fitted.missed))
 
 
-def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, dict[str, Any]]:
+def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, Json]:
     """Returns the chart of each kind of answer. They share their axes and can be compared."""
     lines = [goal.fitted for _, goal in members if goal.fitted]
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
@@ -90,9 +91,7 @@ def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -
     return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in names}
 
 
-def _chart(
-    members: Sequence[Member], name: str, ends: tuple[tuple[float, float], tuple[float, float]], spec: dict[str, Any]
-) -> dict[str, Any]:
+def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: Json) -> Json:
     across, up = ends
     always: dict[str, ChartRows] = {"points": [], "fits": []}
     several: dict[str, ChartRows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
@@ -119,8 +118,8 @@ def _chart(
 def _fitted(
     points_fit: PointsFit,
     fit: regimes.Fit,
-    own: dict[str, Any],
-    across: tuple[float, float],
+    own: Json,
+    across: Ends,
     always: dict[str, ChartRows],
     several: dict[str, ChartRows],
     focused: dict[str, ChartRows],
@@ -144,14 +143,14 @@ def _fitted(
         focused["critical"].append(own | {"x": first, "x2": last})
 
 
-def _points(goal: WorkloadRow) -> Iterator[dict[str, Any]]:
+def _points(goal: WorkloadRow) -> Iterator[Json]:
     """Yields the selected answers. If no trial reached the target, the point is open and lies at the budget."""
     assert goal.fitted is not None
     points = goal.fitted.selected.points
     heading = f"{goal.workload.title} · {goal.target_text}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
         least = low if low > 0 else min(0.5, high)
-        point: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
+        point: Json = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         point |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
         yield point | {"label": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():
@@ -163,13 +162,13 @@ def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join([heading, *(f"{name}: {value}" for name, value in pairs)])
 
 
-def _confirmed(goal: WorkloadRow, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _confirmed(goal: WorkloadRow, up: Ends) -> Iterator[Json]:
     """Yields medians and ranges of reruns. If the median never reached the target, the point is open and at the top."""
     assert goal.fitted is not None
     heading = f"{goal.workload.title} · {goal.target_text}"
     for one in goal.fitted.confirmations:
         most, median = min(one.most[1], up[1]), middle(one.median)
-        point: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
+        point: Json = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
         point |= {"arrow": ""}
         if not math.isfinite(median):
             top = up[1] / TOP
@@ -177,7 +176,7 @@ def _confirmed(goal: WorkloadRow, up: tuple[float, float]) -> Iterator[dict[str,
         yield point | {"label": _lines(heading, workload_rows.describe_confirmed(one))}
 
 
-def _perfect(points_fit: PointsFit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _perfect(points_fit: PointsFit, across: Ends) -> Iterator[Json]:
     points = points_fit.points
     if len(points.batch_size):
         first = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
@@ -185,7 +184,7 @@ def _perfect(points_fit: PointsFit, across: tuple[float, float]) -> Iterator[dic
         yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
 
 
-def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _diagonals(across: Ends, up: Ends) -> Iterator[Json]:
     """Yields lines of perfect scaling, on which doubling the batch size halves the steps."""
     examples = DIAGONAL ** math.ceil(math.log(across[0] * up[0], DIAGONAL))
     while examples < across[1] * up[1]:
@@ -194,7 +193,7 @@ def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator
         examples *= DIAGONAL
 
 
-def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _regimes(fit: regimes.Fit, across: Ends) -> Iterator[Json]:
     edges = np.geomspace(*across, MANY + 1)
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
     for first, last in verdicts.runs(names):

@@ -15,6 +15,7 @@ from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
+from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
@@ -91,7 +92,7 @@ def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
     return points_fit.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
-def extent(points_fit: PointsFit, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
+def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, float] | None:
     """Returns low end, best value and high end of a critical batch size, as positions on a logarithmic axis.
 
     Args:
@@ -263,7 +264,7 @@ def _again(one: Confirmed) -> str:
     return f"{steps}, {one.least[1]:,.0f} … {most}; {one.reached} of {seeds} reached"
 
 
-def _steps(ends: tuple[float, float]) -> str:
+def _steps(ends: Ends) -> str:
     return f"{middle(ends):,.0f} steps" if math.isfinite(ends[1]) else "never reached"
 
 
