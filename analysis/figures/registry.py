@@ -31,9 +31,8 @@ class Figure(NamedTuple):
     """Row of the registry.
 
     Attributes:
-      source: the data that is drawn. ``batch``: curves of batch sizes with their fits, from a whole store or for the
-        workloads of a request; ``cores``: factorizations; ``layouts``: layouts on meshes; ``paper``: the workloads of
-        a paper; ``published``: numbers of a paper; ``workloads``: workloads over batch sizes that a request selects.
+      source: key of ``LOADERS``, ``published`` for numbers of a paper, or ``workloads`` for workloads over batch sizes
+        that a request selects.
       function: dotted name of the function in ``analysis`` that yields the pictures.
       shows: description in the list of figures.
       arguments: for the function, after the data.
@@ -161,7 +160,7 @@ FIGURES |= {
     for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
 }
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn for --where
-# Functions that read the data of each source from a store.
+# Functions that read a store: curves of batch sizes with fits, factorizations, layouts, and the workloads of a paper.
 LOADERS = {
     BATCH: "fitting.curve_fits.of_store",
     CORES: "cores.factorizations.load",

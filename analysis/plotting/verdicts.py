@@ -40,7 +40,7 @@ def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[Labelle
 
 
 def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
-    """Draws the regimes of fits in strips above the axes, with ``?`` if none of them is probable enough.
+    """Draws the regimes of fits in strips above the axes, with ``?`` if their probabilities are too small.
 
     The axes are shaded over batch sizes on which all fits agree. If there are several, each strip is labelled.
     """
@@ -196,7 +196,7 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
 
 
 def _fitting(name: str, share: float) -> str:
-    """Returns a regime's name on one or two lines, or nothing if it does not fit into its share of the width."""
+    """Returns a regime's name on one or two lines. Empty if it does not fit into its share of the width."""
     room = share * CHARACTERS_ACROSS
     words = name.split(" ")
     splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]

@@ -182,7 +182,7 @@ def terms(commits: Iterable[Commit]) -> Html:
     heads = ("source", "studies#", "licence", "to cite")
     rows = []
     for own, count in sorted(counts.items(), key=lambda item: str(item[0])):
-        licence: str = "none stated: may be converted but not redistributed"
+        licence: str = "not stated: may be converted but not redistributed"
         if own.licence:
             licence = tag("a", own.licence, href=own.url, rel="noreferrer")
         cite = own.citation or ""

@@ -56,8 +56,7 @@ def write(folder: Location, out: str | Path, target: tuple[str, float] | None, r
       report: called with each line of progress.
 
     Raises:
-      BadInput: there is no store, nothing in it has run, vl-convert-python is not installed, or ``out`` cannot be
-        written.
+      BadInput: the store is missing or empty, vl-convert-python is not installed, or ``out`` cannot be written.
     """
     out = local(out)
     if out.is_dir():
@@ -87,7 +86,7 @@ def render(contents: PageContents, bundle: str) -> str:
     ]
     there = {"factorizations": contents.factorizations, "layouts": contents.layouts, "payoff": of_payoff}
     links = [(name, words) for name, words in SECTIONS.items() if there.get(name, True)]
-    main = tag("main", _no_match(), *body, id="main")
+    main = tag("main", tag("p", id="nothing", hidden=""), *body, id="main")
     parts = [
         _header(contents),
         _noscript(),
@@ -220,11 +219,6 @@ def _filters(groups: Sequence[FilterGroup]) -> Html:
     count = tag("output", "", id="count", aria_live="polite")
     reset = tag("button", "Reset", type="reset")
     return tag("form", *fields, tag("div", count, reset, class_="outcome"), id="filter", aria_label="Filter")
-
-
-def _no_match() -> Html:
-    """Returns the element in which page.js reports a search without results."""
-    return tag("p", id="nothing", hidden="")
 
 
 def _noscript() -> Html:
