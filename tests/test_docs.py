@@ -34,7 +34,7 @@ DOCUMENTS = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "benchmarks"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a recipe adds is not there: the names of its files, and of its rows.
 ADDED = re.compile(
-    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^@_figure.+\ndef (\w+)\(", re.M
+    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^    \"(\w+)\": Figure\(", re.M
 )
 
 

@@ -57,7 +57,7 @@ WORKLOADS = (
     "critical batch size, confirmed#",
     "regimes by batch size, and missed targets",
 )
-HINT = "critical batch size [90 % interval]. Select a workload to highlight it."
+HINT = "Critical batch size [90 % interval]. Select a workload to highlight it."
 TITLE = "Steps to target against batch size"
 READING = (
     "Selected: the fewest steps of any trial at each batch size, tuned separately for that batch size. The bar "
