@@ -16,8 +16,8 @@ def parser() -> CommandParser:
     top = CommandParser(prog="python -m analysis", description=help_text.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
-    target.add_argument("--metric", help="use this metric instead of the studies' own targets; needs --value")
-    target.add_argument("--value", type=float, help="the value to reach; needs --metric")
+    target.add_argument("--metric", help="use this metric instead of the studies' own targets (needs --value)")
+    target.add_argument("--value", type=float, help="the value to reach (needs --metric)")
     cli.add_output_arguments(csv)
     commands = top.add_subparsers(
         dest="command",
@@ -59,9 +59,9 @@ def _steps_arguments(sub: CommandParser) -> None:
         metavar="RULE",
         help="how trials give an answer: minimum, released or median (minimum)",
     )
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count; needs --rule released (100)")
-    sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count; needs --rule median")
-    sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search; needs --rule median")
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count (with --rule median)")
+    sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search (with --rule median)")
 
 
 def _counts(words: str) -> list[int]:
@@ -144,26 +144,28 @@ def _figures_arguments(sub: CommandParser) -> None:
     sub.description = help_text.FIGURES
     sub.add_argument("--list", action="store_true", help="list the figures and exit")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
-    sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to; created if missing")
+    sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to, created if missing")
     sub.add_argument("--name", metavar="NAME", help="draw only this figure, or the figures of this paper")
     sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure from the studies selected by --where")
     _add_where(sub, "--kind")
-    sub.add_argument("--by", metavar="NAME", help="the field that separates lines; for --kind compare, split, scatter")
+    sub.add_argument("--by", metavar="NAME", help="the field that separates lines of --kind compare, split, scatter")
     sub.add_argument(
-        "--steps", type=int, action="append", default=[], metavar="N", help="budget; for --kind budget or scatter"
+        "--steps", type=int, action="append", default=[], metavar="N", help="budget of --kind budget or scatter"
     )
-    sub.add_argument("--best-of", type=_counts, default=[], metavar="K,...", help="trials; for --kind searches")
-    sub.add_argument("--rule", choices=("minimum", "released"), help="trials that count; needs --kind (minimum)")
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count; needs --rule released (100)")
+    sub.add_argument("--best-of", type=_counts, default=[], metavar="K,...", help="trials of --kind searches")
+    sub.add_argument("--rule", choices=("minimum", "released"), help="trials that count for --kind (minimum)")
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
     sub.add_argument("--metric", help="use this metric instead of the studies' own targets")
-    sub.add_argument("--value", type=float, action="append", default=[], help="the value to reach; several with --kind")
+    sub.add_argument(
+        "--value", type=float, action="append", default=[], help="the value to reach (several with --kind)"
+    )
 
 
 def _report_arguments(sub: CommandParser) -> None:
     sub.description = help_text.REPORT
-    sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page; an old one is replaced")
+    sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
 
 
 def _all_arguments(sub: CommandParser) -> None:
     sub.description = help_text.ALL
-    sub.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures; created if missing")
+    sub.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")

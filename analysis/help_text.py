@@ -24,7 +24,7 @@ Steps to target: the steps that the best trial of every study needed to reach it
   python -m analysis steps --store results/local --metric test_error --value 0.05
   python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
 
---rule minimum    a trial reaches a target at or below its value; all trials count, however they ended
+--rule minimum    a trial reaches a target at or below its value, and all trials count, however they ended
 --rule released   the analysis published with Shallue et al. (2018): a trial must be strictly below the value, and only
                   the first COMPLETE trials of each study count, by number: --first 100, or all if there are fewer
 --rule median     the steps within which half of all searches of k' trials succeed, with a 90 % band and two verdicts
@@ -166,7 +166,7 @@ if a result of A contradicts a result of B, 2 if they have nothing in common, an
 Answers are compared between studies with the same workload, batch size and target. If the plans agree in everything
 that decides a result, both tried the same trials. They differ if the censoring intervals of the trials in both are
 disjoint. Independent searches differ if the 90 % bands of the median best of k' trials are disjoint, at equal
-numbers of trials; among many such pairs some differ by chance. Critical batch sizes differ if the intervals of their
+numbers of trials. Among many such pairs some differ by chance. Critical batch sizes differ if the intervals of their
 verdicts are disjoint. Seconds per epoch are judged only on devices of the same kind, and recalls are only shown.
 A result that only one place has does not count as a difference.
 
