@@ -1,4 +1,4 @@
-"""Coverage: how often the intervals of `analysis fit` hold the truth, and its verdicts are right, on simulated data."""
+"""Coverage: how often the intervals of `analysis fit` contain the truth, and its verdicts are right."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,30 +13,30 @@ from analysis.fitting.simulation import Scenario, Searches
 from analysis.text import VERDICTS
 from results import cli
 
-LEAST, MOST = 0.85, 0.99  # of statements that have to hold where the knee is inside
-EACH = 0.80  # of those of a scenario
-WRONG, NAMED = 0.10, 0.80  # of data sets beyond what is assumed: identified and wrong, and the failed check named
-FALSELY = 0.05  # of data sets without a knee inside, the most that may be called identified
-CHUNK = 100  # data sets that are fitted together, so that what is computed stays in a processor's cache
+LEAST, MOST = 0.85, 0.99  # share of statements that must hold if the knee is inside
+EACH = 0.80  # the same for each scenario
+# Beyond the assumptions: at most this share identified and wrong, and at least this share with the check named.
+WRONG, NAMED = 0.10, 0.80
+FALSELY = 0.05  # largest share of data sets without a knee inside that may be identified
+CHUNK = 100  # data sets per batch of fits, which keeps arrays in the processor's cache
 
 
 def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
     """Simulates and fits ``datasets`` curves of every scenario; a row of ``COLUMNS`` for each scenario.
 
     Args:
-      datasets: of each scenario.
-      seed: of everything that is drawn; a scenario's data do not depend on which others there are.
-      report: takes lines that tell how far it is.
-      scenarios: which; all if none are given.
+      datasets: data sets per scenario.
+      seed: seed of the simulation; a scenario's data do not depend on other scenarios.
+      report: receives lines of progress.
+      scenarios: the scenarios to run; empty for all.
     """
 
     def one(scenario: Scenario, rng: np.random.Generator) -> dict[str, object]:
         searches = simulation.draw(scenario, datasets, rng)
         return row(scenario, fit(scenario, searches), searches.critical)
 
-    return coverage_tables.table("coverage", simulation.scenarios(), scenarios, one, seed, datasets, report)[
-        list(COLUMNS)
-    ]
+    every = simulation.scenarios()
+    return coverage_tables.table("coverage", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
 def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
@@ -72,11 +72,11 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Rates over all data sets that agree in the column ``by``, a row each.
 
     Returns:
-      Columns ``by``, scenarios (how many), covered, least (the least coverage of a scenario), then as in ``COLUMNS``.
+      Columns ``by``, scenarios (their number), covered, least (the least coverage of a scenario), then ``COLUMNS``.
     """
     rows = []
     for name, group in table.groupby(by, sort=False):
-        # Each scenario counts by the statements it made.
+        # Each scenario is weighted by its number of statements.
         stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
         holding = (group["covered"].fillna(0) * stated).sum()
         rows.append(
@@ -96,11 +96,11 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """The rates for a reader, by where the knee is, by shape and so on, each against its aim."""
+    """The rates for a reader, by position of the knee, by shape and so on, each with its aim."""
     beyond = table["shape"].isin(simulation.BEYOND)
     strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
-    # What the aims are set for; strains and cases beyond the assumptions are told apart.
+    # The aims are set for these. Strains and cases beyond the assumptions are separate.
     standard = table[own & inside & ~strained]
     parts = [
         ("all", standard.assign(all="knee inside, five shapes"), "all"),
@@ -115,23 +115,23 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     lines = [
         f"Statements of `analysis fit` on simulated searches of {simulation.TRIALS} trials: {len(table)} scenarios of "
         f"{datasets} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Aim: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside, {EACH:.0%} in each scenario; "
-        f"at most {FALSELY:.0%} are identified where it is not.",
+        f"Aim: {LEAST:.0%} to {MOST:.0%} of statements hold if the knee is inside, {EACH:.0%} in each scenario. "
+        f"At most {FALSELY:.0%} are identified if it is not.",
         "",
     ]
     for title, rows, by in parts:
         if len(rows):
             lines += [_block(title, summary(rows, by), by), ""]
     for noise, rows in table[beyond].groupby("noise", sort=False):
-        lines += [_beyond(f"beyond what is assumed, {noise} noise", rows), ""]
+        lines += [_beyond(f"beyond the assumptions, {noise} noise", rows), ""]
     return "\n".join([*lines, _BEYOND]) if beyond.any() else "\n".join(lines[:-1])
 
 
 _BEYOND = f"""\
-The five shapes are all but lopsided. Failed: a check of the shape or of the search did, and no interval is stated.
-Beyond what is assumed, the first five curves are those that the checks were made for; nothing was chosen on the others.
+The five shapes are all except lopsided. Failed: a check of the shape or of the search failed, so no interval is stated.
+Beyond the assumptions, the checks were designed for the first five curves. No choice was based on the others.
 Aim: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
-breaks fails ("by name")."""
+violates fails ("by name")."""
 
 
 def _beyond(title: str, rows: pd.DataFrame) -> str:
@@ -156,7 +156,7 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
-    """The words met or MISSED of a scenario of ``simulation.BEYOND`` and its aims; empty where none are set."""
+    """The word met or MISSED for a scenario of ``simulation.BEYOND``; empty without an aim."""
     if one["shape"] not in simulation.CHOSEN_ON:
         return ""
     return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
@@ -179,7 +179,7 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:
-    """The words met or MISSED of a row of ``summary`` and its aim; empty where none is set."""
+    """The word met or MISSED for a row of ``summary``; empty without an aim."""
     if rate[by] == "shared unawares":
         return ""
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:

@@ -140,8 +140,8 @@ def of_workload(
     Args:
       workload: the studies.
       target: metric and value.
-      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. With both, every batch size uses as many
-        trials as the one with the fewest.
+      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. With both, every batch size uses the
+        smallest number of trials of any batch size.
       kept: selects trials of a study for the curve; None: all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
