@@ -34,8 +34,8 @@ class Sample(NamedTuple):
     """The first k trials at each of n batch sizes.
 
     Attributes:
-      low, high: float64[n, k], steps to target lie in (low, high]; NaN if the trial did not reach. Points that all batch
-        sizes used come first, one per column. Otherwise trials are in order.
+      low, high: float64[n, k], steps to target lie in (low, high]; NaN if the trial did not reach. Points that all
+        batch sizes used come first, one per column. Otherwise trials are in order.
       common: share of the points that all batch sizes used; NaN if unknown.
       repeated: share of the points that another batch size also used; NaN if unknown.
     """
