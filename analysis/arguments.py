@@ -42,7 +42,7 @@ def parser() -> CommandParser:
 
 
 def requested_target(options: argparse.Namespace) -> tuple[str, float] | None:
-    """Returns the metric and the value of ``--metric`` and ``--value``; None without them."""
+    """Returns the metric and the value of ``--metric`` and ``--value``, or None without them."""
     if (options.metric is None) != (options.value is None):
         raise BadInput("--metric and --value need each other, such as --metric test_error --value 0.05")
     return None if options.metric is None else (options.metric, options.value)

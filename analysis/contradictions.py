@@ -51,7 +51,7 @@ class Finding(NamedTuple):
     """Result of comparing a pair.
 
     Attributes:
-      a, b: what each place says; None if it says nothing.
+      a, b: what each place says, or None if it says nothing.
       result: same, agree, differ, not_judged, only_a or only_b.
       why: how it was judged, or why not.
     """

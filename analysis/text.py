@@ -15,7 +15,7 @@ VERDICTS: tuple[str, ...] = ("identified", "at_least", "at_most", "not_identifie
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to ``digits`` significant digits, written out with thousands set apart; empty for NaN."""
+    """A number to ``digits`` significant digits, written out with thousands set apart, or empty for NaN."""
     if math.isnan(value):
         return ""
     rounded = float(f"{value:.{digits}g}")

@@ -33,7 +33,7 @@ class WorkloadStudies(NamedTuple):
 
     Attributes:
       dataset, model, optimizer: as tables show them.
-      distinction: what tells it from those that look alike, such as ``seed=1``; empty if none do.
+      distinction: what tells it from those that look alike, such as ``seed=1``, or empty if none do.
       commits: its studies, by batch size.
     """
 
@@ -109,7 +109,7 @@ def shared_plan(study: Plan) -> dict[str, object]:
 
 
 def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
-    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none.
+    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``, or empty if none.
 
     Of options of data only those that differ are told.
     """

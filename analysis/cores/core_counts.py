@@ -29,7 +29,7 @@ class CoreCurve(NamedTuple):
     Attributes:
       members: those that count, by cores: timed, and not emulated.
       emulated: those that do not, by cores.
-      distinction: what tells this curve from those that look alike in a table; empty if none do.
+      distinction: what tells this curve from those that look alike in a table, or empty if none do.
     """
 
     members: tuple[MeasuredFactorization, ...]
@@ -204,7 +204,7 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
 
 
 def in_words(core_fit: CoreCurveFit) -> str:
-    """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``; empty if nothing is known."""
+    """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``, or empty if nothing is known."""
     fit = core_fit.fit
     if fit is None or core_fit.verdict == "not_identified":
         return ""

@@ -74,7 +74,7 @@ class MeasuredFactorization:
     def chosen(self) -> int | None:
         """The trial with the best Recall@20 of validation at its last epoch, of equals the one with the smallest id.
 
-        Of the COMPLETE ones, or, where there is none yet, of those that did not diverge; None if all did.
+        Of the COMPLETE ones, or, where there is none yet, of those that did not diverge, or None if all did.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
             last = self.last.loc[self.last["status"] == status, self.chosen_by]
@@ -83,7 +83,7 @@ class MeasuredFactorization:
         return None
 
     def result(self, name: str) -> float:
-        """A column of ``last`` of the chosen trial; NaN if there is none."""
+        """A column of ``last`` of the chosen trial, or NaN if there is none."""
         return math.nan if self.chosen is None else float(self.last[name].to_numpy()[self.last.index == self.chosen][0])
 
     @functools.cached_property
@@ -103,7 +103,7 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def hardware(self) -> Hardware | None:
-        """Hardware of the chosen trial or, if there is none, of the newest run; None if unknown."""
+        """Hardware of the chosen trial or, if there is none, of the newest run, or None if unknown."""
         if self.chosen is None:
             return next(reversed(self.hardware_by_run.values()), None)
         return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])

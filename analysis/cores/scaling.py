@@ -81,7 +81,7 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Evidence against the law, in words; empty if there is none."""
+        """Evidence against the law, in words, or empty if there is none."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:

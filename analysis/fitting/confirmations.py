@@ -36,7 +36,7 @@ class Confirmed(NamedTuple):
       best: the trial with the fewest steps to target in the search.
       selected: its steps there.
       chosen: the trial whose repeats report: the best one, or one of the best few.
-      choosing: median of the repeats that chose it; None without a choice.
+      choosing: median of the repeats that chose it, or None without a choice.
       repeats: number of reporting repeats.
       reached: number of them that reached the target.
       median: median of the reporting repeats, the confirmed answer.
@@ -57,7 +57,7 @@ class Confirmed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Confirmed over selected steps. Above 1 is the winner's curse; +inf if half of the repeats never reached."""
+        """Confirmed over selected steps, +inf if half of the repeats never reached. Above 1 is the winner's curse."""
         return middle(self.median) / middle(self.selected)
 
 
@@ -69,7 +69,7 @@ def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:
-    """Selected and confirmed steps of a study; None if no trial of its search reached, or no reporting repeat ran.
+    """Selected and confirmed steps of a study, or None if no trial of its search reached, or no reporting repeat ran.
 
     A study chooses for its first target. Its reporting repeats are unbiased for any other target, too, but may belong
     to the wrong trial. So they confirm another target only if the choice would have been the same: the best trial for
@@ -143,7 +143,7 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
 
     Args:
       table: rows (study, target_metric, target_value, ...).
-      overview: the store; None for answers of other rules than minimum, which are never confirmed.
+      overview: the store, or None for answers of other rules than minimum, which are never confirmed.
     """
     commits = [commit for commit in store.catalogue(overview.folder) if commit.repeats.confirm] if overview else []
     confirmed: dict[tuple[str, Target], Confirmed] = {}

@@ -28,7 +28,7 @@ def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequ
       datasets: data sets per scenario.
       seed: seed of the simulation; a scenario's data do not depend on other scenarios.
       report: receives lines of progress.
-      scenarios: the scenarios to run; empty for all.
+      scenarios: the scenarios to run, or empty for all.
     """
 
     def one(scenario: Scenario, rng: np.random.Generator) -> dict[str, object]:
@@ -156,7 +156,7 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
-    """The word met or MISSED for a scenario of ``simulation.BEYOND``; empty without an aim."""
+    """The word met or MISSED for a scenario of ``simulation.BEYOND``, or empty without an aim."""
     if one["shape"] not in simulation.CHOSEN_ON:
         return ""
     return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
@@ -179,7 +179,7 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:
-    """The word met or MISSED for a row of ``summary``; empty without an aim."""
+    """The word met or MISSED for a row of ``summary``, or empty without an aim."""
     if rate[by] == "shared unawares":
         return ""
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:

@@ -49,7 +49,7 @@ class CurveFits(NamedTuple):
         ``trials.trials``. Batch sizes that met the target at the start are left out.
       missed: batch sizes at which no trial reached the target, and the most steps that one took there.
       confirmations: studies whose answer was confirmed, by batch size.
-      confirmed: the fit of the confirmed answers; None without any.
+      confirmed: the fit of the confirmed answers, or None without any.
       label: its name in a legend.
     """
 
@@ -82,7 +82,7 @@ class CurveFits(NamedTuple):
         return best
 
     def steps_at(self, batch_size: int) -> float:
-        """Returns the selected steps to target, the middle of their interval; NaN if there is no point."""
+        """Returns the selected steps to target, the middle of their interval, or NaN if there is no point."""
         points = self.selected.points
         position = np.flatnonzero(points.batch_size == batch_size)
         middle = (regimes.from_zero(points.low) + points.high) / 2
@@ -197,7 +197,7 @@ def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def critical_batch_size(points_fit: PointsFit) -> float:
-    """Returns the critical batch size, examples; NaN unless it is identified."""
+    """Returns the critical batch size, examples, or NaN unless it is identified."""
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
 
 

@@ -68,7 +68,7 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """Fields that separate it from curves with the same names, such as ``seed=1``; empty without such curves."""
+        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty without such curves."""
         return self.workload.distinction
 
     @property
@@ -100,12 +100,12 @@ class Points(NamedTuple):
       batch_size: float64[n], examples.
       low, high: float64[n], the steps to target lie in (low, high].
       weights: float64[n], relative weights of ln steps.
-      trials: trials per point; None if unknown.
+      trials: trials per point, or None if unknown.
       notes: remarks for a reader of the fit.
-      refusal: the reason why no fit and no picture would be honest; empty if they would be.
-      sample: the trials themselves; None if they are unknown or were cut short.
-      trial_counts: int[n], trials available at each batch size, of which ``trials`` are used; None if unknown.
-      at_edge: for each batch size, the ends of its search space at which the best trials cluster; None if unknown.
+      refusal: the reason why no fit and no picture would be honest, or empty if they would be.
+      sample: the trials themselves, or None if they are unknown or were cut short.
+      trial_counts: int[n], trials available at each batch size, of which ``trials`` are used, or None if unknown.
+      at_edge: for each batch size, the ends of its search space at which the best trials cluster, or None if unknown.
     """
 
     batch_size: np.ndarray
@@ -142,7 +142,7 @@ def of_workload(
       target: metric and value.
       rule: minimum, or released with the first ``rule.first`` COMPLETE trials. With both, every batch size uses the
         smallest number of trials of any batch size.
-      kept: selects trials of a study for the curve; None: all of them.
+      kept: selects trials of a study for the curve, or None for all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]

@@ -37,8 +37,8 @@ class PointsFit(NamedTuple):
     """The points of a curve with their fit, which is None if no fit would be honest.
 
     Attributes:
-      shift: octaves from the critical batch size to that of half of the trials; NaN if unknown.
-      checks: checks of the fit's assumptions; empty without a fit.
+      shift: octaves from the critical batch size to that of half of the trials, or NaN if unknown.
+      checks: checks of the fit's assumptions, or empty without a fit.
     """
 
     points: Points

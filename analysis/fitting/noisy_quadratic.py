@@ -20,7 +20,7 @@ LONGEST = 6000  # steps to a loss of a tenth or more with little noise
 
 
 def least_steps(study: BatchStudy) -> float:
-    """Steps to target of the expected loss at the best learning rate; +inf if it never reaches it."""
+    """Steps to target of the expected loss at the best learning rate, or +inf if it never reaches it."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
     reaches = _expected(study, rates, high, curvature) <= goal
@@ -89,7 +89,7 @@ def _curvature(study: BatchStudy) -> np.ndarray:
 
 
 def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """Expected loss after ``steps`` [n] at ``rates`` [n]; +inf if it diverges."""
+    """Expected loss after ``steps`` [n] at ``rates`` [n], or +inf if it diverges."""
     stable = rates < 2
     pull, spread = _parts(study, np.where(stable, rates, 1.0)[:, None], steps[:, None], curvature)
     return np.where(stable, (pull + spread).sum(axis=1), np.inf)

@@ -39,9 +39,9 @@ class Fit(NamedTuple):
     """The model fitted to a curve of n batch sizes.
 
     Attributes:
-      s_min: the plateau, steps; NaN if the curve shows none.
-      critical_batch_size: examples; NaN if the best one is at the edge of the searched range.
-      low, high: ends of its 90 % interval, examples; NaN if open or not stated. Each end is a 95 % bound.
+      s_min: the plateau, steps, or NaN if the curve shows none.
+      critical_batch_size: examples, or NaN if the best one is at the edge of the searched range.
+      low, high: ends of its 90 % interval, examples, or NaN if open or not stated. Each end is a 95 % bound.
       sharpness: a; 1 is a hyperbola, more is a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
@@ -51,7 +51,7 @@ class Fit(NamedTuple):
       profile: the grid behind it.
       bound: the largest ``profile.misfit`` inside the 90 % region.
       rounding: ln of the factor between evaluations at the largest batch size.
-      data_ends: the ends without model error, examples; NaN if open.
+      data_ends: the ends without model error, examples, or NaN if open.
       model_error: octaves, at the end with the larger one; the error due to the fitted shape.
       shape: results of the checks of the shape.
     """
@@ -99,8 +99,8 @@ def fit(
 
     Args:
       batch_size: [n], examples, all different.
-      low, high: [n], the steps to target lie in (low, high]; equal if they are exact. A low of 0 counts as 0.5.
-      weights: [n], relative weights of ln steps; None for equal weights. The noise is estimated from the residuals.
+      low, high: [n], the steps to target lie in (low, high], equal if they are exact. A low of 0 counts as 0.5.
+      weights: [n], relative weights of ln steps, or None for equal weights. The noise is estimated from the residuals.
       left_out: [n, k], only if all batch sizes share the points of their search: ln steps without point i, from
         ``weights.without_each``.
       evidence: evidence from the trials, from ``samples.evidence``; with None only the residuals judge the shape.

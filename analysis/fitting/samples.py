@@ -34,10 +34,10 @@ class Sample(NamedTuple):
     """The first k trials at each of n batch sizes.
 
     Attributes:
-      low, high: float64[n, k], steps to target lie in (low, high]; NaN if the trial did not reach. Points that all
+      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach. Points that all
         batch sizes used come first, one per column. Otherwise trials are in order.
-      common: share of the points that all batch sizes used; NaN if unknown.
-      repeated: share of the points that another batch size also used; NaN if unknown.
+      common: share of the points that all batch sizes used, or NaN if unknown.
+      repeated: share of the points that another batch size also used, or NaN if unknown.
     """
 
     low: np.ndarray
@@ -70,7 +70,7 @@ def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
-    """Evidence from all trials [d, n, k], not only the best; None if there are too few of them."""
+    """Evidence from all trials [d, n, k], not only the best, or None if there are too few of them."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
         return None
@@ -88,7 +88,7 @@ def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Steps to target of trials, the middle of each interval; infinite if not reached."""
+    """Steps to target of trials, the middle of each interval, or infinite if not reached."""
     middle = (from_zero(low) + high) / 2
     return np.where(np.isnan(middle), np.inf, middle)
 
@@ -101,8 +101,8 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
       metaparameters: the metaparameters of trials by name.
 
     Returns:
-      A tuple for each trial; None if it is unknown. It contains the share of the range below each metaparameter with a
-      continuous range, or without any, the values of all metaparameters.
+      A tuple for each trial, or None if it is unknown. It contains the share of the range below each metaparameter
+      with a continuous range, or without any, the values of all metaparameters.
     """
     columns = {str(name): metaparameters[name].to_numpy(np.float64) for name in metaparameters}
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
@@ -120,7 +120,7 @@ def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, 
     """Aligns the points of the search that are the same at all batch sizes.
 
     Args:
-      points: positions of the k trials of each of n batch sizes; None if unknown.
+      points: positions of the k trials of each of n batch sizes, or None if unknown.
 
     Returns:
       int[n, k], the order of trials that puts common points first and in one order; the shares of ``common`` and of
@@ -150,7 +150,7 @@ class Outcomes(NamedTuple):
         ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target.
         A repeat does not count.
       notes: remarks for a reader.
-      at_edge: by batch size, the ends of its search space at which the best trials cluster; None if unknown.
+      at_edge: by batch size, the ends of its search space at which the best trials cluster, or None if unknown.
     """
 
     trials: pd.DataFrame
@@ -189,7 +189,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
 
     Args:
       rows: as ``Outcomes.trials``.
-      apart: largest distance of evaluations in examples, by study; NaN if unknown, None for studies with known
+      apart: largest distance of evaluations in examples, by study, or NaN if unknown, None for studies with known
         evaluations.
     """
     stated = {name: value for name, value in apart.items() if value is not None}
@@ -205,7 +205,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
 
 
 def _examples_apart(study: Plan) -> float | None:
-    """Largest distance of evaluations in examples, if a source states only that; NaN if it does not."""
+    """Largest distance of evaluations in examples, if a source states only that, or NaN if it does not."""
     details = study.plan().get("details", {})
     if "evaluation_samples" not in details:
         return None

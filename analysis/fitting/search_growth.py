@@ -98,7 +98,7 @@ def _rates(one: CurveFits) -> list[Quantity]:
 
 
 def _best(one: CurveFits, batch_size: int, quantity: Quantity) -> float | None:
-    """Geometric mean over the trials that are nearly as good as the best; None if none reached the target."""
+    """Geometric mean over the trials that are nearly as good as the best, or None if none reached the target."""
     rows = one.trials[batch_size]
     rows = rows[rows["outcome"] == trials.REACHED]
     if not len(rows):

@@ -42,7 +42,7 @@ class TrialEvidence(NamedTuple):
 
     Attributes:
       third, half: float64[d, n], expected ln steps of the best of a third, and of half, of the trials.
-      variance: float64[d], variance of ln steps of the best of half of them, mean over batch sizes; NaN if unknown.
+      variance: float64[d], variance of ln steps of the best of half of them, mean over batch sizes, or NaN if unknown.
       near: int[d, n], trials that took at most twice the steps of the best.
       trials: k.
     """
@@ -61,7 +61,7 @@ class ShapeChecks(NamedTuple):
       checks: slope, plateau, knee and search, in this order.
       ln_low: the least of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged; that
         of the curve is lowered by a positive ``shift``.
-      shift: octaves from the critical batch size of all trials to that of half of them; NaN if unknown.
+      shift: octaves from the critical batch size of all trials to that of half of them, or NaN if unknown.
     """
 
     checks: tuple[Check, ...]
@@ -104,7 +104,7 @@ def check(
       ln_steps, weights: [d, n], data, and weights of mean 1.
       best: [d, 2], ln B* and a of the fitted curves.
       ends: [d, 2], ends of the intervals of ln B*, infinite if open.
-      evidence: evidence from the trials; None if they are unknown.
+      evidence: evidence from the trials, or None if they are unknown.
     """
     start = np.stack([best[:, 0], np.log(best[:, 1])], axis=1)
     is_known = np.zeros(len(best), bool) if evidence is None else np.isfinite(evidence.variance)

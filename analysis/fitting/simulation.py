@@ -118,7 +118,7 @@ class Searches(NamedTuple):
 
     Attributes:
       critical: float64[d], the true critical batch sizes; infinite or 0 without a knee.
-      low, high: float64[d, n, k], steps to target of trials lie in (low, high]; NaN if not reached.
+      low, high: float64[d, n, k], steps to target of trials lie in (low, high], or NaN if not reached.
     """
 
     critical: np.ndarray

@@ -34,7 +34,7 @@ def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
 
     Returns:
-      float64[..., n]; NaN if fewer than two trials reached.
+      float64[..., n], or NaN if fewer than two trials reached.
     """
     k = trial_steps.shape[-1]
     if k < 2:
@@ -53,7 +53,7 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
 
     Returns:
-      float64[..., n, k], a value without each trial; NaN if fewer than two trials reached.
+      float64[..., n, k], a value without each trial, or NaN if fewer than two trials reached.
     """
     k = trial_steps.shape[-1]
     order = np.argsort(trial_steps, axis=-1, kind="stable")

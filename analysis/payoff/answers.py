@@ -73,7 +73,7 @@ class Answer(NamedTuple):
       device_kind: empty if no device was timed.
       gain: the speed-up required of a doubling, as a fraction.
       batch: the batch size up to which it pays off to double batch and devices together.
-      measured, predicted: time to target with measured and with predicted seconds per step; None without any.
+      measured, predicted: time to target with measured and with predicted seconds per step, or None without any.
       predicted_by: source of the prediction.
       notes: remarks for a reader.
     """
@@ -417,12 +417,12 @@ class Prices(NamedTuple):
     of_kind: dict[str, float]
 
     def of(self, kind: str) -> float:
-        """Returns the price of a kind of device; NaN if it is unknown."""
+        """Returns the price of a kind of device, or NaN if it is unknown."""
         return self.of_kind.get(kind, self.any_device)
 
 
 def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
-    """Parses prices such as ``2.5`` and ``TPU v4=3.22``; None without any.
+    """Parses prices such as ``2.5`` and ``TPU v4=3.22``, or None without any.
 
     Raises:
       BadInput: a price is not a positive number, or its device is not among ``kinds``.
@@ -531,7 +531,7 @@ def _block(pay_off: PayOff, times: Sequence[dict[str, Any]]) -> str:
 
 
 def _ends(row: dict[str, Any], name: str) -> str:
-    """Returns the ends of an interval; empty if there is no number."""
+    """Returns the ends of an interval, or empty if there is no number."""
     if np.isnan([row[name], row[f"{name}_low"], row[f"{name}_high"]]).any():
         return ""
     return f"[{text.number(row[f'{name}_low'])}, {text.number(row[f'{name}_high'])}]"

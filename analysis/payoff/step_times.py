@@ -51,7 +51,7 @@ class StepTimes(NamedTuple):
     Attributes:
       device_kind: JAX's name of the device.
       basis: measured or predicted, for all rows.
-      by: source of the prediction; empty if measured in a store.
+      by: source of the prediction, or empty if measured in a store.
       devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step takes all data.
       below, above: float64[r], 90 % bounds of the error of ln seconds below and above.
       shared: float64[2], the parts of ``below`` and ``above`` that all rows have in common.
@@ -145,8 +145,8 @@ class Choices(NamedTuple):
     """Batch sizes available to a number of devices, with ln seconds per step. All float64.
 
     Attributes:
-      batch_size: [m], examples; NaN if a step takes all data.
-      middle: [m], ln seconds; infinite if there is only a lower bound.
+      batch_size: [m], examples, or NaN if a step takes all data.
+      middle: [m], ln seconds, or infinite if there is only a lower bound.
       low, high: [m], bounds of ln seconds, without the errors of the rows.
       weights: [m, r], weight of each row in ``middle``.
     """
@@ -223,7 +223,7 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
 
 
 def without_communication(measured: StepTimes) -> StepTimes | None:
-    """Predicts times of n devices, each with an n-th of the batch, from those of one; None if it has too few."""
+    """Predicts times of n devices, each with an n-th of the batch, from those of one, or None if it has too few."""
     alone = measured.at(measured.devices == 1)
     if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
@@ -231,7 +231,7 @@ def without_communication(measured: StepTimes) -> StepTimes | None:
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
-    """Returns seconds per epoch of a factorization on real cores, as step times without a batch; None without any."""
+    """Returns seconds per epoch of a factorization on real cores as step times, or None without any."""
     if not curve.members:
         return None
     hardware = curve.representative.hardware

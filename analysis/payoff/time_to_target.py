@@ -51,10 +51,10 @@ class LastDoubling(NamedTuple):
     """The number after the last doubling that pays off, with its 90 % interval.
 
     Attributes:
-      best: from the best curve and times; NaN unless identified.
-      low, high: ends of the interval; NaN if not stated.
+      best: from the best curve and times, or NaN unless identified.
+      low, high: ends of the interval, or NaN if not stated.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      guess: the best estimate for any verdict; NaN if it is beyond the numbers in the data.
+      guess: the best estimate for any verdict, or NaN if it is beyond the numbers in the data.
     """
 
     best: float
@@ -160,7 +160,7 @@ class PayOff(NamedTuple):
 
     Attributes:
       devices: numbers of devices.
-      batch_size: fastest batch size on each, examples; NaN without a batch.
+      batch_size: fastest batch size on each, examples, or NaN without a batch.
       seconds, low, high: seconds to the target, with a 90 % interval.
       gains: gains of doublings.
       last: the number of devices after the last doubling that gains enough, if all before it do.
@@ -180,7 +180,7 @@ class PayOff(NamedTuple):
 
 
 def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff | None:
-    """Returns time to target from seconds per step; None if none were timed within the curve.
+    """Returns time to target from seconds per step, or None if none were timed within the curve.
 
     Args:
       times: seconds per step.

@@ -28,8 +28,8 @@ class TrialCounts(NamedTuple):
     """Requested numbers of trials.
 
     Attributes:
-      trials: of every study, the first that count; None: as many as the study with the fewest of its curve has.
-      best_of: of the median best of so many; None: the most for which the band has a lower end.
+      trials: of every study, the first that count, or None for as many as the study with the fewest of its curve has.
+      best_of: of the median best of so many, or None for the most for which the band has a lower end.
     """
 
     trials: int | None = None
@@ -58,7 +58,7 @@ class Summary(NamedTuple):
 
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
-    """The smallest number of trials that count over the studies of a curve that have any; 0 if none has."""
+    """The smallest number of trials that count over the studies of a curve that have any, or 0 if none has."""
     return min((each.k for each in studies if each.k), default=0)
 
 

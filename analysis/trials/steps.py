@@ -122,7 +122,7 @@ def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
 
 
 def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
-    """A table of answers (study, target_metric, ...) with ``best_value``: how far any trial came; NaN if unknown."""
+    """A table of answers (study, target_metric, ...) with ``best_value``: how far any trial came, or NaN if unknown."""
     lowest = {
         metric: overview.lowest(str(metric), set(rows["study"]))
         for metric, rows in table.groupby("target_metric", sort=False)
@@ -227,7 +227,7 @@ def best_values(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> li
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
-    """The median of repeats as an interval, or that most of them never got there; empty if there are none."""
+    """The median of repeats as an interval, or that most of them never got there, or empty if there are none."""
     if pd.isna(row.get("repeats")):  # a table that was not asked for them has no such column
         return ""
     if pd.isna(row["confirmed_high"]):
