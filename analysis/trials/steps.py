@@ -24,11 +24,11 @@ from results.storage.commits import read_table
 def load(
     folder: Folder, request: tuple[str, float] | None = None, rule: Rule = MINIMUM
 ) -> tuple[Overview, Target | None]:
-    """A store that holds at least one run, and the target (metric, value) asked for instead of its own.
+    """A store with at least one run, and the requested target (metric, value) if there is one.
 
     Raises:
-      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, it is of test where a
-        study of ours has validation, or no trial can come to the value.
+      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, it uses test data although
+        a study of ours has validation data, or no trial can reach the value.
     """
     overview = survey(folder, rule)
     descriptions = overview.descriptions
@@ -36,10 +36,10 @@ def load(
         descriptions={name: each for name, each in descriptions.items() if kind_views.PRESENTATIONS[each.kind].answers}
     )
     if descriptions and not overview.descriptions:
-        raise BadInput(f"no study in {folder} is of a kind that has steps to target")
+        raise BadInput(f"no study in {folder} has steps to target: its kinds have no targets")
     if not descriptions:
         fill = f"python -m sweeps store={cli.quoted(folder)}"
-        raise BadInput(f"no study in {folder} has run yet; fill it with `{fill}`{_of_others(folder)}")
+        raise BadInput(f"no study in {folder} has run yet. Fill it with `{fill}`.{_other_files(folder)}")
     if request is None:
         return overview, None
     check_choice("metric", request[0], recorded_metrics(overview))
@@ -57,10 +57,10 @@ def recorded_metrics(overview: Overview) -> list[str]:
 
 
 def targets(overview: Overview, request: Target | None) -> dict[Target, list[StudyDescription]]:
-    """The studies that each target is of: their own, or the one asked for where the workload has the metric.
+    """The studies of each target, which is their own or the requested one if the workload has the metric.
 
     Raises:
-      BadInput: no study has a target and none was asked for.
+      BadInput: no study has a target, and there is no requested one.
     """
     studies: dict[Target, list[StudyDescription]] = {}
     if request is not None:
@@ -71,34 +71,34 @@ def targets(overview: Overview, request: Target | None) -> dict[Target, list[Stu
             studies.setdefault(Target(*own), []).append(one)
     if not studies:
         metrics = ", ".join(recorded_metrics(overview))
-        raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {metrics})")
+        raise BadInput(f"no study has a target. Set one with --metric and --value (recorded metrics: {metrics}).")
     return studies
 
 
-def _of_others(folder: Folder) -> str:
-    """The end of a line about a folder that is no store but holds files, such as logs of other programs."""
+def _other_files(folder: Folder) -> str:
+    """The end of an error about a folder with other files, such as logs of other programs."""
     if folder.is_dir() and any(each.is_file() and not each.name.startswith(".") for each in folder.iterdir()):
-        return "; steps that you measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
+        return " Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
     return ""
 
 
 def without_pruned(overview: Overview, request: Target | None, what: str) -> tuple[Overview, list[str]]:
-    """The studies with whole curves of all trials, and a note that names the others, if any.
+    """The studies without pruning, and a note that names the pruned ones, if any.
 
     Raises:
-      BadInput: there are only others, and ``what`` needs whole curves.
+      BadInput: all studies are pruned, and ``what`` needs whole curves.
     """
     names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
-    # Only commits of our own need opening.
-    ours = {name for name in names if overview.descriptions[name].source is None}  # nobody publishes pruned studies
+    # Only commits of our studies need opening.
+    ours = {name for name in names if overview.descriptions[name].source is None}  # published studies are not pruned
     commits = store.catalogue(overview.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
-    why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.first_few(pruned)}; "
-    why += "run them with pruning=off, or ask for --rule minimum"
+    why = f"{what} needs whole curves, but pruning cut those of losing trials short: {text.first_few(pruned)}. "
+    why += "Run them with pruning=off, or use --rule minimum."
     if len(pruned) == len(names):
         raise BadInput(why)
     whole = {name: one for name, one in overview.descriptions.items() if name not in pruned}
-    return overview._replace(descriptions=whole), [f"not in the table, as {why}"] if pruned else []
+    return overview._replace(descriptions=whole), [f"not in the table: {why}"] if pruned else []
 
 
 def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
@@ -145,10 +145,10 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> li
     few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
     return notes_by_any_rule(overview, shown, request) + text.notes(
         {
-            "trials stopped once they had decided their own targets, so steps to this one may be too many or missing": [
+            "trials stopped once they had decided their targets, so steps to this one may be too many or missing": [
                 name for name, own in ends_at.items() if request and not is_exact(own, request, rule)
             ],
-            f"fewer than {rule.first} trials are COMPLETE, and all of them count": [
+            f"fewer than {rule.first} trials are COMPLETE, so all of them count": [
                 f"{one.study} ({one.complete})" for one in few
             ],
         }
@@ -156,19 +156,20 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> li
 
 
 def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
-    """Notes for a reader of any table of answers ``shown`` (study, steps_high), a sentence each."""
+    """Notes for a reader of a table of answers ``shown`` (study, steps_high), a sentence each."""
     published = [name for name, one in overview.descriptions.items() if one.source is not None and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
     notes = {
-        "not in the table, as no run has ended yet": overview.waiting,
-        "not in the table, as published studies have no targets of their own; --metric and --value ask for one": (
+        "not in the table, because no run has ended yet": overview.waiting,
+        "not in the table, because published studies have no targets (set one with --metric and --value)": (
             published if request is None else []
         ),
-        "met at the start, before any step, and so in no fit": at_start,
-        "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
-        "nothing": [name for name in single if name in reached],
+        "met at the start, before any step, so not used in fits": at_start,
+        "only the end of each trial was published, not the evaluation before it, so steps_low is 0": [
+            name for name in single if name in reached
+        ],
     }
     return text.notes(notes) + (_lists(overview, single) if single else [])
 
@@ -179,13 +180,13 @@ def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
     runs = {
-        "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],
-        f"joined from several lists of the same runs, see {SOURCE_LISTS} in the table of trials": joined,
+        "identical runs, listed with contradicting metaparameters": [" and ".join(pair) for pair in again],
+        f"joined from several lists of the same runs (see {SOURCE_LISTS} in the table of trials)": joined,
     }
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
-LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that yield first to a terminal
+LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that a narrow terminal drops first
 
 
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
@@ -211,14 +212,14 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
 
 
 def apart(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
-    """The cell of a row that tells it from others which look alike, or the head of these cells; none if all do not."""
+    """The cell that separates a row from similar ones, or the name of this column; empty without similar rows."""
     if "apart" not in table or not table["apart"].any():
         return []
     return ["differs" if row is None else row["apart"]]
 
 
 def best_values(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
-    """The cell of a row that says how far a study came which did not get there, or the head; none if all got there."""
+    """The best value of a study that missed its target, or the name of this column; empty if all studies reached it."""
     if "best_value" not in table or not table["steps_high"].isna().any():
         return []
     if row is None:
@@ -240,5 +241,5 @@ def _workload(one: StudyDescription) -> tuple[str, str, str]:
 
 
 def _only_ends(one: StudyDescription) -> bool:
-    """True if a study that others measured has no more than one measurement a trial."""
+    """Whether a published study has at most one measurement per trial."""
     return one.source is not None and one.rows <= one.complete + one.infeasible + one.incomplete
