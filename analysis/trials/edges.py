@@ -76,8 +76,8 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
 def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Positions of values in a range, from 0 to 1 on its own scale: float64[n].
 
-    Each integer or discrete value has an equal share of the range and lies in its middle. Values beyond the range lie at
-    its ends.
+    Each integer or discrete value has an equal share of the range and lies in its middle. Values beyond the range lie
+    at its ends.
     """
     numbers = np.asarray(values, np.float64)
     if ranged.scale == "DISCRETE":

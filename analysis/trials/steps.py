@@ -122,7 +122,7 @@ def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
 
 
 def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
-    """A table of answers (study, target_metric, ...) with ``best_value``: how far any trial came, or NaN if unknown."""
+    """Adds ``best_value``, the best value of any trial or NaN, to a table of answers (study, target_metric, ...)."""
     lowest = {
         metric: overview.lowest(str(metric), set(rows["study"]))
         for metric, rows in table.groupby("target_metric", sort=False)
@@ -132,7 +132,7 @@ def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """True if a study whose trials stop once they have decided the targets ``own`` measured enough to tell."""
+    """Whether a study whose trials stop once they have decided the targets ``own`` also decides ``target``."""
     values = [t.value for t in own if t.metric == target.metric]
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
@@ -140,7 +140,7 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
     """Notes for a reader of the table ``shown``, a sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
-    # Trials that ended at their own targets may not have come to a harder one.
+    # Trials that ended at their targets may not have reached a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
     few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
     return notes_by_any_rule(overview, shown, request) + text.notes(
@@ -228,8 +228,8 @@ def best_values(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> li
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
-    """The median of repeats as an interval, or that most of them never got there, or empty if there are none."""
-    if pd.isna(row.get("repeats")):  # a table that was not asked for them has no such column
+    """The median of repeats as an interval, or the number that reached, or empty without repeats."""
+    if pd.isna(row.get("repeats")):  # some tables lack this column
         return ""
     if pd.isna(row["confirmed_high"]):
         return f"{row['repeats_reached']} of {row['repeats']} reached"

@@ -168,7 +168,7 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
       commit: a visible study.
       metric: an error.
       trial_ids: ids of the trials that count.
-      steps: budgets, the most steps of a trial that are looked at, or infinite for all there are.
+      steps: budgets in steps of a trial, infinite for all steps.
     """
     batch_size = commit.study.batch_size or 0
     errors = np.full(len(steps), np.nan)
