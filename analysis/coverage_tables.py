@@ -1,4 +1,4 @@
-"""Tables of coverage: scenarios, each simulated from a stream of random numbers of its own, and how often fits hold."""
+"""Tables of coverage: how often fits hold in scenarios, each simulated from a separate stream of random numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -24,13 +24,13 @@ def table(
     """A row for each of the wanted scenarios, in their order.
 
     Args:
-      title: of what is shown while it works.
-      every: scenarios there are; where one of them stands among these makes its random numbers, with the seed.
-      wanted: some of them; all if none are given.
+      title: title of the progress line.
+      every: all scenarios; the position of a scenario here and the seed determine its random numbers.
+      wanted: the scenarios to run, or empty for all.
       row: simulates and fits a scenario's data sets.
-      seed: of everything that is drawn.
-      datasets: of each scenario, for what is shown.
-      report: takes lines that tell how far it is.
+      seed: seed of the simulation.
+      datasets: data sets per scenario, for the progress line.
+      report: receives lines of progress.
     """
     chosen = list(wanted) or list(every)
     rows = []
@@ -44,16 +44,16 @@ def table(
 def rates(
     verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Rates of verdicts, and of statements that hold.
+    """Rates of verdicts and of statements that hold.
 
     Args:
-      verdicts: of d data sets.
+      verdicts: verdicts of d data sets.
       low, high: float64[d], the ends of their intervals; NaN where open.
-      truth: of each data set, or of all.
-      slack: relative; an end that is off the truth by no more than this counts as on it.
+      truth: true value of each data set, or of all.
+      slack: relative tolerance of an end at the truth.
 
     Returns:
-      Whether each statement holds, bool[d], false where none is made; and the columns covered, of every verdict, and
+      Whether each statement holds, bool[d], false without a statement, and the columns covered, those of verdicts, and
       octaves of a table of coverage.
     """
     words = np.array(verdicts)
