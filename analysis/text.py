@@ -88,7 +88,7 @@ def verdict(low_inside: bool, high_inside: bool) -> Verdict:
 
 
 def goal(target: Target, rule: Rule) -> str:
-    """A target in words: ``validation error ≤ 0.01``, or ``validation average precision > 0.31``, stored as an error."""
+    """A target in words: ``validation error ≤ 0.01``, or ``validation average precision > 0.31`` for its error."""
     metric, value = as_quality(target.metric, target.value)
     sign = rule.sign
     if metric != target.metric:

@@ -42,7 +42,7 @@ class Fit(NamedTuple):
       s_min: the plateau, steps, or NaN if the curve shows none.
       critical_batch_size: examples, or NaN if the best one is at the edge of the searched range.
       low, high: ends of its 90 % interval, examples, or NaN if open or not stated. Each end is a 95 % bound.
-      sharpness: a; 1 is a hyperbola, more is a sharper knee.
+      sharpness: a, which is 1 for a hyperbola and larger for a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
       caveats: reasons why the verdict is not better.
