@@ -1,7 +1,6 @@
 """Arguments of every command of python -m analysis, and its --help."""
 
 import argparse
-from collections.abc import Callable
 
 from analysis import columns, help_text
 from analysis.help_text import meanings
@@ -25,19 +24,35 @@ def parser() -> CommandParser:
         metavar="steps | fit | coverage | epochs | layouts | payoff | compare | figures | report | all",
     )
 
-    def command(name: str, summary: str, fill: Callable[[CommandParser], None], *shared: CommandParser) -> None:
-        fill(commands.add_parser(name, help=summary, parents=shared))
+    def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
+        return commands.add_parser(name, help=summary, description=description, parents=shared)
 
-    command("steps", "steps to target of every study", _steps_arguments, store, target, csv)
-    command("fit", "critical batch sizes with intervals", _fit_arguments, target, csv)
-    command("coverage", "how often fits of simulated data are right", _coverage_arguments, csv)
-    command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments, store, csv)
-    command("layouts", "the costs of each layout of a step on a mesh", _layouts_arguments, store, csv)
-    command("payoff", "how far more devices pay off, and what they cost", _payoff_arguments, target, csv)
-    command("compare", "two stores or releases side by side", _compare_arguments, target, csv)
-    command("figures", "figures as PNG and SVG", _figures_arguments, csv)
-    command("report", "a store as one page for a browser", _report_arguments, store, target)
-    command("all", "epochs, layouts, steps, fit and figures of a store", _all_arguments, store)
+    description = help_text.STEPS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS)
+    description += help_text.MEDIANS + meanings(columns.MEDIANS | columns.DIFFERS)
+    _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
+    description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
+    _add_fit(command("fit", "critical batch sizes with intervals", description, target, csv))
+    description = help_text.COVERAGE + meanings(columns.COVERAGE)
+    description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
+    _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
+    description = help_text.EPOCHS + meanings(columns.EPOCHS) + help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)
+    summary = "seconds per epoch and recall of factorizations over cores"
+    epochs = command("epochs", summary, description, store, csv)
+    epochs.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
+    description = help_text.LAYOUTS + meanings(columns.LAYOUTS)
+    command("layouts", "the costs of each layout of a step on a mesh", description, store, csv)
+    description = help_text.PAYOFF + meanings(columns.PAYOFF)
+    description += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
+    _add_payoff(command("payoff", "how far more devices pay off, and what they cost", description, target, csv))
+    description = help_text.COMPARE + meanings(columns.COMPARE)
+    compare = command("compare", "two stores or releases side by side", description, target, csv)
+    for name in ("A", "B"):
+        compare.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
+    _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, csv))
+    report = command("report", "a store as one page for a browser", help_text.REPORT, store, target)
+    report.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
+    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
+    every.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")
     return top
 
 
@@ -48,10 +63,7 @@ def requested_target(options: argparse.Namespace) -> tuple[str, float] | None:
     return None if options.metric is None else (options.metric, options.value)
 
 
-def _steps_arguments(sub: CommandParser) -> None:
-    steps = columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS
-    medians = columns.MEDIANS | columns.DIFFERS
-    sub.description = help_text.STEPS + meanings(steps) + help_text.MEDIANS + meanings(medians)
+def _add_steps(sub: CommandParser) -> None:
     sub.add_argument(
         "--rule",
         choices=(*RULES, "median"),
@@ -75,8 +87,7 @@ def _counts(words: str) -> list[int]:
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: invalid … value
 
 
-def _fit_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
+def _add_fit(sub: CommandParser) -> None:
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
@@ -84,22 +95,10 @@ def _fit_arguments(sub: CommandParser) -> None:
     sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")
 
 
-def _coverage_arguments(sub: CommandParser) -> None:
-    of_cores = help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
-    sub.description = help_text.COVERAGE + meanings(columns.COVERAGE) + of_cores
+def _add_coverage(sub: CommandParser) -> None:
     sub.add_argument("--of", choices=("fits", "cores"), help="print only this table (both; with --csv, fits)")
     sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated data sets per scenario (300)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the simulation (0)")
-
-
-def _epochs_arguments(sub: CommandParser) -> None:
-    of_fit = help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)
-    sub.description = help_text.EPOCHS + meanings(columns.EPOCHS) + of_fit
-    sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
-
-
-def _layouts_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.LAYOUTS + meanings(columns.LAYOUTS)
 
 
 def _percent(words: str) -> float:
@@ -113,9 +112,7 @@ def _percent(words: str) -> float:
 _percent.__name__ = "percentage above 0 and below 100"  # argparse prints it: invalid … value
 
 
-def _payoff_arguments(sub: CommandParser) -> None:
-    of_times = help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
-    sub.description = help_text.PAYOFF + meanings(columns.PAYOFF) + of_times
+def _add_payoff(sub: CommandParser) -> None:
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
@@ -134,14 +131,7 @@ def _add_where(sub: CommandParser, needs: str) -> None:
     sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help=f"needs {needs}")
 
 
-def _compare_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.COMPARE + meanings(columns.COMPARE)
-    for name in ("A", "B"):
-        sub.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
-
-
-def _figures_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.FIGURES
+def _add_figures(sub: CommandParser) -> None:
     sub.add_argument("--list", action="store_true", help="list the figures and exit")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to, created if missing")
@@ -159,13 +149,3 @@ def _figures_arguments(sub: CommandParser) -> None:
     sub.add_argument(
         "--value", type=float, action="append", default=[], help="the value to reach (several with --kind)"
     )
-
-
-def _report_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.REPORT
-    sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
-
-
-def _all_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.ALL
-    sub.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")

@@ -41,6 +41,30 @@ def table(
     return pd.DataFrame(rows)
 
 
+def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame:
+    """Rates over all data sets that agree in the column ``by``, a row each.
+
+    Returns:
+      Columns ``by``, scenarios (their number), covered, least (the least coverage of a scenario), the verdicts and
+      ``shares`` (means over data sets) and octaves (the median of scenarios).
+    """
+    rows = []
+    for name, group in table.groupby(by, sort=False):
+        # Each scenario is weighted by its number of statements.
+        stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
+        holding = (group["covered"].fillna(0) * stated).sum()
+        row = {by: name, "scenarios": len(group), "covered": holding / stated.sum() if stated.any() else np.nan}
+        row |= {"least": group["covered"].min(), "octaves": group["octaves"].median()}
+        means = {column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, *shares)}
+        rows.append(row | means)
+    return pd.DataFrame(rows)
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, empty for NaN."""
+    return "" if np.isnan(share) else f"{share:.1%}"
+
+
 def rates(
     verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
 ) -> tuple[np.ndarray, dict[str, float]]:

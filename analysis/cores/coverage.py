@@ -192,26 +192,16 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Rates over all data sets that agree in the column ``by``, a row each.
 
     Returns:
-      Columns ``by``, covered and times (shares that hold), least_covered and least_times (the least of a scenario
-      and of a time), the verdicts, misfit, octaves, and aim: met or MISSED.
+      Columns of ``coverage_tables.summary`` with misfit, then times (the share of intervals of times that hold),
+      least_times (the least of a time in a scenario) and aim: met or MISSED.
     """
-    rows = []
-    for name, group in table.groupby(by, sort=False):
-        # Each scenario is weighted by its number of statements.
-        stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
-        rows.append(
-            {
-                by: name,
-                "covered": (group["covered"].fillna(0) * stated).sum() / stated.sum() if stated.any() else np.nan,
-                "least_covered": group["covered"].min(),
-                "times": group[HOLDING[1:]].to_numpy().mean(),
-                "least_times": group[HOLDING[1:]].to_numpy().min(),
-                **{column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, "misfit")},
-                "octaves": group["octaves"].median(),
-                "aim": "met" if all(map(met, group.to_dict("records"))) else "MISSED",
-            }
-        )
-    return pd.DataFrame(rows)
+    groups = [group for _, group in table.groupby(by, sort=False)]
+    times = [group[HOLDING[1:]].to_numpy() for group in groups]
+    return coverage_tables.summary(table, by, ["misfit"]).assign(
+        times=[each.mean() for each in times],
+        least_times=[each.min() for each in times],
+        aim=["met" if all(map(met, group.to_dict("records"))) else "MISSED" for group in groups],
+    )
 
 
 def met(row: Mapping[Any, Any]) -> bool:
@@ -255,11 +245,11 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 def _block(title: str, rates: pd.DataFrame, by: str) -> str:
     verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
     header = [title, "hold", "least", "times hold", "least time", *verdicts, "misfit named", "octaves", "aim"]
-    shares = ["covered", "least_covered", "times", "least_times", *VERDICTS, "misfit"]
+    shares = ["covered", "least", "times", "least_times", *VERDICTS, "misfit"]
     rows = [
         [
             str(rate[by]),
-            *("" if np.isnan(rate[column]) else f"{rate[column]:.1%}" for column in shares),
+            *(coverage_tables.percent(rate[column]) for column in shares),
             text.number(rate["octaves"], 2),
             rate["aim"],
         ]

@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis import coverage_tables, text
 from analysis.columns import COVERAGE as COLUMNS
+from analysis.coverage_tables import percent
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
 from analysis.text import VERDICTS
@@ -69,30 +70,8 @@ def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray)
 
 
 def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Rates over all data sets that agree in the column ``by``, a row each.
-
-    Returns:
-      Columns ``by``, scenarios (their number), covered, least (the least coverage of a scenario), then ``COLUMNS``.
-    """
-    rows = []
-    for name, group in table.groupby(by, sort=False):
-        # Each scenario is weighted by its number of statements.
-        stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
-        holding = (group["covered"].fillna(0) * stated).sum()
-        rows.append(
-            {
-                by: name,
-                "scenarios": len(group),
-                "covered": holding / stated.sum() if stated.any() else np.nan,
-                "least": group["covered"].min(),
-                **{verdict: np.average(group[verdict], weights=group["datasets"]) for verdict in VERDICTS},
-                "octaves": group["octaves"].median(),
-                **{
-                    share: np.average(group[share], weights=group["datasets"]) for share in ("wrong", "failed", "named")
-                },
-            }
-        )
-    return pd.DataFrame(rows)
+    """Rates over all data sets that agree in the column ``by``, as in ``coverage_tables.summary``."""
+    return coverage_tables.summary(table, by, ("wrong", "failed", "named"))
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
@@ -149,7 +128,7 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
     ]
     shares = ("covered", "identified", "wrong", "at_least", "at_most", "not_identified", "failed", "named")
     lines = [
-        [str(one["shape"]), *(_percent(one[share]) for share in shares), met_beyond(one)]
+        [str(one["shape"]), *(percent(one[share]) for share in shares), met_beyond(one)]
         for one in rows.to_dict("records")
     ]
     return cli.table(header, lines, left=[title, "aim"])
@@ -169,7 +148,7 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
         [
             str(rate[by]),
             str(rate["scenarios"]),
-            *(_percent(rate[column]) for column in ("covered", "least", *VERDICTS, "failed")),
+            *(percent(rate[column]) for column in ("covered", "least", *VERDICTS, "failed")),
             text.number(rate["octaves"], 2),
             met(rate, by),
         ]
@@ -185,7 +164,3 @@ def met(rate: Mapping[Any, Any], by: str) -> str:
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:
         return "met" if rate["identified"] <= FALSELY else "MISSED"
     return "met" if LEAST <= rate["covered"] <= MOST and rate["least"] >= EACH else "MISSED"
-
-
-def _percent(share: float) -> str:
-    return "" if np.isnan(share) else f"{share:.1%}"
