@@ -195,7 +195,8 @@ def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
     bands = [best_of.median(*trials.bounds(one.rows_in_k.iloc[:count]), best) for one in (a, b)]
     low, high = ([getattr(band, end) for band in bands] for end in ("band_low", "band_high"))
     if any(np.isnan([band.band_low, band.band_high]).all() for band in bands):
-        why = "independent, with too few trials for a band"
+        trials_are = "1 trial is" if count == 1 else f"{count} trials are"
+        why = f"independent, but {trials_are} too few for a band"
         return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", why)
     one, other = (
         Reading(np.nan_to_num(at), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")

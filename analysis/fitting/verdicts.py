@@ -65,7 +65,7 @@ def decide(
         return claim
     low = min(shape.ln_low, ends[0])
     bounded = claim.verdict in ("identified", "at_least") and low >= ln_batch[0] - 1e-9
-    stated = "only a bound is stated" if bounded else "no bound is stated"
+    stated = "no interval is stated, only a lower bound" if bounded else "no interval or bound is stated"
     caveats = tuple(f"{stated}: {FAILED[check.assumption].format(check.seen)}" for check in doubts)
     ends = np.array([low, np.inf]) if bounded else np.array([-np.inf, np.inf])
     return Statement("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))

@@ -94,7 +94,7 @@ def test_targets_may_be_named_and_those_not_measured_are_told(swept: Path) -> No
     assert len(legend(picture)) == 2
     assert skipped == [
         "targets of digits · fully_connected_64 · sgd: trials stopped once they had decided the targets of their own "
-        "study, too early to decide this one: plan it as a target (test error ≤ 0.05)"
+        "study, too early for this one: plan it as a target (test error ≤ 0.05)"
     ]
 
 
@@ -219,7 +219,7 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
         (["--kind", "steps", "--name", "optimizers"], "--name and --kind do not go together"),
         (["--where", "optimizer=sgd"], "--where goes with --kind"),
         (["--rule", "released"], "--rule and --first go with --kind"),
-        (["--kind", "steps", "--first", "3"], "--first goes with --rule released"),
+        (["--kind", "steps", "--first", "3"], "--first needs --rule released"),
     ):
         code, out, err = cli(*line, *more)
         assert (code, out) == (2, ""), more

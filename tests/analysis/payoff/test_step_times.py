@@ -130,7 +130,7 @@ def test_times_of_a_store_are_those_of_steps_of_one_trial_on_real_devices(tmp_pa
     assert (two.seconds.tolist(), other.seconds.tolist()) == ([3.0], [7.0])
     assert all(each.basis == MEASURED for each in (one, two, other))
     assert any("throughput" in note for note in one.notes)
-    assert any("taken to be 3%" in note for note in one.notes)
+    assert any("assumed to be 3%" in note for note in one.notes)
 
 
 def test_noise_is_found_whatever_the_law():
@@ -200,7 +200,7 @@ def test_rows_have_to_say_whose_they_are(tmp_path, swept, cli):
     swept = shutil.copytree(swept, tmp_path / "two")
     publish(swept, plan(dataset="other"), {0: Ran([(1, 0.05)])})
     code, _, err = cli("payoff", "--store", swept, "--predicted", write(tmp_path, {}))
-    assert code == 2 and "choose one with --where" in err
+    assert code == 2 and "choose one workload with --where" in err
     code, out, err = cli(
         "payoff", "--store", swept, "--predicted", write(tmp_path, {}), "--where", "dataset=digits", "--csv"
     )
