@@ -43,7 +43,7 @@ def table(a: Location, b: Location, request: tuple[str, float] | None = None) ->
       request: metric and value of a target other than the studies' own.
 
     Raises:
-      BadInput: one of them is not a store, or they have nothing in common.
+      BadInput: one of them is not a store, or they share no study.
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]

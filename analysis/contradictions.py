@@ -53,7 +53,7 @@ class Finding(NamedTuple):
     Attributes:
       a, b: the statement of each place, or None without one.
       result: same, agree, differ, not_judged, only_a or only_b.
-      why: the basis of the judgement, or the reason for none.
+      why: the basis of the judgement, or why there is no judgement.
     """
 
     a: Reading | None
@@ -214,7 +214,7 @@ def _verdict(a: Reading, b: Reading) -> str:
 
 
 def _beyond(low: Any, high: Any) -> Any:
-    """Whether an interval from ``low`` lies beyond one up to ``high``; an interval from 0 may be 0."""
+    """Whether an interval from ``low`` lies beyond one up to ``high``. An interval from 0 may be 0."""
     return (low >= high) & (low > 0)
 
 

@@ -25,7 +25,7 @@ def table(
 
     Args:
       title: title of the progress line.
-      every: all scenarios; the position of a scenario here and the seed determine its random numbers.
+      every: all scenarios. The position of a scenario in them and the seed determine its random numbers.
       wanted: the scenarios to run, or empty for all.
       row: simulates and fits a scenario's data sets.
       seed: seed of the simulation.
@@ -72,7 +72,7 @@ def rates(
 
     Args:
       verdicts: verdicts of d data sets.
-      low, high: float64[d], the ends of their intervals; NaN where open.
+      low, high: float64[d], the ends of their intervals, NaN if open.
       truth: true value of each data set, or of all.
       slack: relative tolerance of an end at the truth.
 

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
-    """The options of the next command: those given, without files of step times if nothing is ``timed``."""
+    """The options of the next command: those given, without files of step times unless something is ``timed``."""
     words: list[object] = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:

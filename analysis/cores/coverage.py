@@ -110,7 +110,7 @@ class CoreScenario(NamedTuple):
 
     @property
     def cores(self) -> np.ndarray:
-        """Core counts, float64[n], sorted; the machine has the largest one."""
+        """Core counts, float64[n], sorted. The machine has the largest one."""
         return np.array(COUNTS[self.core_counts], np.float64)
 
     @property
@@ -147,11 +147,11 @@ def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Tim
 def run(
     datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[CoreScenario] = ()
 ) -> pd.DataFrame:
-    """Simulates and fits ``datasets`` curves of every scenario; a row of ``COLUMNS`` for each scenario.
+    """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
 
     Args:
       datasets: data sets per scenario.
-      seed: seed of the simulation; a scenario's data do not depend on other scenarios.
+      seed: seed of the simulation. A scenario's data do not depend on other scenarios.
       report: receives lines of progress.
       scenarios: the scenarios to run, or empty for all.
     """

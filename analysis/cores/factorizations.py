@@ -72,7 +72,7 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def chosen(self) -> int | None:
-        """The trial with the best Recall@20 of validation at its last epoch; on ties, the smallest id.
+        """The trial with the best Recall@20 of validation at its last epoch (the smallest id on ties).
 
         Only COMPLETE trials count, or without any, those that did not diverge. None if all diverged.
         """
@@ -83,7 +83,7 @@ class MeasuredFactorization:
         return None
 
     def result(self, name: str) -> float:
-        """A column of ``last`` of the chosen trial, or NaN if there is none."""
+        """A column of ``last`` of the chosen trial, or NaN without one."""
         return math.nan if self.chosen is None else float(self.last[name].to_numpy()[self.last.index == self.chosen][0])
 
     @functools.cached_property

@@ -78,7 +78,7 @@ def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
 
 
 def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
-    """The ends of the i-th time, a share, in the region; ``best`` is inside."""
+    """The ends of the i-th time, a share, in the region, with ``best`` inside."""
     others = np.delete(points.shares, i, axis=1)
 
     def excess(value: float) -> float:
@@ -93,7 +93,7 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
 
 
 def of_cores(points: Region, best: float) -> tuple[float, float]:
-    """The range, over the laws in the region, of the core count that loses half of its time; ``best`` is inside."""
+    """The range, over the laws in the region, of the core count that loses half of its time, with ``best`` inside."""
 
     def excess(ln_cores: float, side: int) -> float:
         return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound

@@ -80,11 +80,11 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Evidence against the law, in words, or empty if there is none."""
+        """Evidence against the law, in words, or empty without any."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
-        """The best law at ``cores``; float64 of its shape."""
+        """The best law at ``cores``, as float64 of its shape."""
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
 
 

@@ -37,7 +37,7 @@ DRAWS = 1000
 
 
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
-    """Checks ``ASSUMPTIONS`` against the data, in their order; ``fit`` is that of ``points``."""
+    """Checks ``ASSUMPTIONS`` against the data, in their order, for the ``fit`` of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
     every = (
         slope,

@@ -23,11 +23,11 @@ CHUNK = 100  # data sets per batch of fits, which keeps arrays in the processor'
 
 
 def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
-    """Simulates and fits ``datasets`` curves of every scenario; a row of ``COLUMNS`` for each scenario.
+    """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
 
     Args:
       datasets: data sets per scenario.
-      seed: seed of the simulation; a scenario's data do not depend on other scenarios.
+      seed: seed of the simulation. A scenario's data do not depend on other scenarios.
       report: receives lines of progress.
       scenarios: the scenarios to run, or empty for all.
     """

@@ -73,7 +73,7 @@ class CurveFits(NamedTuple):
 
     @property
     def best(self) -> dict[int, pd.Series]:
-        """The trial with the fewest steps at every batch size; on ties, the smallest number."""
+        """The trial with the fewest steps at every batch size (the smallest number on ties)."""
         best = {}
         for size, rows in self.trials.items():
             reached = rows[rows["outcome"] == trials.REACHED]
@@ -144,11 +144,11 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
         shared[digest(rest)] = rest
         names = (one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value))
         groups.setdefault(names, {}).setdefault(digest(rest), []).append(one)
-    result = []
-    for names, own in groups.items():
+    result: list[tuple[tuple[str, ...], list[CurveFits]]] = []
+    for name, own in groups.items():
         for key, members in own.items():
             words = workload_studies.distinction(key, {other: shared[other] for other in own})
-            result.append(((*names, words) if words else names, members))
+            result.append(((*name, words) if words else name, members))
     return result
 
 
@@ -184,7 +184,7 @@ def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns a row of ``MOVED`` for every curve with a confirmed fit; cells are empty if a knee is not identified."""
+    """Returns a row of ``MOVED`` for every curve with a confirmed fit, with empty cells if a knee is not identified."""
     table = []
     for one in fitted:
         if one.confirmed is None:
@@ -223,7 +223,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]
 
     Args:
       curves: the curves.
-      ks: numbers of trials; those at which a curve cannot be fitted are left out. Empty: those of ``trial_numbers``.
+      ks: numbers of trials, without those at which a curve cannot be fitted. Empty for ``trial_numbers``.
     """
     return [
         AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))

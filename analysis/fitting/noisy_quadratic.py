@@ -62,7 +62,7 @@ def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
 
     Args:
       study: at any batch size.
-      trials: trials for ``best_of``; None uses ``least_steps``.
+      trials: trials for ``best_of``, or None for ``least_steps``.
     """
     variance = float(study.model_options["noise"]) ** 2
     least, most = (_with_noise(study, 1 / share) for share in (FEW, MANY))

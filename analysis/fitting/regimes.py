@@ -2,7 +2,7 @@
 
 The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at
 large B and between them a knee of sharpness a. With a = 1 it is the hyperbola of McCandlish et al. 2018, arXiv
-1812.06162, eq. 2.11; the three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
+1812.06162, eq. 2.11. The three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
 batch size B* = E_min / S_min is where the line of perfect scaling meets the plateau, whatever the sharpness. Its
 interval is a profile likelihood with an F quantile, and a model error in quadrature. A shape that the data contradict
 changes the verdict (see shapes, verdicts).
@@ -39,7 +39,7 @@ class Fit(NamedTuple):
     """The model fitted to a curve of n batch sizes.
 
     Attributes:
-      s_min: the plateau, steps, or NaN if the curve shows none.
+      s_min: the plateau, steps, or NaN if the curve does not show it.
       critical_batch_size: examples, or NaN if the best one is at the edge of the searched range.
       low, high: ends of its 90 % interval, examples, or NaN if open or not stated. Each end is a 95 % bound.
       sharpness: a, which is 1 for a hyperbola and larger for a sharper knee.
@@ -221,7 +221,7 @@ def from_zero(low: np.ndarray) -> np.ndarray:
 
 
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Steps to target of the fitted curve at ``batch_size``; float64 of its shape."""
+    """Steps to target of the fitted curve at ``batch_size``, as float64 of its shape."""
     ln_critical, sharpness, floor = fit.best
     return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 

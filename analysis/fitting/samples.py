@@ -65,7 +65,7 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The argument ``left_out`` of ``regimes.fit``, from trials [..., n, k]; of the same shape."""
+    """The argument ``left_out`` of ``regimes.fit``, from trials [..., n, k], of the same shape."""
     return weights.without_each(trial_steps(low, high))
 
 

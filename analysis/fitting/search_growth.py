@@ -51,7 +51,7 @@ class Growth(NamedTuple):
 
 
 def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
-    """Estimates the growth of a quantity of the best trials of a workload; None with fewer than four batch sizes.
+    """Estimates the growth of a quantity of the best trials of a workload, or None with fewer than four batch sizes.
 
     Args:
       one: the workload.
@@ -72,7 +72,7 @@ def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Gro
 
 
 def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.DataFrame:
-    """A row of ``COLUMNS`` for every rate of every workload; cells without an estimate are empty.
+    """A row of ``COLUMNS`` for every rate of every workload, with empty cells without an estimate.
 
     Args:
       fitted: workloads.

@@ -117,7 +117,7 @@ class Searches(NamedTuple):
     """d data sets of a scenario.
 
     Attributes:
-      critical: float64[d], the true critical batch sizes; infinite or 0 without a knee.
+      critical: float64[d], the true critical batch sizes, infinite or 0 without a knee.
       low, high: float64[d, n, k], steps to target of trials lie in (low, high], or NaN if not reached.
     """
 

@@ -48,7 +48,7 @@ class Subject(NamedTuple):
     Attributes:
       names: columns that identify it in tables.
       title: name in pictures.
-      steps: the fit of steps to target over batch size, with its points; for a factorization, its epochs.
+      steps: the fit of steps to target over batch size with its points, or the epochs of a factorization.
       notes: remarks for a reader.
       times: its measured seconds per step.
     """
@@ -61,7 +61,7 @@ class Subject(NamedTuple):
 
     @property
     def verdict(self) -> text.Verdict:
-        """Verdict of its curve; the epochs of a factorization are exact."""
+        """Verdict of its curve. The epochs of a factorization are exact."""
         return self.steps.verdict if isinstance(self.steps, PointsFit) else "identified"
 
 
@@ -447,7 +447,7 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 
 def as_text(found: Sequence[Answer]) -> str:
     """Returns the answers for a reader: a line each, then notes, and the meaning of the numbers."""
-    naming = [name for name in _named(found, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
+    naming = [str(name) for name in _named(found, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
     alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "estimate") for one in found]
     apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
     rows, remarks = [], []

@@ -98,7 +98,7 @@ class StepTimes(NamedTuple):
         """Returns the batch sizes available to each number of devices, within those of a curve.
 
         Args:
-          smallest, largest: batch sizes of the curve; ignored if a step takes all data.
+          smallest, largest: batch sizes of the curve (ignored if a step takes all data).
         """
         if np.isnan(self.batch_size).any():
             each = zip(self.devices, np.log(self.seconds)[:, None], np.eye(len(self.devices))[:, None], strict=True)

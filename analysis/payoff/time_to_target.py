@@ -31,7 +31,7 @@ class StepCurves(NamedTuple):
       ln_critical, sharpness: ln B* in examples, and a.
       ln_height: ln steps of its plateau.
       slack: bound of the error of ln steps, above and below.
-      smallest, largest: batch sizes of the curve; steps beyond are unknown.
+      smallest, largest: batch sizes of the curve, beyond which steps are unknown.
     """
 
     ln_critical: np.ndarray
@@ -146,7 +146,7 @@ class Gains(NamedTuple):
 
     Attributes:
       devices: n, rising.
-      best, low, high: the gain with its 90 % interval; 2 is perfect.
+      best, low, high: the gain with its 90 % interval (2 is perfect).
     """
 
     devices: np.ndarray

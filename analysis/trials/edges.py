@@ -100,7 +100,7 @@ def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
 
 
 def _chance_of_nearness(distance: np.ndarray) -> float:
-    """Probability of such a small mean distance under a uniform law; the normal law overstates it."""
+    """Probability of such a small mean distance under a uniform law, which the normal law overstates."""
     return float(special.ndtr((distance.mean() - 0.5) * math.sqrt(12 * len(distance))))
 
 

@@ -59,7 +59,7 @@ class Summary(NamedTuple):
 
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
-    """The smallest number of trials that count over the studies of a curve that have any, or 0 if none has."""
+    """The smallest number of trials that count over the studies of a curve with any, else 0."""
     return min((each.k for each in studies if each.k), default=0)
 
 

@@ -27,7 +27,7 @@ def load(
     """A store with at least one run, and the requested target (metric, value) if there is one.
 
     Raises:
-      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, it uses test data although
+      BadInput: there is no store, no study has run yet, no study recorded the metric, it uses test data although
         a study of ours has validation data, or no trial can reach the value.
     """
     overview = survey(folder, rule)

@@ -70,7 +70,7 @@ class StudyTrials(NamedTuple):
 
 
 def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
-    """The trials of studies by name of the study, sorted; one pass over the measurements of all of them.
+    """The trials of studies by name of the study, sorted, from one pass over all measurements.
 
     Args:
       commits: the studies.
