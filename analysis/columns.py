@@ -180,7 +180,7 @@ CORE_COUNTS = {
     "communication_seconds": "seconds of an epoch for every core after the first",
     "communication_seconds_low": "its 90 % interval",
     "communication_seconds_high": "upper end",
-    "critical_cores": "cores at which an epoch takes twice as long as with perfect scaling (empty if that never happens)",
+    "critical_cores": "cores at which an epoch takes twice as long as with perfect scaling (empty if never)",
     "critical_cores_low": _INTERVAL,
     "critical_cores_high": "upper end",
     "verdict": _VERDICT,
