@@ -3,8 +3,9 @@
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from results import cli
 from results.cli import numbered
 from results.plans.study import Target
 from results.rules.answers import Rule
@@ -67,6 +68,13 @@ def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
         if count > found:
             chosen, found = [*chosen, field], count
     return chosen
+
+
+def table(rows: Sequence[Mapping[str, str]], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
+    """The lines of ``cli.table`` for rows of cells by column, without ``optional`` columns that are empty."""
+    first = rows[0] if rows else {"": ""}
+    header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
+    return cli.table(header, [[row[name] for name in header] for row in rows], left, **shown)
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:

@@ -12,7 +12,6 @@ from analysis.columns import CORE_COUNTS as COLUMNS
 from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
-from results import cli
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
@@ -164,16 +163,14 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
 
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
     """The fits for a reader: one line each, then speed-ups and reasons, and the requirements of a fit."""
-    header = ["", "dataset", "dim", "solver", "dtype", "device", "cores"]
-    header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
     rows, remarks = [], []
     for i, one in enumerate(core_fits, start=1):
         study, hardware, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
-        device = (hardware and hardware.device_kind) or ""
-        names = [study.dataset, str(study.dim), study.solver, study.table_dtype, device]
-        counts = ",".join(str(member.study.cores) for member in members)
-        times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)
-        rows.append([str(i), *names, counts, *times, in_words(one), _verdict(one)])
+        cells = {"": str(i), "dataset": study.dataset, "dim": str(study.dim), "solver": study.solver}
+        cells |= {"dtype": study.table_dtype, "device": (hardware and hardware.device_kind) or ""}
+        cells["cores"] = ",".join(str(member.study.cores) for member in members)
+        cells |= {f"{name} seconds": _interval(getattr(one.fit, name)) if one.fit else "" for name in TIMES}
+        rows.append(cells | {"critical cores": in_words(one), "verdict": _verdict(one)})
         if len(members) > 1:
             gains = zip(members[1:], one.curve.speedup[1:], one.curve.efficiency[1:], strict=True)
             words = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
@@ -184,7 +181,7 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
     if any(one.fit is None for one in core_fits):
         notes.append(UNKNOWNS)
     left = ["dataset", "solver", "dtype", "device", "verdict"]
-    shown = cli.table(header, rows, left, prose=["verdict"], kept=["critical cores", "verdict"])
+    shown = text.table(rows, left, prose=["verdict"], kept=["critical cores", "verdict"])
     return "\n".join([shown, "", *notes])
 
 

@@ -4,14 +4,14 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis import text
 from analysis.columns import EPOCHS as COLUMNS
-from results import cli, store
+from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
 from results.cli import quoted
@@ -263,25 +263,33 @@ def emulated_label(one: MeasuredFactorization) -> str:
 def as_text(table: pd.DataFrame) -> str:
     """The table for a reader: the columns that differ between rows, and a star after seconds of emulated cores."""
     rows = table.sort_values(["dataset", "data"], kind="stable").to_dict("records")
-    of_data = ["data"] if table["data"].nunique() > 1 else []
     further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
-    header = ["dataset", *of_data, "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
-    header += ["recall@20", "recall@50", "objective", "trial", "trials", "diverged", "device"]
     lines = []
     for row in rows:
-        data_label = " ".join(word for word in row["data"].split() if word not in common)
-        cells = row | {"cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
-        recalls = ["" if pd.isna(row[name]) else f"{row[name]:.4f}" for name in ("recall_20", "recall_50")]
-        seconds = text.number(row["seconds_per_epoch"]) + ("*" if row["emulated"] is True else "")
-        trials = row["complete"] + row["infeasible"] + row["incomplete"]
-        shown = ["" if pd.isna(row[name]) else str(row[name]) for name in ("trial", "device_kind")]
-        names = [row["dataset"], data_label] if of_data else [row["dataset"]]
-        dtype = "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]]))
-        names += [str(row["dim"]), row["solver"], dtype, *(cells[name] for name in further)]
-        numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
-        lines.append([*names, *numbers, shown[0], str(trials), str(row["infeasible"]), shown[1]])
-    words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    return cli.table(
-        header, lines, left=words, least=("device", "diverged", "trials", "trial", "recall@50"), kept=("seconds/epoch",)
-    )
+        star = "*" if row["emulated"] is True else ""
+        cells = {
+            "dataset": row["dataset"],
+            "data": " ".join(word for word in row["data"].split() if word not in common),
+            "dim": str(row["dim"]),
+            "solver": row["solver"],
+            "dtype": "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
+            **{name: _cell(row[name]) for name in further},
+            "cores": str(row["cores"]),
+            "seconds/epoch": text.number(row["seconds_per_epoch"]) + star,
+            "recall@20": _cell(row["recall_20"], ".4f"),
+            "recall@50": _cell(row["recall_50"], ".4f"),
+            "objective": text.number(row["objective"], 5),
+            "trial": _cell(row["trial"]),
+            "trials": str(row["complete"] + row["infeasible"] + row["incomplete"]),
+            "diverged": str(row["infeasible"]),
+            "device": _cell(row["device_kind"]),
+        }
+        lines.append(cells)
+    left = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
+    least = ("device", "diverged", "trials", "trial", "recall@50")
+    return text.table(lines, left, ["data"], least=least, kept=["seconds/epoch"])
+
+
+def _cell(value: Any, form: str = "") -> str:
+    return "" if pd.isna(value) else format(value, form)

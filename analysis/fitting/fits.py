@@ -14,7 +14,7 @@ from analysis.columns import FITS as COLUMNS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from results import bounds, cli
+from results import bounds
 from results.bad_input import BadInput, meaning, nearest
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
@@ -192,19 +192,24 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
 def as_text(table: pd.DataFrame) -> str:
     """Returns the fits for a reader: one line each, reasons and doubts with their rows, and the assumptions."""
     naming = [column for column in table.columns if column not in COLUMNS]
-    header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness"]
-    header += ["half the trials", "model error", "verdict"]
     rows = []
     reasons, doubts = [], []
     for i, row in enumerate(table.to_dict("records"), start=1):
         low, high = (text.number(row[f"critical_batch_size_{end}"]) for end in ("low", "high"))
-        interval = f"[{low or '..'}, {high or '..'}]" if low or high else ""
-        numbers = [text.number(row[column]) for column in ("s_min", "critical_batch_size", "sharpness")]
-        names = ["" if pd.isna(row[column]) else str(row[column]) for column in naming]
-        shift = row["half_trials_octaves"]
-        half = "" if pd.isna(shift) else f"{shift:+.2f} octaves"
-        error = "" if pd.isna(row["model_error_octaves"]) else f"{row['model_error_octaves']:.2f} octaves"
-        rows.append([str(i), *names, *numbers[:2], interval, numbers[2], half, error, row["verdict"].replace("_", " ")])
+        shift, error = row["half_trials_octaves"], row["model_error_octaves"]
+        cells = {"": str(i)} | {name: "" if pd.isna(row[name]) else str(row[name]) for name in naming}
+        rows.append(
+            cells
+            | {
+                "s_min": text.number(row["s_min"]),
+                "critical batch size": text.number(row["critical_batch_size"]),
+                "90 % interval": f"[{low or '..'}, {high or '..'}]" if low or high else "",
+                "sharpness": text.number(row["sharpness"]),
+                "half the trials": "" if pd.isna(shift) else f"{shift:+.2f} octaves",
+                "model error": "" if pd.isna(error) else f"{error:.2f} octaves",
+                "verdict": row["verdict"].replace("_", " "),
+            }
+        )
         if row["reason"]:
             reasons.append((i, row["reason"]))
         for assumption in filter(None, row["doubts"].split(", ")):
@@ -212,7 +217,7 @@ def as_text(table: pd.DataFrame) -> str:
     notes = text.grouped(reasons) + text.grouped(doubts)
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")
-    shown = cli.table(header, rows, left=[*naming, "verdict"], least=LEAST, kept=KEPT)
+    shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
     return "\n".join([shown, "", *notes, "", LIMITS])
 
 

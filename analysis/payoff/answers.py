@@ -19,7 +19,7 @@ from analysis.payoff import step_times, time_to_target
 from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTimes
 from analysis.payoff.time_to_target import NOTHING, LastDoubling, PayOff
 from analysis.trials import steps
-from results import cli, store
+from results import store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.papers import published_numbers
@@ -470,17 +470,12 @@ def as_text(found: Sequence[Answer]) -> str:
     common = [words for words, count in counts.items() if count == len(found) > 1]
     notes = [*common, *text.grouped(one for one in remarks if one[1] not in common)]
     left = [*naming, DIFFERING, "device"]
-    shown = _shown(rows, left, left[::-1], ["batch size", *(f"{basis} devices" for basis in BASES)])
+    kept = ["batch size", *(f"{basis} devices" for basis in BASES)]
+    shown = text.table(rows, left, [*left, *kept], least=left[::-1], kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
     if any(one.measured or one.predicted for one in found):
         meaning.append(OF_TIMES)
     return "\n".join([shown, "", *notes, "", *meaning])
-
-
-def _shown(rows: Sequence[dict[str, str]], left: Sequence[str], least: Sequence[str], kept: Sequence[str]) -> str:
-    """Returns a table without its empty columns; ``left``, ``least`` and ``kept`` as in ``cli.table``."""
-    header = [name for name in rows[0] if any(row[name] for row in rows)] if rows else [""]
-    return cli.table(header, [[row[name] for name in header] for row in rows], left, least=least, kept=kept)
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
@@ -527,7 +522,7 @@ def _block(pay_off: PayOff, times: Sequence[dict[str, Any]]) -> str:
     least = [HOURS_INTERVAL, PRICE_INTERVAL, "batch", "faster by"]
     if any(row["price"] for row in rows):
         least.insert(2, "device-hours")
-    return _shown(rows, [BEATEN], least, [name for name in rows[0] if name not in least])
+    return text.table(rows, [BEATEN], rows[0], least=least, kept=set(rows[0]) - set(least))
 
 
 def _ends(row: dict[str, Any], name: str) -> str:

@@ -10,14 +10,15 @@ from analysis import text, workload_studies
 from analysis.columns import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.trials import StudyTrials
-from results import cli, store
+from results import store
 from results.catalog.overview import Overview
-from results.plans.study import Target, decimal
+from results.plans.study import Target
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
 
 COUNTS = ("batch_size", "trials_per_point", "trials", "reached", "undecided")
 WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")
+VERDICTS = ("sampled enough?", "optimum at an edge?")  # columns for a reader
 LEGEND = """\
 best of: trials per search. Half of all such searches need at most the median steps. trials: the trials used, the same
 number for every study of a curve. sampled enough: no, if the best of half of the trials takes over 10 % more steps than
@@ -126,26 +127,28 @@ def answer(
 
 def as_text(table: pd.DataFrame) -> str:
     """The table for a reader: intervals in one column each, verdicts in words, and a legend."""
-    names = ["dataset", "model", "optimizer", "target", *steps.apart(table)]
-    header = [*names, "batch size", "best of", "median steps", "90 % band"]
-    header += ["trials", "reached", "90 %", "expected steps", "sampled enough?", "optimum at an edge?"]
-    rows = [
-        [
-            *(row["dataset"], row["model"], row["optimizer"]),
-            f"{row['target_metric']} ≤ {decimal(row['target_value'])}",
-            *steps.apart(table, row),
-            *(_whole(row[name]) for name in ("batch_size", "trials_per_point")),
-            _median(row),
-            _interval(_whole(row["band_low"]), _whole(row["band_high"])),
-            _whole(row["trials"]),
-            *_success(row),
-            _interval(text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])),
-            row["sampled_enough"],
-            row["at_edge"],
-        ]
-        for row in table.to_dict("records")
-    ]
-    shown = cli.table(header, rows, left=[*names, *header[-2:]], prose=header[-1:], kept=("median steps",))
+    rows = []
+    for row in table.to_dict("records"):
+        expected = text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])
+        cells = steps.names(row) | {
+            "batch size": steps.whole(row["batch_size"]),
+            "best of": steps.whole(row["trials_per_point"]),
+            "median steps": _interval(steps.whole(row["steps_low"]), steps.whole(row["steps_high"])),
+            "90 % band": _interval(steps.whole(row["band_low"]), steps.whole(row["band_high"])),
+            "trials": steps.whole(row["trials"]),
+            "reached": "",
+            "90 %": "",
+            "expected steps": _interval(*expected),
+            VERDICTS[0]: row["sampled_enough"],
+            VERDICTS[1]: row["at_edge"],
+        }
+        if not pd.isna(row["reached"]):
+            cells["reached"] = f"{row['success']:.0%}"
+            cells["90 %"] = f"{row['success_low']:.0%} .. {row['success_high']:.0%}"
+            cells["median steps"] = cells["median steps"] or "not reached"
+        rows.append(cells)
+    left = [*steps.NAMES, *VERDICTS]
+    shown = text.table(rows, left, ["differs"], prose=VERDICTS[1:], kept=["median steps"])
     return f"{shown}\n\n{LEGEND}"
 
 
@@ -187,25 +190,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(WHOLE, "Int64"))
 
 
-def _median(row: Mapping[Any, Any]) -> str:
-    if pd.isna(row["steps_low"]):
-        return "" if pd.isna(row["reached"]) else "not reached"
-    return _interval(_whole(row["steps_low"]), _whole(row["steps_high"]))
-
-
 def _interval(low: str, high: str) -> str:
     """An interval open below, with two dots for an unknown end; empty if both are unknown."""
     if not low and not high:
         return ""
     at_start = high != "" and not high.strip("0.")
     return ("[" if at_start else "(") + f"{low or '..'}, " + (f"{high}]" if high else "..)")
-
-
-def _success(row: Mapping[Any, Any]) -> tuple[str, str]:
-    if pd.isna(row["reached"]):
-        return "", ""
-    return f"{row['success']:.0%}", f"{row['success_low']:.0%} .. {row['success_high']:.0%}"
-
-
-def _whole(number: Any) -> str:
-    return "" if pd.isna(number) else f"{number:,}"

@@ -186,45 +186,35 @@ def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
+NAMES = ("dataset", "model", "optimizer", "target", "differs")  # columns for a reader
 LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that a narrow terminal drops first
 
 
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     """The table for a reader: interval and target in one column each."""
-    whole = ["trial", "complete", "infeasible", "incomplete"]
-    names = ["dataset", "model", "optimizer", "target", *apart(table)]
-    header = [*names, "batch size", "steps", *best_values(table), "confirmed", *whole, "seconds/epoch"]
-    rows = [
-        [
-            *(row["dataset"], row["model"], row["optimizer"]),
-            f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}",
-            *apart(table, row),
-            "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
-            "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),
-            *best_values(table, row),
-            _confirmed(row),
-            *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
-            text.number(row["seconds_per_epoch"]),
-        ]
-        for row in table.to_dict("records")
-    ]
-    return cli.table(header, rows, left=names, least=LEAST, kept=("steps", "best value", "differs"))
+    rows = []
+    for row in table.to_dict("records"):
+        cells = names(row, rule) | {"batch size": whole(row["batch_size"])}
+        if pd.isna(row["steps_high"]):
+            cells |= {"steps": "not reached", "best value": text.number(row.get("best_value", np.nan))}
+        else:
+            cells |= {"steps": text.interval(row["steps_low"], row["steps_high"]), "best value": ""}
+        cells["confirmed"] = _confirmed(row)
+        cells |= {name: whole(row[name]) for name in ("trial", "complete", "infeasible", "incomplete")}
+        rows.append(cells | {"seconds/epoch": text.number(row["seconds_per_epoch"])})
+    return text.table(rows, NAMES, ("differs", "best value"), least=LEAST, kept=("steps", "best value", "differs"))
 
 
-def apart(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
-    """The cell that separates a row from similar ones, or the name of this column; empty without similar rows."""
-    if "apart" not in table or not table["apart"].any():
-        return []
-    return ["differs" if row is None else row["apart"]]
+def whole(number: Any) -> str:
+    """A whole number as text, or empty if it is missing."""
+    return "" if pd.isna(number) else f"{number:,}"
 
 
-def best_values(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
-    """The best value of a study that missed its target, or the name of this column; empty if all studies reached it."""
-    if "best_value" not in table or not table["steps_high"].isna().any():
-        return []
-    if row is None:
-        return ["best value"]
-    return [text.number(row["best_value"]) if pd.isna(row["steps_high"]) else ""]
+def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
+    """The cells of ``NAMES``: workload and target, and the fields that separate the row from similar ones, if any."""
+    cells = {name: row[name] for name in NAMES[:3]}
+    cells["target"] = f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}"
+    return cells | {"differs": row.get("apart", "")}
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
