@@ -180,7 +180,7 @@ def test_a_law_is_found_again_through_the_command(put, folder, cli):
     assert row["critical_cores_low"] < 14.34 < row["critical_cores_high"]
     assert row["reason"] == "by the fit, more than 22.4 cores slow an epoch down"
     text = cli("epochs", "--store", folder, "--fit")[1]
-    assert "row 1: speed against 1 (efficiency): 2 cores 1.90 × (95%)" in text
+    assert "row 1: speed-up over 1 (efficiency): 2 cores 1.90 × (95%)" in text
     assert text.splitlines()[-1] == f"next: python -m analysis figures --store {folder} --out figures"
 
 

@@ -139,7 +139,7 @@ def test_pruned_curves_with_unequal_trials_are_refused(folder, cli):
 def test_too_few_batch_sizes(folder, count, words):
     publish_curve(folder, BATCH_SIZES[:count])
     (row,) = curve_fits.table(folder).to_dict("records")
-    assert (row["verdict"], row["reason"]) == ("not_identified", f"at 3 trials; {words}, a fit needs 5")
+    assert (row["verdict"], row["reason"]) == ("not_identified", f"at 3 trials; {words}, but a fit needs 5")
     assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
 
 

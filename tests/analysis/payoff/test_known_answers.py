@@ -306,7 +306,7 @@ def test_a_missing_doubling_ends_the_answer(tmp_path, cli):
     assert (verdict, low) == ("at_least", 2)  # from 2 to 8 nothing was gained
     assert "measured on 2 and 8 devices but not on 4, so no doubling beyond 2 is judged" in reason
     verdict, low, reason = asked(devices[[0, 2, 3]], seconds[[0, 2, 3]])
-    assert verdict == "not_identified" and "measured on 1 and on 8 devices, not on 2: no doubling" in reason
+    assert verdict == "not_identified" and "measured on 1 and 8 devices but not on 2, so no doubling" in reason
     assert asked(np.array([3.0, 4, 8]), np.array([8.0, 6, 4]))[:2] == ("at_least", 8)
 
 
@@ -332,7 +332,7 @@ def test_a_batch_size_below_the_curve_is_a_share(tmp_path, cli):
     times = step_times(tmp_path / "times.csv", np.ones(len(timed)), timed, fixed_and_each(timed))
     out = cli("payoff", "--points", points, "--measured", times)[1]
     assert "measured at batch sizes 16, 32, outside the curve: used only as one device's share" in out
-    assert "measured at batch size 8,192, which the curve does not reach: not used" in out
+    assert "measured at batch size 8,192, outside the curve: not used" in out
     times = step_times(tmp_path / "times.csv", np.full(len(timed), 2.0), timed, fixed_and_each(timed))
     out = cli("payoff", "--points", points, "--measured", times)[1]
-    assert "measured at batch sizes 16, 32, 8,192, which the curve does not reach: not used" in out
+    assert "measured at batch sizes 16, 32, 8,192, outside the curve: not used" in out

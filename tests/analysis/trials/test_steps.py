@@ -319,10 +319,10 @@ def test_studies_without_targets_need_one(folder, cli):
 def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, cli, rule):
     by_hand.publish(small, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     name = by_hand.study().name
-    why = "published studies have no targets of their own; --metric and --value ask for one"
+    why = "published studies have no targets (set one with --metric and --value)"
     _, out, err = cli("steps", "--store", small, "--rule", rule, "--csv")
     assert "a/b" not in out
-    assert f"note: not in the table, as {why}: {name}\n" in err
+    assert f"note: not in the table, because {why}: {name}\n" in err
     assert why not in cli("steps", "--store", small, "--rule", rule, *ASKED)[2]
 
 
@@ -401,4 +401,4 @@ def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_p
     (joined,) = (commit.name for commit in store.catalogue(folder) if commit.trials == 4)
     notes = err.splitlines()
     assert f"note: identical runs, listed with contradicting metaparameters: {twice[0]} and {twice[1]}" in notes
-    assert [note for note in notes if note.endswith(f"in the table of trials: {joined}")]
+    assert [note for note in notes if note.endswith(f"in the table of trials): {joined}")]
