@@ -6,10 +6,13 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from analysis import text
 from analysis.text import VERDICTS
 from results import progress
 
 S = TypeVar("S")
+
+HEADINGS = {verdict.replace("_", " "): verdict for verdict in VERDICTS}
 
 
 def table(
@@ -58,6 +61,18 @@ def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame
         means = {column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, *shares)}
         rows.append(row | means)
     return pd.DataFrame(rows)
+
+
+def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -> str:
+    """The rows of a summary for a reader: the column ``by``, scenarios if there, shares by heading, octaves and aim."""
+    rows = []
+    for rate in rates.to_dict("records"):
+        cells = {title: str(rate[by])}
+        if "scenarios" in rate:
+            cells["scenarios"] = str(rate["scenarios"])
+        cells |= {heading: percent(rate[column]) for heading, column in shares.items()}
+        rows.append(cells | {"octaves": text.number(rate["octaves"], 2), "aim": rate["aim"]})
+    return text.table(rows, [title, "aim"])
 
 
 def percent(share: float) -> str:

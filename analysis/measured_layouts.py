@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
-from results import cli, store
+from results import store
 from results.bad_input import BadInput
 from results.cli import quoted
 from results.durable import Folder, located
@@ -138,23 +139,18 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
 
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
     """The table for a reader: accepted layouts, by cost."""
-    header = ("model", "mesh", "layout", "engine", "redundancy", "MB sent", "MB held", "predicted ms", "ms", "loss")
     shown = [one for one in layouts if not one.refused]
     rows = []
     for one in sorted(shown, key=lambda each: (each.study.model_label, each.study.engine, each.number("wire_bytes"))):
-        numbers = (
-            f"{one.number('redundancy'):.2f}",
-            f"{one.number('wire_bytes') / 1e6:,.2f}",
-            f"{one.number('peak_bytes') / 1e6:,.1f}",
-            f"{one.number('predicted_step_seconds') * 1e3:,.3f}",
-            _milliseconds(one),
-            f"{one.losses[-1]:.5f}" if len(one.losses) else "",
-        )
-        names = (one.study.model_label, one.study.mesh, one.study.layout or "replicated", one.study.engine)
-        rows.append([*names, *(number.replace("nan", "") for number in numbers)])
-    return cli.table(header, rows, left=header[:4])
-
-
-def _milliseconds(one: MeasuredLayout) -> str:
-    seconds = one.number("step_seconds")
-    return "" if math.isnan(seconds) else f"{seconds * 1e3:,.3f}"
+        names = {"model": one.study.model_label, "mesh": one.study.mesh, "layout": one.study.layout or "replicated"}
+        numbers = {
+            "redundancy": f"{one.number('redundancy'):.2f}",
+            "MB sent": f"{one.number('wire_bytes') / 1e6:,.2f}",
+            "MB held": f"{one.number('peak_bytes') / 1e6:,.1f}",
+            "predicted ms": f"{one.number('predicted_step_seconds') * 1e3:,.3f}",
+            "ms": f"{one.number('step_seconds') * 1e3:,.3f}",
+            "loss": f"{one.losses[-1]:.5f}" if len(one.losses) else "",
+        }
+        cells = {name: "" if number == "nan" else number for name, number in numbers.items()}
+        rows.append(names | {"engine": one.study.engine} | cells)
+    return text.table(rows, ["model", "mesh", "layout", "engine"])

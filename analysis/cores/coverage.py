@@ -9,19 +9,19 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from analysis import coverage_tables, text
+from analysis import coverage_tables
 from analysis.columns import COVERAGE_OF_CORES as COLUMNS
 from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.regions import MOST
-from analysis.text import VERDICTS
-from results import cli
 
 LEAST = 0.85  # share of statements that must hold
 NAMED = 0.80  # share of misfits that must be named if statements do not hold
 FALSELY = 0.05  # largest share of named misfits for laws that are fitted
 
 ROOTS = 1e-6  # relative precision of ends and truth, which may lie on the same step
+SHARES = {"hold": "covered", "least": "least", "times hold": "times", "least time": "least_times"}
+SHARES |= coverage_tables.HEADINGS | {"misfit named": "misfit"}  # headings of columns
 HOLDING = ["covered", *(f"{name}_covered" for name in TIMES)]
 
 
@@ -238,21 +238,6 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     ]
     for title, rows, by in parts:
         if len(rows):
-            lines += [_block(title, summary(rows, by), by), ""]
+            rates = summary(rows, by).drop(columns="scenarios")
+            lines += [coverage_tables.block(title, rates, by, SHARES), ""]
     return "\n".join(lines[:-1])
-
-
-def _block(title: str, rates: pd.DataFrame, by: str) -> str:
-    verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
-    header = [title, "hold", "least", "times hold", "least time", *verdicts, "misfit named", "octaves", "aim"]
-    shares = ["covered", "least", "times", "least_times", *VERDICTS, "misfit"]
-    rows = [
-        [
-            str(rate[by]),
-            *(coverage_tables.percent(rate[column]) for column in shares),
-            text.number(rate["octaves"], 2),
-            rate["aim"],
-        ]
-        for rate in rates.to_dict("records")
-    ]
-    return cli.table(header, rows, left=[title, "aim"])

@@ -8,17 +8,16 @@ import pandas as pd
 
 from analysis import coverage_tables, text
 from analysis.columns import COVERAGE as COLUMNS
-from analysis.coverage_tables import percent
+from analysis.coverage_tables import HEADINGS, percent
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
-from analysis.text import VERDICTS
-from results import cli
 
 LEAST, MOST = 0.85, 0.99  # share of statements that must hold if the knee is inside
 EACH = 0.80  # the same for each scenario
 # Beyond the assumptions: at most this share identified and wrong, and at least this share with the check named.
 WRONG, NAMED = 0.10, 0.80
 FALSELY = 0.05  # largest share of data sets without a knee inside that may be identified
+SHARES = {"hold": "covered", "least": "least"} | HEADINGS | {"failed": "failed"}  # headings of columns
 CHUNK = 100  # data sets per batch of fits, which keeps arrays in the processor's cache
 
 
@@ -100,7 +99,9 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     ]
     for title, rows, by in parts:
         if len(rows):
-            lines += [_block(title, summary(rows, by), by), ""]
+            rates = summary(rows, by)
+            aims = [met(rate, by) for rate in rates.to_dict("records")]
+            lines += [coverage_tables.block(title, rates.assign(aim=aims), by, SHARES), ""]
     for noise, rows in table[beyond].groupby("noise", sort=False):
         lines += [_beyond(f"beyond the assumptions, {noise} noise", rows), ""]
     return "\n".join([*lines, _BEYOND]) if beyond.any() else "\n".join(lines[:-1])
@@ -114,24 +115,15 @@ violates fails ("by name")."""
 
 
 def _beyond(title: str, rows: pd.DataFrame) -> str:
-    header = [
-        title,
-        "hold",
-        "identified",
-        "and wrong",
-        "at least",
-        "at most",
-        "not identified",
-        "failed",
-        "by name",
-        "aim",
-    ]
-    shares = ("covered", "identified", "wrong", "at_least", "at_most", "not_identified", "failed", "named")
+    shares = {"hold": "covered", "identified": "identified", "and wrong": "wrong"} | HEADINGS
+    shares |= {"failed": "failed", "by name": "named"}
     lines = [
-        [str(one["shape"]), *(percent(one[share]) for share in shares), met_beyond(one)]
+        {title: str(one["shape"])}
+        | {heading: percent(one[column]) for heading, column in shares.items()}
+        | {"aim": met_beyond(one)}
         for one in rows.to_dict("records")
     ]
-    return cli.table(header, lines, left=[title, "aim"])
+    return text.table(lines, [title, "aim"])
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
@@ -139,22 +131,6 @@ def met_beyond(one: Mapping[Any, Any]) -> str:
     if one["shape"] not in simulation.CHOSEN_ON:
         return ""
     return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
-
-
-def _block(title: str, rates: pd.DataFrame, by: str) -> str:
-    verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
-    header = [title, "scenarios", "hold", "least", *verdicts, "failed", "octaves", "aim"]
-    rows = [
-        [
-            str(rate[by]),
-            str(rate["scenarios"]),
-            *(percent(rate[column]) for column in ("covered", "least", *VERDICTS, "failed")),
-            text.number(rate["octaves"], 2),
-            met(rate, by),
-        ]
-        for rate in rates.to_dict("records")
-    ]
-    return cli.table(header, rows, left=[title, "aim"])
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:
