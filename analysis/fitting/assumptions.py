@@ -16,11 +16,11 @@ from results import cli
 
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
-    "plateau": "a slope of 0 at large ones",
+    "plateau": "a slope of 0 at large batch sizes",
     "knee": "alike on both sides",
     "residuals": "without a pattern along batch sizes",
     "batch sizes": "enough of them, on both sides of the knee",
-    "perfect scaling": "seen at the smallest ones, which determines its line",
+    "perfect scaling": "seen at the smallest batch sizes, which fix its line",
     "trials": "the same number at every batch size",
     "points": "separate points of the search for every batch size",
     "search": "as hard at every batch size",

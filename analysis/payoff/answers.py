@@ -28,8 +28,8 @@ from results.plans.plan import Plan
 GAIN = 0.20
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (
-    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Each number is the one "
-    "after the last doubling that pays off, with a 90 % interval.",
+    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Each number is the "
+    "value after the last doubling that pays off, with a 90 % interval.",
     "batch size: devices and batch doubled together at the same seconds per step, for any hardware.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
@@ -293,7 +293,7 @@ def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray)
     """Returns notes on ends that the curve would allow but the ``numbers`` [k], rising, do not reach."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
-        f"{what}: the interval of the last doubling reaches the {which} in the data, {end:,.10g}"
+        f"{what}: the interval of the last doubling reaches the {which} value in the data, {end:,.10g}"
         for stating, which, end in ends
         if one.verdict in stating and last.verdict not in stating
     ]
