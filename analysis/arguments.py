@@ -9,6 +9,9 @@ from results.bad_input import BadInput
 from results.cli import CommandParser, location, path
 from results.rules.answers import RULES
 
+# A command is the function ``run`` of the module of its name in analysis.commands.
+COMMANDS = ("steps", "fit", "coverage", "epochs", "layouts", "payoff", "compare", "figures", "report", "all")
+
 
 def parser() -> CommandParser:
     """Returns the parser of all commands."""
@@ -21,7 +24,7 @@ def parser() -> CommandParser:
     commands = top.add_subparsers(
         dest="command",
         required=True,
-        metavar="steps | fit | coverage | epochs | layouts | payoff | compare | figures | report | all",
+        metavar=" | ".join(COMMANDS),
     )
 
     def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
