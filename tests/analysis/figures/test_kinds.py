@@ -209,7 +209,10 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
             "no field 'optimiser'; did you mean 'optimizer'?",
         ),
         (["--kind", "steps", "--where", "optimizer"], "--where takes FIELD=VALUE"),
-        (["--kind", "steps", "--where", "optimizer=adam"], "no study meets --where optimizer=adam. The store has digits/"),
+        (
+            ["--kind", "steps", "--where", "optimizer=adam"],
+            "no study meets --where optimizer=adam. The store has digits/",
+        ),
         (["--kind", "steps", "--metric", "test_eror"], "unknown metric 'test_eror'"),
         (["--kind", "steps", "--metric", "test_error", "--value", "-1"], "--value: test_error is never below 0"),
         (["--kind", "steps", "--value", "1"], "--value needs --metric"),
