@@ -173,7 +173,7 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     put()
     code, _, err = cli("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
-    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of, payoff: no study has a target; ")
+    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of, payoff: no study has a target. ")
 
 
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):

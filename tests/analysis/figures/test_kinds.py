@@ -93,8 +93,8 @@ def test_targets_may_be_named_and_those_not_measured_are_told(swept: Path) -> No
     (picture,), skipped = drawn(swept, "targets", ("optimizer=sgd",), metric="test_error", values=(0.05, 0.2, 0.3))
     assert len(legend(picture)) == 2
     assert skipped == [
-        "targets of digits · fully_connected_64 · sgd: trials stopped once they had decided the targets of their own "
-        "study, too early to decide this one: plan it as a target (test error ≤ 0.05)"
+        "targets of digits · fully_connected_64 · sgd: trials stopped once they had decided the targets of their "
+        "study, which was too early for this one: add it to the targets of the plan (test error ≤ 0.05)"
     ]
 
 
@@ -209,7 +209,10 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
             "no field 'optimiser'; did you mean 'optimizer'?",
         ),
         (["--kind", "steps", "--where", "optimizer"], "--where takes FIELD=VALUE"),
-        (["--kind", "steps", "--where", "optimizer=adam"], "no study meets --where optimizer=adam; there are digits/"),
+        (
+            ["--kind", "steps", "--where", "optimizer=adam"],
+            "no study meets --where optimizer=adam. The store has digits/",
+        ),
         (["--kind", "steps", "--metric", "test_eror"], "unknown metric 'test_eror'"),
         (["--kind", "steps", "--metric", "test_error", "--value", "-1"], "--value: test_error is never below 0"),
         (["--kind", "steps", "--value", "1"], "--value needs --metric"),

@@ -167,7 +167,7 @@ def test_bad_arguments_are_told_in_one_line(swept, tmp_path, cli):
             "unknown figure 'optimiser'; did you mean 'optimizers'?",
         ),
         (["--store", swept, "--out", file], f"--out {file} is a file. Name a folder."),
-        (["--store", swept, "--out", file / "folder"], "choose another --out DIR"),
+        (["--store", swept, "--out", file / "folder"], "Choose another --out DIR"),
         (["--store", tmp_path / "none", "--out", tmp_path], "no store at"),
     ):
         code, out, err = cli("figures", *arguments)

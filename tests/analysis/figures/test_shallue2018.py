@@ -157,7 +157,7 @@ def test_a_store_of_published_trials_alone_gives_the_figures_of_the_paper(
     )
     code, out, err = cli("figures", "--store", paper.folder, "--out", tmp_path)
     assert (code, len(out.splitlines())) == (0, 2)
-    assert err.startswith("not drawn: optimizers: no study has a target; ask for one with --metric and --value")
+    assert err.startswith("not drawn: optimizers: no study has a target. Set one with --metric and --value")
 
 
 def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: Any) -> None:

@@ -76,12 +76,12 @@ def test_a_file_is_read_in_both_formats(tmp_path, name):
             [{}, {"basis": "guessed"}],
             "row 2 has basis 'guessed', but --predicted takes only predicted times. It must be",
         ),
-        ([{"devices": 2.5}], "devices in row 1 is '2.5'; a whole number is needed"),
-        ([{"seconds_per_step": -1}], "seconds_per_step in row 1 is '-1'; a positive number is needed"),
-        ([{}, {"devices": 2, "high": float("inf")}], "high in row 2 is 'inf'; a positive number is needed"),
-        ([{"seconds_per_step": "soon"}], "seconds_per_step in row 1 is 'soon'; a positive number"),
-        ([{"low": 0.75}], "row 1 has 0.75, 0.5 and 1; low ≤ seconds_per_step ≤ high is needed"),
-        ([{}, {}], "row 2 is of the same devices and batch size as one before"),
+        ([{"devices": 2.5}], "devices in row 1 is '2.5'. It must be a whole number."),
+        ([{"seconds_per_step": -1}], "seconds_per_step in row 1 is '-1'. It must be a positive number."),
+        ([{}, {"devices": 2, "high": float("inf")}], "high in row 2 is 'inf'. It must be a positive number."),
+        ([{"seconds_per_step": "soon"}], "seconds_per_step in row 1 is 'soon'. It must be a positive number"),
+        ([{"low": 0.75}], "row 1 has low=0.75, seconds_per_step=0.5 and high=1. They must be in rising order."),
+        ([{}, {}], "row 2 has the same devices and batch size as an earlier one"),
         ([{"device_kind": None}], "device_kind in row 1 is empty"),
     ],
 )
@@ -130,7 +130,7 @@ def test_times_of_a_store_are_those_of_steps_of_one_trial_on_real_devices(tmp_pa
     assert (two.seconds.tolist(), other.seconds.tolist()) == ([3.0], [7.0])
     assert all(each.basis == MEASURED for each in (one, two, other))
     assert any("throughput" in note for note in one.notes)
-    assert any("taken to be 3%" in note for note in one.notes)
+    assert any("assumed to be 3%" in note for note in one.notes)
 
 
 def test_noise_is_found_whatever_the_law():
@@ -200,7 +200,7 @@ def test_rows_have_to_say_whose_they_are(tmp_path, swept, cli):
     swept = shutil.copytree(swept, tmp_path / "two")
     publish(swept, plan(dataset="other"), {0: Ran([(1, 0.05)])})
     code, _, err = cli("payoff", "--store", swept, "--predicted", write(tmp_path, {}))
-    assert code == 2 and "choose one with --where" in err
+    assert code == 2 and "choose one workload with --where" in err
     code, out, err = cli(
         "payoff", "--store", swept, "--predicted", write(tmp_path, {}), "--where", "dataset=digits", "--csv"
     )

@@ -212,7 +212,7 @@ def test_repeats_are_told(paged: Paged, folder: Path) -> None:
         (["--store", "{tmp}", "--out", "{tmp}/a.html"], "no study in {tmp} has run yet. Fill it with"),
         (["--store", "{swept}", "--out", "{tmp}"], "--out {tmp} is a folder. Name a file, such as {tmp}/report.html."),
         (["--store", "{swept}", "--out", "/proc/none/a.html"], "cannot write /proc/none/a.html"),
-        (["--store", "{swept}", "--out", "{tmp}/a", "--metric", "test_error"], "--metric and --value go together"),
+        (["--store", "{swept}", "--out", "{tmp}/a", "--metric", "test_error"], "--metric and --value need each other"),
         (
             ["--store", "{swept}", "--out", "{tmp}/a", "--metric", "test_loss", "--value", "1"],
             "unknown metric 'test_loss'; ",

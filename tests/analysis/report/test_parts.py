@@ -121,7 +121,7 @@ def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: 
     assert core_charts.notes(factorizations.load(folder)) == []
     put({"emulated": True}, cores=8)
     (told_emulated,) = core_charts.notes(factorizations.load(folder))
-    assert told_emulated.startswith("Cores are emulated, so that seconds say nothing about speed: ")
+    assert told_emulated.startswith("Cores are emulated, so seconds do not measure speed: ")
 
 
 def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:

@@ -84,7 +84,7 @@ def test_equally_many_trials_of_every_study_of_a_curve_count(folder, cli):
     assert err.endswith(" (1)\n")
     found, err = told("--k", "6", "--best-of", "2")
     assert found == [[2, 2, -1], [6, 2, 30], [5, 2, -1]]
-    assert "note: without an answer, as too few of their trials count: digits-" in err
+    assert "note: without an answer, because too few of their trials count: digits-" in err
     assert "b32" in err and "(5)" in err and "(2)" in err
     assert told("--k", "2", "--best-of", "2")[0] == [[2, 2, 30], [2, 2, 30], [2, 2, 30]]
 
@@ -93,7 +93,7 @@ def test_a_study_that_leaves_the_others_few_trials_is_named(folder, cli):
     put(folder, EIGHT)
     short = put(folder, EIGHT[:3], batch_size=32)
     assert cli("steps", "--store", folder, "--rule", "median")[2] == (
-        "note: few trials of these count, and so no more of the others of their curves; --k N counts more: "
+        "note: only few trials of these count, which limits the other studies of their curves (--k N uses more): "
         f"{short.name} (3)\n"
     )
     assert short.name not in cli("steps", "--store", folder, "--rule", "median", "--k", "3")[2]
@@ -165,8 +165,8 @@ def test_pruned_studies_have_no_answer_but_the_minimum(folder, cli, rule):
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     shown = ", ".join(sorted(names)[:3]) + " and 1 more"
     assert err == (
-        f"error: --rule {rule[0]} needs whole curves, and pruning cut those of losing trials short: {shown}; "
-        "run them with pruning=off, or ask for --rule minimum\n"
+        f"error: --rule {rule[0]} needs whole curves, but pruning cut those of losing trials short: {shown}. "
+        "Run them with pruning=off, or use --rule minimum.\n"
     )
     assert cli("steps", "--store", folder)[0] == 0
 
@@ -177,7 +177,7 @@ def test_beside_studies_with_whole_curves_they_are_left_out_and_named(folder, cl
     put(folder, EIGHT)
     code, out, err = cli("steps", "--store", folder, "--csv", "--rule", *rule)
     assert (code, len(out.splitlines())) == (0, 2)
-    assert err.startswith(f"note: not in the table, as --rule {rule[0]} needs whole curves")
+    assert err.startswith(f"note: not in the table: --rule {rule[0]} needs whole curves")
     assert pruned.name in err and "pruning=off" in err
 
 
@@ -227,11 +227,11 @@ def test_a_summary_of_one_study(swept):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--k", "9"], "--k goes with --rule median, not minimum"),
-        (["--best-of", "9"], "--best-of goes with --rule median"),
-        (["--rule", "median", "--first", "9"], "--first goes with --rule released"),
+        (["--k", "9"], "--k needs --rule median, not minimum"),
+        (["--best-of", "9"], "--best-of needs --rule median"),
+        (["--rule", "median", "--first", "9"], "--first needs --rule released"),
         (["--rule", "median", "--k", "0"], "--k must be at least 1, not 0"),
-        (["--rule", "median", "--k", "8", "--best-of", "9"], "--best-of 9 needs at least 9 trials; --k gives 8"),
+        (["--rule", "median", "--k", "8", "--best-of", "9"], "--best-of 9 needs at least 9 trials. --k gives 8."),
         (["--rule", "mean"], "unknown --rule 'mean'"),
         (["--rule", "median", "--metric", "nope", "--value", "1"], "unknown metric 'nope'"),
     ],
