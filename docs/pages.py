@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import analysis.__main__ as analysis_cli
+from analysis import arguments
 from results.catalog import contents, dataset_card
 from results.catalog.contents import Contents
 from results.plans import schema
@@ -33,7 +33,7 @@ MODULES = {
     "workloads.prepare": "Downloads a data set, once.",
 }
 SUBCOMMANDS = {
-    "analysis": tuple(analysis_cli.COMMANDS),
+    "analysis": arguments.COMMANDS,
     "results": ("verify", "repair", "import", "export", "merge"),
 }
 

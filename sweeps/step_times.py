@@ -17,9 +17,9 @@ COLUMNS = (
     "seconds_per_step",
     "low",
     "high",
-    "says",
+    "basis",
 )
-SAYS = "predicted"
+PREDICTED = "predicted"
 
 
 def write(name: str, costs: Sequence[StudyCost]) -> None:
@@ -47,7 +47,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for key, step in rows.items():
-        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, SAYS)])
+        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, PREDICTED)])
     file = durable.local(name)
     _check(file, name)
     durable.replace(file, text.getvalue().encode())

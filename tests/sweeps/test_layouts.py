@@ -130,7 +130,7 @@ def test_figures_and_page_show_them(filled: Path, tmp_path: Path, cli: Callable[
 
 def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = cli("layouts", "--store", filled, "--json")
-    assert code == 0 and "3 of 11 layouts were refused: 3 unknown_mesh_axis" in err
+    assert code == 0 and "3 of 11 layouts were rejected: 3 unknown_mesh_axis" in err
     assert len(json.loads(out)) == 11
     code, out, _ = cli("layouts", "--store", filled)
     assert code == 0 and "batch:data;mlp:model" in out and "next: python -m analysis figures" in out

@@ -179,7 +179,7 @@ def test_a_table_of_step_times_holds_predicted_ones_alone(tmp_path: Path, capsys
     file = tmp_path / "times.csv"
     assert plan.main([*SWEEP, f"store={tmp_path}", f"step_times={file}"]) == 0
     table = list(csv.DictReader(io.StringIO(file.read_text())))
-    assert [(row["batch_size"], row["devices"], row["says"]) for row in table] == [
+    assert [(row["batch_size"], row["devices"], row["basis"]) for row in table] == [
         ("16", "1", "predicted"),
         ("64", "1", "predicted"),
     ]
