@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, TooOld
 from results.plans.study import METRICS
 
 SCHEMA_VERSION = 4
+OLDEST_SCHEMA = 4  # that this software reads
 VERSION_KEY = b"scaling_limits_schema"
 
 
@@ -193,7 +194,9 @@ def check_number(path: object, number: int) -> None:
     if number < 1:
         raise BadInput(f"{path} has the unknown schema {number}")
     if number > SCHEMA_VERSION:
-        raise BadInput(f"{path} has schema {number}, but this software reads up to {SCHEMA_VERSION}; upgrade it")
+        raise BadInput(f"{path} has schema {number}, but this software reads up to {SCHEMA_VERSION}. Upgrade it.")
+    if number < OLDEST_SCHEMA:
+        raise TooOld(path, f"has schema {number}, which scaling-limits 0.1 wrote")
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
