@@ -251,7 +251,7 @@ def main(argv):
     try:
         print("training", flush=True)
         time.sleep(60)
-    except command_line.Terminated as terminated:
+    except cli.Terminated as terminated:
         print("saving", flush=True)
         time.sleep(0.5)
         terminated.saved = True

@@ -206,7 +206,11 @@ LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
     ("an interval beside", of_curve(critical_low=1e9), "has an interval that its critical batch size is not in"),
     ("an open interval", of_curve(critical_low=None), "has an interval that does not go with its verdict"),
     ("no curve", of_curve(curve=None), "which is on no curve"),
-    ("a fit of cores", lambda rows: rows[-1].update(doubts="law"), "has a fit without a target of the curve"),
+    (
+        "a fit of cores",
+        lambda rows: [row.update(doubts="law") for row in rows if row["kind"] == "cores"],
+        "has a fit without a target of the curve",
+    ),
     ("a study less", lambda rows: rows.pop(0), "lacks the study"),
     ("a study twice", lambda rows: rows.append(dict(rows[0])), "twice with the same target"),
     ("a study more", lambda rows: rows.append(rows[0] | {"study": "mine"}), "has the study mine, which is not there"),
