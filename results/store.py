@@ -25,13 +25,13 @@ import pyarrow as pa
 
 from results import durable
 from results.bad_input import BadInput
-from results.cli import quoted
 from results.durable import Damaged, Folder
 from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.study import DIGITS
 from results.plans.trial_request import NO_REPEATS
+from results.printing import quoted
 from results.rules import confirmation, ledger
 from results.storage import claims, compaction
 from results.storage.commits import (

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from results import cli, durable, progress
+from results import durable, printing, progress
 from results.bad_input import BadInput, TooOld, number_of, printable
 from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
-from results.cli import numbered
 from results.durable import Folder
+from results.printing import numbered
 from results.rules.ledger import Ledger
 from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
 
@@ -47,10 +47,10 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """
     everything = examine(folder, report, full=full)
     faults = [fault for findings in everything for fault in findings.faults]
-    if cli.is_data():
+    if printing.is_data():
         _show_data(everything)
     else:
-        cli.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
+        printing.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
     return 1 if faults else 0
 
 
@@ -171,9 +171,9 @@ def _show_data(everything: Sequence[Findings]) -> None:
     faults = [(str(fault.path), fault.what, fault.torn) for findings in everything for fault in findings.faults]
     ledgers = [findings.ledger for findings in everything if findings.ledger]
     header = ("path", "what", "torn")
-    if cli.is_json():
+    if printing.is_json():
         counts = [sum(numbers) for numbers in zip(*ledgers, strict=True)] or [0] * len(Ledger._fields)
-        cli.show_json(
+        printing.show_json(
             {
                 "studies": len(ledgers),
                 "files": sum(findings.files for findings in everything),
@@ -183,7 +183,7 @@ def _show_data(everything: Sequence[Findings]) -> None:
             }
         )
     else:
-        cli.show(header, faults, str)
+        printing.show(header, faults, str)
 
 
 def summary(everything: Iterable[Findings]) -> str:
