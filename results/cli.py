@@ -71,9 +71,7 @@ from results.printing import (
 P = ParamSpec("P")
 
 _OURS = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
-_INSTALLED = (
-    "In a checkout, `make quickstart` installs all packages into .venv; elsewhere use `pip install scaling-limits`."
-)
+_INSTALLED = "In a checkout, run `make quickstart`. Elsewhere, run `pip install scaling-limits`."
 OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
@@ -167,7 +165,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that also takes KEY=VALUE for --KEY VALUE, and raises BadInput instead of printing its usage."""
+    """An argument parser that also takes KEY=VALUE for --KEY VALUE. Raises BadInput instead of printing its usage."""
 
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **{"formatter_class": _Help, **named})

@@ -1,7 +1,7 @@
 """Printing: results and messages of all commands, within the width of a terminal, or as CSV or JSON.
 
 On a terminal, tables and texts are fitted to its width. Numbers, commands and paths stay whole: names are shortened
-first. In a pipe and with ``--wide``, nothing is shortened. csv and json are imported on use, as ``--help`` needs neither.
+first. In a pipe and with ``--wide``, nothing is shortened. csv and json are imported on use, for a quick ``--help``.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _SPACE = "\0"  # stands for a space at which no line may end; printable text doe
 
 _NAME = 12  # characters that a shortened text keeps at least
 _PROSE = 16  # characters that a column of wrapped text keeps at least
-_HASH = re.compile(r"\A(.+)-([0-9a-f]{8}|[0-9a-f]{16})\Z")
+_HASH = re.compile(r"(.+)-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def set_output(*, csv: bool = False, json: bool = False, wide: bool = False) -> None:
@@ -496,8 +496,9 @@ def _shortened(cells: tuple[str, ...], size: int) -> tuple[str, ...]:
 
 
 def _with_short_hashes(cells: tuple[str, ...]) -> tuple[str, ...]:
+    hashes = [_HASH.fullmatch(cell) for cell in cells]
     for digits in (4, 6, 8):
-        short = tuple(_HASH.sub(lambda found: f"{found[1]}-{found[2][:digits]}", cell) for cell in cells)
+        short = tuple(f"{h[1]}-{h[2][:digits]}" if h else cell for h, cell in zip(hashes, cells, strict=True))
         if len(set(short)) == len(set(cells)):
             return short
     return cells
