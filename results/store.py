@@ -216,7 +216,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
     Returns:
       Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN. Those of
-      studies end in what their plans say, ``results.plans.plan_columns.TOLD``.
+      studies end in what their plans say, ``results.plans.plan_columns.COLUMNS``.
 
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
@@ -236,7 +236,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
             if table == "studies" and parts:
                 derived = {commit.name: plan_columns.columns(commit.study) for commit in selection}
                 frames[table] = frames[table].assign(
-                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in plan_columns.TOLD}
+                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in plan_columns.COLUMNS}
                 )
         return Tables(**frames)
 
