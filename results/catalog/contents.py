@@ -127,7 +127,7 @@ class ColumnDescription(NamedTuple):
 
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
-    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.TOLD, *schema.COLUMNS[table])
+    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
     meanings = {column.name: column.meaning for column in own}
     tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
     in_words = []

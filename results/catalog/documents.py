@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from results import durable
 from results.catalog import contents, croissant, dataset_card, licences
@@ -17,19 +16,7 @@ from results.storage.shared import SharedFile
 
 SUMS = "SHA256SUMS"
 CITATION = "CITATION.cff"
-_FOLDERS = ("dataset", "model", "optimizer", "batch_size")  # of releases in which studies have files of their own
-NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for null
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
-
-
-def place(commit: Commit, table: str) -> str:
-    """The path of a study's file in a release: one of its own, as in releases up to 0.2, or one that studies share."""
-    if commit.files[table].shared:
-        return commit.files[table].path.name
-    study = commit.study
-    values = zip(_FOLDERS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True)
-    folders = "/".join(f"{name}={NOTHING if value is None else quote(str(value), safe='')}" for name, value in values)
-    return f"{table}/{folders}/{commit.name}{commit.files[table].path.suffix}"
 
 
 def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
@@ -40,7 +27,9 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
       documents: sha256 by path of what is neither a file of the studies nor a list; None where that follows from it.
     """
     studies = [
-        commits.record_of(commit, schema.SCHEMA_VERSION, {table: place(commit, table) for table in commit.files})
+        commits.record_of(
+            commit, schema.SCHEMA_VERSION, {table: file.path.name for table, file in commit.files.items()}
+        )
         for commit in about.commits
     ]
     terms = {each.source: each.licence for each in about.sources}
@@ -62,11 +51,6 @@ def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
         file.path.name: {"sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
         for file in sorted(files, key=lambda file: file.path.name)
     }
-
-
-def places_of_studies(studies: Sequence[Commit]) -> set[str]:
-    """Paths of the files that are of one study alone."""
-    return {place(commit, table) for commit in studies for table, file in commit.files.items() if not file.shared}
 
 
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
@@ -125,10 +109,9 @@ def check_lists(folder: Folder) -> dict[str, str]:
     listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
     for commit in studies:
         for table, file in commit.files.items():
-            own = place(commit, table)
+            own = file.path.name
             if file.path != folder / own:
                 raise Damaged(f"{folder / MANIFEST} has the {table} of {commit.name} elsewhere than at {own}")
-            listed[own] = file.sha256
     for own, digest in sorted(listed.items()):
         if digest and own in hashes and hashes[own] != digest:
             raise Damaged(f"{folder / own} is not the file that {MANIFEST} lists: {SUMS} has another sha256 of it")
@@ -140,9 +123,9 @@ def check_lists(folder: Folder) -> dict[str, str]:
 
 
 def _hashes(listed: Any) -> dict[str, Any]:
-    """sha256 by path, as a manifest lists files or documents; of documents, older ones have the paths alone."""
+    """sha256 by path, as a manifest lists files or documents."""
     if not isinstance(listed, Mapping):
-        return dict.fromkeys(map(str, listed)) if isinstance(listed, list) else {}
+        return {}
     return {path: told["sha256"] if isinstance(told, Mapping) else told for path, told in listed.items()}
 
 
