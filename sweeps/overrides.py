@@ -123,6 +123,11 @@ def tasks(kind: str) -> list[str]:
     ]
 
 
+def launcher_keys(name: str) -> list[str]:
+    """Returns the keys of a launcher: those in its file in conf/launcher, such as `name` and `workers`."""
+    return [str(key) for key in OmegaConf.load(Path(conf.__path__[0]) / "launcher" / f"{name}.yaml")]
+
+
 def united(preset: str) -> list[str]:
     """Returns the presets that a preset combines, recursively, or the preset itself."""
     listed = _presets().united.get(preset)
