@@ -66,7 +66,8 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
     devices = np.array(sorted(topologies.devices(topology), key=lambda device: (device.process_index, device.id)))
     known = math.prod(size for size in shape.values() if size is not None)
     sizes = [size if size is not None else len(devices) // known for size in shape.values()]
-    return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=(AxisType.Auto,) * len(sizes))
+    auto = tuple(AxisType.Auto for _ in sizes)
+    return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=auto)
 
 
 def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> CompilationResult:
