@@ -44,7 +44,7 @@ class CompilationResult(NamedTuple):
 
     Attributes:
       memory: memory of a device.
-      found: the contents of the program; None if it does not fit.
+      found: the contents of the program, or None if it does not fit.
       processor_seconds: CPU seconds of lowering and compiling.
     """
 
@@ -117,7 +117,7 @@ def _size(number: str, unit: str) -> float:
 
 
 def usable_bytes(device_kind: str) -> float | None:
-    """The bytes that programs may use on a device; None if unknown."""
+    """The bytes that programs may use on a device, or None if unknown."""
     row = hardware_of(device_kind)
     return None if row is None else USABLE.get(row, HARDWARE[row].memory_bytes)
 

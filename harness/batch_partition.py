@@ -1,4 +1,4 @@
-"""The division of a batch over devices and over time; needs no JAX."""
+"""The division of a batch over devices and over time. It does not need JAX."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from results.bad_input import BadInput
 
 
 class Division(NamedTuple):
-    """The division of a batch over ``shards`` devices; each processes its part in ``microbatches``, one by one.
+    """The division of a batch over ``shards`` devices. Each processes its part in ``microbatches``, one by one.
 
     A division changes the order of sums, so results agree within rounding; (1, 1) has the same order on every machine.
     """
@@ -15,7 +15,7 @@ class Division(NamedTuple):
     microbatches: int = 1
 
     def examples(self, batch_size: int) -> int:
-        """The number of examples of a batch that a shard takes; the last shard may have fewer."""
+        """The number of examples of a batch that a shard takes. The last shard may have fewer."""
         return -(-batch_size // (self.shards * self.microbatches)) * self.microbatches
 
 
@@ -28,7 +28,7 @@ def divisions(
       batch_size: number of examples.
       group: as in Model.
       devices: number of devices of this process.
-      shards, microbatches: required values; None allows any.
+      shards, microbatches: required values. None allows any.
 
     Raises:
       BadInput: the required values are not possible.

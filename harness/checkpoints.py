@@ -38,7 +38,7 @@ class Checkpoint(NamedTuple):
     """The state of a trial.
 
     Attributes:
-      step: steps taken so far; epochs for a factorization.
+      step: steps taken so far, or epochs for a factorization.
       rows: measurements so far, as plain JSON data.
       arrays: all arrays that the next step needs.
     """
@@ -52,7 +52,7 @@ class Checkpoints:
     """The checkpoints of a study's trials.
 
     Args:
-      folder: their folder, local or on an fsspec file system; created when something is saved.
+      folder: their folder, local or on an fsspec file system. It is created with the first checkpoint.
       seconds: least time between saves.
     """
 
@@ -101,7 +101,7 @@ class Checkpoints:
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
     def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
-        """The checkpoint of a trial; None if it is missing, damaged, or has another key."""
+        """The checkpoint of a trial, or None if it is missing, damaged, or has another key."""
         if part != WHOLE:
             return self._load(trial, key, part)
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
@@ -147,7 +147,7 @@ def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
 
 
 def _about(line: bytes, key: str) -> Any:
-    """Parses the first line of a checkpoint; raises an exception of any type if its key differs."""
+    """Parses the first line of a checkpoint. Raises an exception of any type if its key differs."""
     about = json.loads(line)
     if (about["format"], about["key"]) != (FORMAT, key):
         raise ValueError("of another trial")
@@ -155,7 +155,7 @@ def _about(line: bytes, key: str) -> Any:
 
 
 def _read(data: bytes, key: str) -> Checkpoint:
-    """Parses a checkpoint file; raises an exception of any type if it is invalid or its key differs."""
+    """Parses a checkpoint file. Raises an exception of any type if it is invalid or its key differs."""
     payload = memoryview(data)[:-DIGEST_BYTES]
     if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
         raise ValueError("damaged")
@@ -195,8 +195,8 @@ class Saver:
 
     Args:
       study, programs, scheduler: those of the run.
-      rows: measurements of the run, (trial, step, float32[metrics]); ``resume`` adds those of resumed trials.
-      checkpoints: checkpoints of the study; with None, nothing is saved.
+      rows: measurements of the run, (trial, step, float32[metrics]). ``resume`` adds those of resumed trials.
+      checkpoints: checkpoints of the study. With None, trials are not saved.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Saver:
         return self._checkpoints is not None and self._checkpoints.due()
 
     def save(self, carry: Any) -> bool:
-        """Saves the trials in lanes; returns False if there is no checkpoint to resume from."""
+        """Saves the trials in lanes. Returns False if there is no checkpoint to resume from."""
         if self._checkpoints is None:
             return False
         with self._checkpoints.saving():

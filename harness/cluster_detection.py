@@ -16,7 +16,7 @@ from results.bad_input import BadInput
 TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of clouds block
 POD_PORT = 8482
 _METADATA_SECONDS = 5.0
-_PORTS = 2**12  # number of ports at the upper end of the range; each job uses one
+_PORTS = 2**12  # number of ports at the upper end of the range, one per job
 
 
 class Place(NamedTuple):
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     Attributes:
       cluster: its name.
       coordinator: HOST:PORT of the first host.
-      hosts: number of hosts; None if the cluster does not report it.
+      hosts: number of hosts, or None if the cluster does not report it.
       host: index of this host, from 0.
     """
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def find(environment: Mapping[str, str]) -> Place | None:
-    """The place of this process in the first cluster that is detected; None without a cluster.
+    """The place of this process in the first cluster that is detected, or None without a cluster.
 
     Raises:
       BadInput: the variables of a cluster are invalid.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def obstacle() -> str | None:
-    """The reason why compiled programs cannot be cached, in one line; None if they can."""
+    """The reason why compiled programs cannot be cached, in one line, or None if they can."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return None
     try:

@@ -157,7 +157,7 @@ class Question:
 
 
 class Unanswered(Exception):
-    """A subprocess ended without an answer; the text gives the reason."""
+    """A subprocess ended without an answer. The text gives the reason."""
 
 
 def versions(with_compiler: bool) -> dict[str, str]:
@@ -188,7 +188,7 @@ def ask(
     *,
     refuses: bool = True,
 ) -> list[dict[str, Any] | None]:
-    """The answers to questions, as plain data; None for those not answered before the timeout.
+    """The answers to questions, as plain data, or None for those not answered before the timeout.
 
     A single subprocess answers all questions in order. Cached answers are read instead.
 
@@ -219,7 +219,7 @@ def ask(
 
 
 def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable[[int], None]:
-    """Announces the questions; returns a function that receives the number of answers and reports it occasionally."""
+    """Announces the questions. Returns a function that receives the number of answers and reports it occasionally."""
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
     each = " each" if len(asked) > 1 else ""
@@ -241,7 +241,7 @@ def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable
 
 
 def _cache() -> Path | None:
-    """The folder of cached answers; None if it cannot be created."""
+    """The folder of cached answers, or None if it cannot be created."""
     try:
         folder = caches.folder("costs")
         folder.mkdir(parents=True, exist_ok=True)

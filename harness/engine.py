@@ -27,7 +27,7 @@ from workloads.workload import Workload
 DEFAULT_LANES = 32
 CALL_SECONDS = 2.0  # target duration of a call
 FIRST_CALL_STEPS = 32  # before the duration of a step has been measured
-CALL_COST = 4  # overhead of a call of batched lanes, in steps; approximate
+CALL_COST = 4  # approximate overhead of a call of batched lanes, in steps
 # Metaparameters of trials whose search space does not include them.
 DEFAULTS = optimizers.NO_DECAY | {"label_smoothing": 0.0}
 
@@ -67,7 +67,7 @@ def run(
       All trials in one record.
 
     Raises:
-      Stopped: the process must end; all trials under way are saved.
+      Stopped: the process must end. All trials under way are saved.
       BadInput: the data on this machine differ from those in the plan.
     """
     row = registry.dataset(study.dataset, source)
@@ -125,7 +125,7 @@ class _Run:
         # Neighbouring lanes share a device. Filling devices in turn keeps all of them busy when there are few trials.
         in_turn = np.arange(programs.lanes).reshape(mesh.groups(programs.division.shards), -1).T.ravel().tolist()
         self.scheduler = TrialScheduler(study, trials, in_turn, best)
-        self.rows: list[tuple[int, int, np.ndarray]] = []  # trial, step, float32[metrics]; in order of arrival
+        self.rows: list[tuple[int, int, np.ndarray]] = []  # (trial, step, float32[metrics]) in order of arrival
         self.began = self.last_part = time.perf_counter()
         self.carry = programs.empty()
         self.saver = Saver(study, programs, self.scheduler, self.rows, checkpoints)
@@ -162,7 +162,7 @@ class _Run:
         """Saves or hands over trials if it is time to, and ends those that exceed the time limit.
 
         Raises:
-          Stopped: the process must end; all trials under way are saved.
+          Stopped: the process must end. All trials under way are saved.
         """
         if self.shutdown.requested or multihost.preempted():
             self.hand_over()

@@ -25,7 +25,7 @@ def chunk_size(workload: Workload, split: str) -> int:
         given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
         return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
 
-    # Bytes added per example; this excludes parameters, whose size does not depend on the number of examples.
+    # Bytes added per example. This excludes parameters, whose size does not depend on the number of examples.
     largest = max(more - few for few, more in zip(sizes(2), sizes(3), strict=True))
     return max(1, CHUNK_BYTES // max(1, largest))
 
@@ -41,13 +41,13 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
-    """The number of evaluated examples out of ``count``, and the number per shard; the last shard may have fewer."""
+    """The number of evaluated examples out of ``count``, and the number per shard. The last shard may have fewer."""
     evaluated = min(row.evaluation_examples, count)
     return evaluated, -(-evaluated // shards)
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """A split padded for evaluation, [shards · examples per shard, ...]; the padding repeats the first example."""
+    """A split padded for evaluation, [shards · examples per shard, ...]. The padding repeats the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
     padded = np.where(rows < evaluated, rows, 0)
@@ -67,11 +67,13 @@ def prepared_shapes(workload: Workload, shards: int) -> tuple[Examples, ...]:
 def evaluate_lane(
     workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> tuple[Array, Array]:
-    """Metrics float32[M] of a trial, and whether all are finite; NaN without a trial or with non-finite parameters.
+    """Metrics float32[M] of a trial, and whether all are finite.
+
+    Metrics are NaN without a trial or with non-finite parameters.
 
     Args:
       workload: defines the metrics and the evaluated splits.
-      shards: the number of shards that divide the examples; must run inside ``shard_map``.
+      shards: the number of shards that divide the examples, inside ``shard_map``.
       carry: state of the trial.
       active: bool[], whether the lane has a trial.
       splits: this shard's part of the result of ``prepared``, by evaluated split.

@@ -25,7 +25,7 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
     """Counts the costs of an epoch, which is the study's step, and of the objective, on one core."""
     of = outline.outline(_size(study, source), study.cores, study)
     mesh: Any = AbstractMesh((study.cores,), (AXIS,), (AxisType.Auto,))
-    # The fused kernel is an opaque C++ call; XLA's program does the same work.
+    # The fused kernel is an opaque C++ call. XLA's program does the same work.
     als = dataclasses.replace(study, kernel="xla")
     programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
     halves = [jaxpr_cost.of(programs[name]) for name in HALVES]
@@ -43,7 +43,7 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
 
 
 def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles both halves of an epoch for a topology; memory is that of the larger half.
+    """Compiles both halves of an epoch for a topology. Memory is that of the larger half.
 
     A study with fewer cores than the slice has devices uses the first ones, and the others are idle.
     """

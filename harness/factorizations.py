@@ -63,7 +63,7 @@ def run(
       The outcome of each trial.
 
     Raises:
-      Stopped: the process must end; the trial under way is saved.
+      Stopped: the process must end. The trial under way is saved.
       BadInput: the number of devices of several processes differs from the cores of the plan.
     """
     shutdown = shutdown or Shutdown()
@@ -119,7 +119,7 @@ class _FactorizationRun:
     ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of trials by their epochs
 
     def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
-        """Runs a trial to its end; returns the measurements after each of its epochs, and its outcome."""
+        """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
         rows, end = self._run(trial)
         self.ended[end.steps] += 1
         self._report({})
@@ -162,7 +162,7 @@ class _FactorizationRun:
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
-        """Whether the process must end; all of several processes must ask at the same places."""
+        """Whether the process must end. Several processes must all ask at the same points."""
         return self.shutdown.requested or multihost.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
@@ -203,7 +203,7 @@ class _FactorizationRun:
     def _epoch(
         self, tables: FactorTables, weights: Weights, evaluate: bool
     ) -> tuple[FactorTables, dict[str, float], bool]:
-        """Runs one epoch; returns the tables after it, its row, and whether everything is finite."""
+        """Runs one epoch. Returns the tables after it, its row, and whether everything is finite."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self.training.row_half(tables, weights))
         halfway = time.perf_counter()

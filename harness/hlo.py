@@ -33,7 +33,7 @@ _SCATTERS = re.compile(r"all-reduce-scatter")
 # Libraries for matmuls and convolutions. Calls that list their contracted axes can be read, as XLA makes them on GPUs.
 _LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|fmha|attention|triton|cutlass|tpu_custom_call", re.IGNORECASE)
 
-Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first; None if unknown
+Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
 
 
 class Unparsed(ValueError):
@@ -46,7 +46,7 @@ class Collective(NamedTuple):
     Attributes:
       operation: one of ``COLLECTIVES``.
       bytes: size of the whole array that is summed, gathered, scattered or sent, for each device of a group.
-      groups: groups of communicating devices, by their positions in the mesh; for a permutation, pairs.
+      groups: groups of communicating devices, by their positions in the mesh, or pairs for a permutation.
       turns: trip counts of the loops around it.
       name: name of the instruction.
     """
@@ -59,7 +59,7 @@ class Collective(NamedTuple):
 
     @property
     def times(self) -> int:
-        """The number of executions; loops with unknown trip counts count once."""
+        """The number of executions. Loops with unknown trip counts count once."""
         return _times(self.turns)
 
     @property
@@ -109,7 +109,7 @@ class Compiled:
     unparsed: tuple[str, ...]
 
     def check(self) -> "Compiled":
-        """Returns self; raises Unparsed if any line was not understood."""
+        """Returns self. Raises Unparsed if any line was not understood."""
         if self.unparsed:
             raise Unparsed(
                 f"{len(self.unparsed)} lines of the compiled program cannot be read: {self.unparsed[0][:200]}"
@@ -118,7 +118,7 @@ class Compiled:
 
     @property
     def flops(self) -> int:
-        """FLOPs of all products; loops with unknown trip counts count once."""
+        """FLOPs of all products. Loops with unknown trip counts count once."""
         return sum(each.flops * _times(each.turns) for each in self.products)
 
 
@@ -133,7 +133,7 @@ def read(text: str) -> Compiled:
 
 
 def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
-    """The mesh axes of a collective, joined by ``+``; ``mixed`` if its groups do not span whole axes.
+    """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
 
     Args:
       collective: from a program for this mesh, whose devices are numbered with the last axis fastest.
@@ -235,7 +235,7 @@ class _Reader:
         self._visit(body[1], (*turns, turn))
 
     def _counted(self, each: _Instruction, beside: Sequence[_Instruction], body: str, condition: str) -> int | None:
-        """The trip count of a loop that adds a constant while below another constant; None for any other loop."""
+        """The trip count of a loop that adds a constant while below another constant, or None for any other loop."""
         last, given, after = ({one.name: one for one in own} for own in (self._of(condition), beside, self._of(body)))
         root = next((one for one in reversed(self._of(condition)) if one.opcode == "compare"), None)
         if root is None or not root.line.startswith("ROOT") or "direction=LT" not in root.attributes:
@@ -289,7 +289,7 @@ def _is_library(each: _Instruction) -> bool:
 
 
 def _flops(each: _Instruction, types: Mapping[str, str]) -> int | None:
-    """The FLOPs of a product; None if it cannot be read."""
+    """The FLOPs of a product, or None if it cannot be read."""
     operands = [_dims(types[name]) for name in _operands(each) if name in types]
     out = _dims(each.type)
     if len(operands) < 2:
@@ -304,7 +304,7 @@ def _flops(each: _Instruction, types: Mapping[str, str]) -> int | None:
 
 
 def _constant(each: _Instruction | None) -> int | None:
-    """The value of an integer constant; None for any other instruction."""
+    """The value of an integer constant, or None for any other instruction."""
     number = re.fullmatch(r"-?\d+", each.operands) if each is not None and each.opcode == "constant" else None
     return int(number[0]) if number else None
 
@@ -326,7 +326,7 @@ def _behind(each: _Instruction | None, beside: Mapping[str, _Instruction]) -> _I
 def _flops_of_convolution(
     attributes: str, given: Sequence[int], kernel: Sequence[int], out: Sequence[int]
 ) -> int | None:
-    """FLOPs of a convolution, excluding those with zeros of padding and dilation; None if it cannot be read.
+    """FLOPs of a convolution, excluding those with zeros of padding and dilation, or None if it cannot be read.
 
     The TPU compiler turns batched matmuls into convolutions, and most of their taps meet zeros.
     """

@@ -29,7 +29,7 @@ _FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims
 
 
 def of(jaxpr: Any) -> Work:
-    """The work of a program; loops count as in ``matrix_flops``.
+    """The work of a program. Loops count as in ``matrix_flops``.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from harness.hlo import Collective, axes_of
 
 _PASSED = ("collective-permute", "collective-broadcast")  # sent from one device to another
-HOP_SECONDS = 1e-6  # latency from one device to the next; section 3 of the book
+HOP_SECONDS = 1e-6  # latency from one device to the next, from section 3 of the book
 
 
 class Hardware(NamedTuple):
@@ -20,13 +20,13 @@ class Hardware(NamedTuple):
 
     Attributes:
       flops: bfloat16 matmul FLOPs per second.
-      passes: time of a full float32 matmul relative to bfloat16; 1 if ``flops`` is the rate of float32.
+      passes: time of a full float32 matmul relative to bfloat16, or 1 if ``flops`` is the rate of float32.
       memory_bytes, memory_bandwidth: size of its memory in bytes, and bytes per second.
       link_bandwidth: bytes per second that a device sends: in both directions together over the links of one torus
         axis, or into a switch.
       axes: number of axes whose links one collective can use at once: directions of a torus, 1 for a switch.
-      node: number of devices connected by these links; None means all.
-      far_bandwidth: a device's share of the network between slices or nodes, one way, in bytes per second; None if
+      node: number of devices connected by these links. None means all.
+      far_bandwidth: a device's share of the network between slices or nodes, one way, in bytes per second, or None if
         unknown.
       source: source of these numbers.
     """
@@ -118,7 +118,7 @@ def links(hardware: Hardware, mesh: Mapping[str, int], chips: Sequence[int] | No
     Args:
       hardware: the kind of all devices.
       mesh: sizes of its axes.
-      chips: number of chips along each direction of the torus; None if unknown, which assumes even sizes.
+      chips: number of chips along each direction of the torus, or None if unknown, which assumes even sizes.
     """
     wide = [size for size in mesh.values() if size > 1]
     if hardware.axes == 1 or len(wide) != 1:

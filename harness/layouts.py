@@ -43,7 +43,7 @@ class LaidOutStudy(NamedTuple):
 
 
 def laid(study: LayoutStudy) -> LaidOutStudy:
-    """Parses the mesh and the layout of a study; raises Refused if either is invalid."""
+    """Parses the mesh and the layout of a study. Raises Refused if either is invalid."""
     shape = Shape(**study.model_options)
     mesh = read_mesh(study.mesh, study.device_count)
     model = shapes.tensors(shape, study.batch_size, study.length)
@@ -131,7 +131,7 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
     Args:
       one: the study.
       program: its compiled step.
-      chips: number of chips along each direction of the torus; None without a torus.
+      chips: number of chips along each direction of the torus, or None without a torus.
 
     Raises:
       Unparsed: part of the compiled program was not understood.
@@ -182,7 +182,7 @@ def _compile(
 
 
 def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
-    """Lowers the step of a study for devices, by default those of this process; float32 matmuls stay in float32."""
+    """Lowers the step of a study for devices, by default those of this process. Float32 matmuls stay in float32."""
     placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
     program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
     given = jax.eval_shape(lambda: transformer.start(one.shape, jnp.uint32(trial.seed)))

@@ -22,7 +22,7 @@ def devices() -> list[jax.Device]:
 
 
 def device_bytes() -> int | None:
-    """The smallest device memory among all hosts; None if unknown. A CPU's free memory is split between its devices."""
+    """The smallest device memory of all hosts, or None if unknown. Devices of a CPU share its free memory."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -33,12 +33,12 @@ def device_bytes() -> int | None:
 
 
 def groups(shards: int) -> int:
-    """The number of device groups; each group divides a batch among its devices and has its own lanes."""
+    """The number of device groups. Each group divides a batch among its devices and has its own lanes."""
     return max(1, len(devices()) // shards)
 
 
 def mesh(shards: int) -> Mesh:
-    """The devices as [trial, data], with ``shards`` on the axis ``data``; devices of a host are adjacent.
+    """The devices as [trial, data], with ``shards`` on the axis ``data``. Devices of a host are adjacent.
 
     Raises:
       BadInput: the number of devices is not a multiple of ``shards``.
@@ -51,14 +51,14 @@ def mesh(shards: int) -> Mesh:
 
 
 def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
-    """Puts NumPy arrays, complete in every process, on the devices; each process puts the parts of its own devices."""
+    """Puts NumPy arrays, complete in every process, on the devices. Each process puts the parts of its own devices."""
     if sharding.is_fully_addressable:
         return jax.device_put(arrays, sharding)
     return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), arrays)
 
 
 def by_lane(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays with a leading lane axis; replicated over ``data``."""
+    """Sharding for arrays with a leading lane axis, replicated over ``data``."""
     return NamedSharding(mesh, P(TRIAL))
 
 
@@ -85,7 +85,7 @@ def over_lanes(
     Args:
       mesh: [trial, data].
       strategy: map, one lane after another, or vmap.
-      lane: function of one lane; may sum over the axis ``data`` and must return equal results along it.
+      lane: function of one lane. It may sum over the axis ``data`` and must return equal results along it.
       data: sharding of the data.
       own_data: whether each lane has its own data, with a leading lane axis.
     """
@@ -108,5 +108,5 @@ def summed(values: Any, shards: int) -> Any:
 
 
 def shard_index(shards: int) -> int | Array:
-    """The index of this shard; the int 0 with a single shard, so that no computation depends on it."""
+    """The index of this shard. With a single shard it is the int 0, so that no computation depends on it."""
     return 0 if shards == 1 else jax.lax.axis_index(DATA)

@@ -28,7 +28,7 @@ def place(device_kind: str) -> Path:
 
 
 def write(device_kind: str, found: Mapping[str, Any]) -> Path:
-    """Stores the measurements that predictions use; returns the file."""
+    """Stores the measurements that predictions use. Returns the file."""
     file = place(device_kind)
     durable.make_folder(file.parent)
     kept = {"device_kind": device_kind, **{name: found[name] for name in KEPT}}
@@ -37,7 +37,7 @@ def write(device_kind: str, found: Mapping[str, Any]) -> Path:
 
 
 def read(device_kind: str) -> dict[str, Any] | None:
-    """The stored measurements of a device kind; None without a probe."""
+    """The stored measurements of a device kind, or None without a probe."""
     try:
         found = json.loads(durable.read(place(device_kind), durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
@@ -46,7 +46,7 @@ def read(device_kind: str) -> dict[str, Any] | None:
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Rates of a device kind from its probe, for matmuls of a precision; None without a probe.
+    """Rates of a device kind from its probe, for matmuls of a precision, or None without a probe.
 
     They are the rates of tables, scaled by how long small networks took relative to the tables' predictions, as if a
     store had these runs. Such steps reach far less than the rates of a large matmul or vector. For a device that is
@@ -76,7 +76,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 
 class _Run(NamedTuple):
-    """A network trained by a probe; see ``probe.Trained``."""
+    """A network trained by a probe. See ``probe.Trained``."""
 
     work: Work
     calls: float
@@ -123,7 +123,7 @@ def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision
 
 
 def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
-    """Seconds of an all-reduce over devices of this machine, if its probe timed one over all of them; else None.
+    """Seconds of an all-reduce over devices of this machine, or None if its probe did not time one over all of them.
 
     Seconds are linear in the bytes of each device, both between and beyond the timed sizes.
     """

@@ -38,7 +38,7 @@ class Hosts:
       count: number of processes.
       index: index of this process, from 0.
       heartbeat_seconds: a process without a heartbeat for this long is lost.
-      cluster: the cluster that provided any of these values; None if the command line did.
+      cluster: the cluster that provided any of these values, or None if the command line did.
     """
 
     coordinator: str
@@ -103,7 +103,7 @@ def _check_address(coordinator: str) -> None:
 
 
 def start(hosts: Hosts, command: str = "", code: str = "") -> str:
-    """Connects to the other processes, before JAX is used for anything; returns a line to report.
+    """Connects to the other processes, before JAX is used for anything. Returns a line to report.
 
     Args:
       hosts: their addresses.
@@ -197,7 +197,7 @@ def leads() -> bool:
 
 
 def broadcast(value: T) -> T:
-    """Broadcasts the leader's value, which must pickle; the argument of other processes is ignored."""
+    """Broadcasts the leader's value, which must pickle. The argument of other processes is ignored."""
     if not are_many():
         return value
     from jax.experimental import multihost_utils
@@ -256,7 +256,7 @@ def preempted() -> bool:
 
 
 def all_fail(study: str) -> bool:
-    """Whether all processes fail at a study, so that they can continue with the next; each failing process calls it."""
+    """Whether all processes fail at a study, so that they can continue with the next. Each failing process calls it."""
     from jax._src import distributed
 
     client: Any = distributed.global_state.client

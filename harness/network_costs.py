@@ -19,7 +19,7 @@ from harness.training import Spans, TrainState
 from results.plans.batch_study import BatchStudy
 from workloads.workload import DATA, Examples, Workload
 
-IMPOSSIBLE = 1.5  # times the available memory; no compiler makes the arrays of a larger step fit
+IMPOSSIBLE = 1.5  # times the available memory, beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
 MOST_TRIED = 4  # number of divisions to compile before the last one
 

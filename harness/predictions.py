@@ -14,7 +14,7 @@ from typing import NamedTuple
 from harness.costs import Work
 from harness.layout_costs import HARDWARE, passes
 
-PREDICTOR = "3"  # version of the method; ratios to measurements are valid for one version
+PREDICTOR = "3"  # version of the method, since ratios to measurements are valid for one version
 FEWEST = 3  # measurements needed to estimate the error of predictions
 
 
@@ -81,12 +81,12 @@ CALL_SECONDS = 1e-3  # time that an accelerator's host needs for a call
 
 
 def hardware_of(device_kind: str) -> str | None:
-    """The row of the hardware table for JAX's name of a device kind; None if there is no such row."""
+    """The row of the hardware table for JAX's name of a device kind, or None if there is no such row."""
     return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Rates of a device kind from tables, for matmuls of a precision; None if the tables lack it."""
+    """Rates of a device kind from tables, for matmuls of a precision, or None if the tables lack it."""
     if backend == "cpu":
         return CPU
     row = hardware_of(device_kind)
@@ -141,7 +141,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(ratios: Sequence[float]) -> Calibration | None:
-    """The calibration from ratios of measured to predicted seconds; None without ratios.
+    """The calibration from ratios of measured to predicted seconds, or None without ratios.
 
     A few ratios cannot show their spread, so the spread of the tables is used for them.
     """
@@ -159,7 +159,7 @@ def calibration(ratios: Sequence[float]) -> Calibration | None:
 
 
 def scaled(at: Rates, by: Calibration, source: str | None = None) -> Rates:
-    """Rates that agree with measurements on average; ``source`` describes their origin in words."""
+    """Rates that agree with measurements on average. ``source`` describes their origin in words."""
     return at._replace(
         flops=at.flops / by.scale,
         bytes=at.bytes / by.scale,

@@ -19,7 +19,7 @@ class Feeder:
       batch_size: number of examples in a whole batch.
       division: division of each batch.
       steps: the most steps of a call.
-      sharding: sharding of a superbatch; each host loads only the batches of its own lanes and shards.
+      sharding: sharding of a superbatch. Each host loads only the batches of its own lanes and shards.
     """
 
     def __init__(self, workload: Workload, batch_size: int, division: Division, steps: int, sharding: NamedSharding):
@@ -29,7 +29,7 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans) -> Examples:
-        """The superbatch of a call; starts to prefetch the next call, which begins where this one ends."""
+        """The superbatch of a call. Starts to prefetch the next call, which begins where this one ends."""
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
             superbatch = self._made(spans) if ready is None else ready.result()
@@ -55,7 +55,7 @@ class Feeder:
 def fed(
     workload: Workload, spans: Spans, steps: int, batch_size: int, division: Division, sharding: NamedSharding
 ) -> Examples:
-    """The batches of one call; zeros for unused steps, beyond the end of a batch and for other hosts."""
+    """The batches of one call, with zeros for unused steps, beyond the end of a batch and for other hosts."""
     assert workload.feed is not None and workload.shapes.train is not None
     size = division.examples(batch_size) * division.shards
     shapes = [(len(spans.seed), steps, size, *a.shape[1:]) for a in workload.shapes.train]

@@ -190,7 +190,7 @@ def measured(backend: str) -> dict[str, Any]:
 
 
 def best(run: Callable[[], Any]) -> float:
-    """Seconds of a call, repeated until it takes long enough to be timed; the least of some rounds.
+    """Seconds of a call, repeated until it takes long enough to be timed. The fastest of some rounds counts.
 
     On a CPU these are processor seconds, because one core is probed and others may be busy.
     """
@@ -302,7 +302,7 @@ class Trained(NamedTuple):
 
 
 def trained(study: BatchStudy) -> Trained:
-    """Trains a network twice as a run does, recompiling its programs; the faster run counts.
+    """Trains a network twice as a run does, recompiling its programs. The faster run counts.
 
     On a CPU, seconds are multiplied by this process's share of its core, since others may be busy.
     """
@@ -365,7 +365,7 @@ def _without_cache() -> Any:
 
 
 def exchange_seconds(exchange: Callable[[Any], Any]) -> list[tuple[int, int, float]]:
-    """Devices, bytes per device and seconds of a collective over all devices of this process; empty with one device."""
+    """Devices, bytes per device and seconds of a collective over all devices, or an empty list for one device."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import AxisType, NamedSharding, PartitionSpec

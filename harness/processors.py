@@ -122,7 +122,7 @@ def _accelerators_there() -> tuple[str, int]:
 
 
 def _visible(names: str, gpus: int) -> int:
-    """The number of the named GPUs that CUDA shows; the first invalid name, such as -1, ends the list."""
+    """The number of the named GPUs that CUDA shows. The first invalid name, such as -1, ends the list."""
 
     def names_one(name: str) -> bool:
         return 0 <= int(name) < gpus if re.fullmatch(r"[+-]?\d+", name) else bool(name)

@@ -31,20 +31,20 @@ class Programs(NamedTuple):
     """Compiled functions on device-resident data.
 
     Attributes:
-      advance: ``(carry, Spans) -> carry``; donates the old carry.
-      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``; NaN for inactive lanes and for
+      advance: ``(carry, Spans) -> carry``. It donates the old carry.
+      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
         trials with a non-finite parameter.
-      empty: ``() -> carry``; puts the data on the devices.
-      put: ``(carry, {lane: arrays}) -> carry``; replaces the leaves of the given lanes' carries.
+      empty: ``() -> carry``. It puts the data on the devices.
+      put: ``(carry, {lane: arrays}) -> carry``. It replaces the leaves of the given lanes' carries.
       lane_shapes: shapes of the leaves of one lane's carry.
       metrics: names of the M metrics.
       lanes: L.
       strategy: map or vmap.
       division: division of each batch.
-      call_steps: the most steps of a call; None means any number.
+      call_steps: the most steps of a call. None means any number.
       bytes: peak memory of a device, from the compiler's account of each program and the size of all data.
       compile_seconds: time spent on building the programs.
-      feeding: a context for the calls of one study; drops prefetched batches at its end.
+      feeding: a context for the calls of one study that drops prefetched batches at its end.
     """
 
     advance: Callable[[Any, Spans], Any]
@@ -67,7 +67,7 @@ class Shapes(NamedTuple):
 
     Attributes:
       carry, spans, active: arrays over lanes.
-      train: the training set; None if it is not resident on the devices.
+      train: the training set, or None if it is not resident on the devices.
       splits: the evaluated splits.
     """
 
@@ -79,7 +79,7 @@ class Shapes(NamedTuple):
 
 
 def default_strategy() -> str:
-    """The default strategy: ``map``, fast and bitwise reproducible, on a CPU; ``vmap`` on GPUs and TPUs."""
+    """The default strategy: ``map`` on a CPU, fast and bitwise reproducible, and ``vmap`` on GPUs and TPUs."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
@@ -94,7 +94,7 @@ def programs_for(
 
     Args:
       key: the key of the study.
-      lanes: number of trials that run side by side; a multiple of the devices on the axis ``trial``.
+      lanes: number of trials that run side by side, a multiple of the devices on the axis ``trial``.
       strategy: map or vmap.
       division: division of each batch.
       source: options of the user's own data set, as in ``registry.dataset``.
@@ -111,7 +111,7 @@ def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Wo
 
 
 def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
-    """The shapes of all arguments of programs over a mesh; does not read data or use a device."""
+    """The shapes of all arguments of programs over a mesh, without reading data or using a device."""
     dtypes = spans_dtypes(workload)
     one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), dtypes)
     lane_carry = jax.eval_shape(functools.partial(training.fresh, workload), one_lane)
@@ -171,7 +171,7 @@ def lower_train(
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
-    """The most steps of a call, given the number of lanes on a device; None means any number."""
+    """The most steps of a call, given the number of lanes on a device. None means any number."""
     most = CALL_STEPS if strategy == "vmap" or workload.feed else None
     if workload.feed and workload.shapes.train:
         example = sum(math.prod(a.shape[1:]) * np.dtype(a.dtype).itemsize for a in workload.shapes.train)
@@ -208,7 +208,7 @@ class Data(NamedTuple):
 
 
 def data(key: ProgramsKey, shards: int, source: Mapping[str, Any] | None = None) -> Data:
-    """The data of a study's programs, on a mesh with ``shards`` shards; cached for the next caller."""
+    """The data of a study's programs, on a mesh with ``shards`` shards. They are cached for the next caller."""
     return _data(key.dataset, key.data, json.dumps(source), shards)
 
 

@@ -16,7 +16,7 @@ COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras,
 
 
 def software() -> dict[str, Any]:
-    """Columns with the versions of this software and of the packages that computed; does not need a device."""
+    """Columns with the versions of this software and of the packages that computed. They do not need a device."""
     return {
         "code_version": importlib.metadata.version("scaling-limits"),
         "git_commit": _commit(),
@@ -38,7 +38,7 @@ def _compilers() -> dict[str, str]:
 
 
 def device(cores: int | None = None) -> dict[str, Any]:
-    """Columns about the devices that computed, the first ``cores`` or all; initializes JAX if necessary.
+    """Columns about the devices that computed, the first ``cores`` or all. Initializes JAX if necessary.
 
     Raises:
       BadInput: JAX finds no device.

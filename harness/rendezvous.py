@@ -51,7 +51,7 @@ def meet(coordinator: str, own: Arrival) -> None:
       own: the message of this host.
 
     Raises:
-      BadInput: some hosts did not arrive or disagree; the message names them.
+      BadInput: some hosts did not arrive or disagree. The message names them.
     """
     host, _, port = coordinator.rpartition(":")
     if own.host:
@@ -147,7 +147,7 @@ def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.s
 
 
 def _allow(count: int) -> None:
-    """Raises the limit on file descriptors by ``count``, as far as allowed; many systems start at 1,024."""
+    """Raises the limit on file descriptors by ``count``, as far as allowed. Many systems start at 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = soft + count if hard == resource.RLIM_INFINITY else min(hard, soft + count)

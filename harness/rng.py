@@ -37,12 +37,12 @@ def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
 
     Each number has random bits above the index, and the numbers are sorted. On a CPU this is five times as fast as
     sorting indices by random keys. A round has 32 random bits minus the bits of the index. Enough rounds are used that
-    fewer than one tied pair is expected among n²/2; tied indices keep their order.
+    fewer than one tied pair is expected among n²/2. Tied indices keep their order.
 
     Args:
       key: data key of the trial.
       epoch: int32[].
-      examples: n, the size of the training set; below 2^24.
+      examples: n, the size of the training set, below 2^24.
 
     Returns:
       int32[n], a permutation of 0..n−1.

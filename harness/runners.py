@@ -34,7 +34,7 @@ class Job:
       trials: trials of the study, with distinct ids.
       settings: how to run them.
       checkpoints: checkpoints of the study.
-      source: the source of its data, if its plan does not specify it; see ``sweeps.kind_configs``.
+      source: the source of its data, if its plan does not specify it. See ``sweeps.kind_configs``.
       best: answers of trials that already ran. Exact pruning starts from them.
       on_progress: called with the progress of the run.
       on_finished: called with newly finished trials.

@@ -10,7 +10,7 @@ import numpy as np
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target, Trial
 
-# For each target, the fewest steps that any trial took to reach it, and that trial's id; the smaller id wins a tie.
+# For each target, the fewest steps that any trial took to reach it, and that trial's id. The smaller id wins a tie.
 BestSteps = Mapping[Target, tuple[int, int]]
 
 
@@ -45,7 +45,7 @@ class TrialScheduler:
     """Assigns a study's trials to lanes, and ends each as soon as it is settled.
 
     Without pruning, every live trial advances to its next evaluation. Exact pruning always advances the least advanced
-    trials, and ends a trial once it cannot be the first to reach any remaining target; ties go to the smaller id. A
+    trials, and ends a trial once it cannot be the first to reach any remaining target. Ties go to the smaller id. A
     pruned trial could not have changed an answer, so answers do not depend on pruning, lanes or order. Trials that
     confirm the best ones run after all others have ended, and are never pruned.
 
@@ -85,7 +85,7 @@ class TrialScheduler:
         """Yields, round by round, the trials to advance to their next evaluation.
 
         Args:
-          confirming: called each time all trials have ended; returns further trials, which are never pruned.
+          confirming: called each time all trials have ended. Returns further trials, which are never pruned.
         """
         yield from iter(self.next, [])
         self._prunes = False
@@ -95,7 +95,7 @@ class TrialScheduler:
             yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
-        """The trials to advance to their next evaluation now; empty when all are settled."""
+        """The trials to advance to their next evaluation now. The list is empty when all are settled."""
         while self._idle and self._queue:
             live = self._first()
             live.lane = self._idle.pop()
@@ -106,7 +106,7 @@ class TrialScheduler:
         return [live for live in self._live if live.evaluated == least]
 
     def _first(self) -> Live:
-        """Takes the next trial from the queue; resumed trials come first."""
+        """Takes the next trial from the queue. Resumed trials come first."""
         if not self._resumed:
             return Live(self._queue.popleft(), -1, unreached=self._study.targets)
         live = self._resumed.pop(next(iter(self._resumed)))
@@ -139,7 +139,7 @@ class TrialScheduler:
             self._best[target] = min(self._best.get(target, (steps, live.trial.id)), (steps, live.trial.id))
 
     def prune(self) -> None:
-        """Ends the trials that cannot be the first to reach any target; call it after a round of ``record``."""
+        """Ends the trials that cannot be the first to reach any target. Call it after a round of ``record``."""
         if not self._prunes:
             return
         for live in list(self._live):

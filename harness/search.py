@@ -20,7 +20,7 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
 
     Args:
       study: its ``stream`` seeds all randomness.
-      ids: ids of trials, from 0, and of their repeats; see ``results.rules.confirmation``.
+      ids: ids of trials, from 0, and of their repeats. See ``results.rules.confirmation``.
 
     Returns:
       Trials in the order of ``ids``.
@@ -28,7 +28,7 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
     originals = list(ids)
     if not originals:
         return []
-    from scipy.stats import qmc  # slow to import; commands that draw no trials do not need it
+    from scipy.stats import qmc  # slow to import, and not needed by commands that draw no trials
 
     scramble = np.random.default_rng(int(study.stream[:32], 16))
     points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)

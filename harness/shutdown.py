@@ -22,14 +22,14 @@ SAVE_SECONDS = 60.0  # that a write under way may take after it
 
 
 class Stopped(Exception):
-    """Training stopped because its process must end; trials under way are saved."""
+    """Training stopped because its process must end. Trials under way are saved."""
 
 
 class Shutdown:
     """The state of a shutdown and the work to do before the process ends.
 
     Attributes:
-      lock: held while finished trials are recorded or stored, or others saved; the process does not end meanwhile.
+      lock: held while finished trials are recorded or stored, or others saved. The process does not end meanwhile.
       requested: whether the process must end. The training loop stops at the next point from which it can resume.
       saved: whether there is a checkpoint to resume from.
       time_is_up: whether trials under way must be saved and end as INCOMPLETE(time_limit), after SIGUSR1.
@@ -64,7 +64,7 @@ class Shutdown:
             self.leave()
 
     def leave(self) -> NoReturn:
-        """Ends the process after everything is stored; the exit code tells the parent whether it can resume."""
+        """Ends the process after everything is stored. The exit code tells the parent whether it can resume."""
         os._exit(PREEMPTED if self._signalled and self.saved else TERMINATED)
 
     def watch(self, parent: int) -> None:

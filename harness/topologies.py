@@ -36,14 +36,14 @@ def check(topology: str) -> None:
 
 
 def count(topology: str) -> int:
-    """The number of devices in a slice; raises BadInput for an invalid one."""
+    """The number of devices in a slice. Raises BadInput for an invalid one."""
     check(topology)
     version, _, chips = topology.partition(":")
     return math.prod(map(int, chips.split("x"))) * (2 if version in TWO_DEVICES else 1)
 
 
 def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
-    """The number of chips along each direction of the torus; None for devices without one, such as emulated devices."""
+    """The number of chips along each direction of the torus, or None without one, as for emulated devices."""
     places = [getattr(device, "coords", None) for device in devices]
     if any(place is None for place in places):
         return None

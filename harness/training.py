@@ -1,4 +1,4 @@
-"""Training of one lane: one step sums a batch over shards and microbatches; a call takes steps across epochs."""
+"""Training of one lane: a step sums a batch over shards and microbatches, and a call takes steps across epochs."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ CALL_STEPS = 32  # the most that batched lanes take in one call, because a lane 
 
 
 class Spans(NamedTuple):
-    """The work of each lane in one call; every array has the lanes as its leading axis.
+    """The work of each lane in one call. Every array has the lanes as its leading axis.
 
     Attributes:
       start, stop: int32[L], steps taken before and after the call. Both are 0 for an idle lane, which keeps its state.
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 
     Attributes:
       examples: [b, ...].
-      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label; None means all are 1.
+      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label. None means all are 1.
       positions: int32[b], positions of the examples in the whole batch.
       labels: the number of labels in the whole batch.
     """
@@ -63,7 +63,7 @@ class Batch(NamedTuple):
 
 
 def fresh(workload: Workload, spans: Spans) -> TrainState:
-    """The initial state of a trial; the optimizer state comes from the rule that takes the first step.
+    """The initial state of a trial. The optimizer state comes from the rule that takes the first step.
 
     Some rules keep metaparameters in their state. A learning rate kept there is that of the first step, as in optax's
     own ``init``. A rule that needs the current learning rate gets it in its update.
@@ -74,7 +74,7 @@ def fresh(workload: Workload, spans: Spans) -> TrainState:
 
 
 def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
-    """Initializes a trial that takes its first step; other lanes are unchanged."""
+    """Initializes a trial that takes its first step. Other lanes are unchanged."""
     starts = (spans.start == 0) & (spans.stop > 0)
     return jax.lax.cond(starts, lambda: fresh(workload, spans), lambda: carry)
 
@@ -88,7 +88,7 @@ def train_lane(
     spans: Spans,
     train: Examples | None,
 ) -> TrainState:
-    """Takes one trial from step ``start`` to ``stop``, inside ``shard_map``; an idle lane is unchanged.
+    """Takes one trial from step ``start`` to ``stop``, inside ``shard_map``. An idle lane is unchanged.
 
     Batched lanes have a bounded number of steps and compute the orders of all epochs when the call begins. Computing
     an order at the start of its epoch would stall the other lanes, which are elsewhere in their epochs.
@@ -97,7 +97,7 @@ def train_lane(
       workload: the workload to train.
       batch_size: the number of examples in the whole batch.
       division: the division of each batch.
-      call_steps: the most steps of a call of batched lanes; None if lanes run one by one.
+      call_steps: the most steps of a call of batched lanes, or None if lanes run one by one.
       carry, spans: state and work of the trial.
       train: the training set. For prefetched data, this shard's part of each batch in the call, [K, b, ...]. None for a
         stream.
@@ -192,7 +192,7 @@ def _epochs(
     train: Examples,
     epochs: int,
 ) -> TrainState:
-    """Takes steps over the training set, reshuffled every epoch; a last partial batch is dropped.
+    """Takes steps over the training set, reshuffled every epoch. A last partial batch is dropped.
 
     Computes the orders of ``epochs`` epochs at a time.
     """
