@@ -98,7 +98,7 @@ def test_a_part_that_is_damaged_starts_all_processes_anew(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_cores_that_are_not_all_of_the_hosts_are_refused(tmp_path: Path) -> None:
     for each in found(4, "fewer", tmp_path, 2):
-        assert each == {"fewer": "cores=2: these hosts have 4, and a factorization takes all of them"}
+        assert each == {"fewer": "cores=2: these hosts have 4. A factorization uses all of them."}
 
 
 def test_what_the_leader_tells_may_be_larger_than_an_int32(monkeypatch: pytest.MonkeyPatch) -> None:

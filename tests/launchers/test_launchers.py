@@ -64,7 +64,7 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
             "launcher.minutes=1 leaves no time before the launcher.grace_seconds=60",
         ),
         (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4 is no VERSION:TOPOLOGY"),
-        (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown version of TPUs 'v9'"),
+        (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown TPU version 'v9'"),
     ],
 )
 def test_what_cannot_be_is_one_line(

@@ -265,7 +265,7 @@ def test_a_host_that_never_comes_is_one_line() -> None:
         assert each.returncode == exit_codes.INVALID
         assert f"host {index} of 3, coordinator 127.0.0.1:" in out
         (line,) = [line for line in out.splitlines() if line.startswith("error: ")]
-        assert re.match(r"error: host 2 of 3 did not come to 127\.0\.0\.1:\d+ within 30 s: .*firewall\?$", line)
+        assert re.match(r"error: host 2 of 3 did not reach 127\.0\.0\.1:\d+ within 30 s\. .*firewall allow that port\?$", line)
     assert time.monotonic() - began < 60
     assert not Path("never").exists()
 
