@@ -50,7 +50,7 @@ def test_a_worker_that_stands_still_is_ended_and_its_study_begun_again(
     assert outcome.failure is None
     assert max(silent) > 1
     (lost,) = attempts.read(tmp_path / study.name)
-    assert (lost.code, lost.cause) == (-9, "by launcher.silence_seconds=3, as it gave no sign of life")
+    assert (lost.code, lost.cause) == (-9, "by launcher.silence_seconds=3, without a sign of life")
     assert not store.progress(tmp_path, study).ledger.unfinished
 
 
@@ -77,14 +77,14 @@ def test_computing_is_a_sign_of_life_until_the_process_is_stopped(
             process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, process.pid, os.WSTOPPED)
             silence.look(by_computing=by_computing)
-            silence.news()
+            silence.restart()
             for _ in range(3):
                 now[0] += 2
                 seconds = silence.look(by_computing=by_computing)
             assert seconds == 6
             now[0] += 3600  # in which this process stood still itself
             assert silence.look(by_computing=by_computing) < 20
-            silence.news()
+            silence.restart()
             assert silence.look(by_computing=by_computing) == 0
         finally:
             process.kill()
