@@ -415,7 +415,7 @@ def test_an_early_end_of_time_waits_until_the_command_can_hear_it(tmp_path: Path
     log = attempts.begin(tmp_path, "slurm", "1_0")
     program = (
         "import sys, time; time.sleep(1); from sweeps import limits; from sweeps.launchers import attempt; "
-        "attempt.end_with_parent(); time.sleep(0.2); sys.exit(0 if limits._told else 3)"
+        "attempt.end_with_parent(); time.sleep(0.2); sys.exit(0 if limits._time_is_up else 3)"
     )
     end = attempt.run(tmp_path, [sys.executable, "-c", program], log, lambda: Wish.TIME_IS_UP)
     assert end == Ending(exit_codes.DONE, False)

@@ -116,13 +116,13 @@ def test_heartbeats_and_lines_tell_of_silence(
     def tell(event: str, line: str, **more: str) -> None:
         told.append((event, line, more))
 
-    with Display(tmp_path, Forecast([study], {study.name: study.request.planned}, 1, None), tell=tell) as display:
+    with Display(tmp_path, Forecast([study], {study.name: study.request.planned}, 1, None), notify=tell) as display:
         display.hear(StudyUpdate(study, progress))
         for seconds in (SILENT_SECONDS - 1, SILENT_SECONDS + 1, SILENT_SECONDS + 2):
             display.hear(StudyUpdate(study, progress, silent=seconds))
         beat = heartbeat.read(tmp_path / study.name)
         assert beat is not None and beat.silent == SILENT_SECONDS + 2
-        line = f"{study.name}: no sign of life for 5 minutes; launcher.silence_seconds=… would end it and try again"
+        line = f"{study.name}: no sign of life for 5 minutes. Set launcher.silence_seconds=… to end and retry such studies."
         (printed,) = (each for each in capsys.readouterr().err.splitlines() if study.name in each)
         assert re.fullmatch(r"\d\d:\d\d:\d\d " + re.escape(line), printed)
         assert told == [("stall", line, {"study": study.name})]
