@@ -1,4 +1,4 @@
-"""Calibration: seconds of steps as a store measured them, beside those predicted without any, and the ratio of both."""
+"""Calibration: compares measured seconds per step of a store with predictions, and returns their ratio."""
 
 import bisect
 import math
@@ -31,20 +31,20 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
-DECADES = 2  # of FLOPs, within which one study's seconds say something of another's
+DECADES = 2  # of FLOPs, within which studies are comparable
 _TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", "shards", "microbatches")
-SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; those of the same model come first
+SAMPLED = 24  # most studies of a store used to scale a prediction
 
 
 class Device(NamedTuple):
-    """The kind of device that a prediction is for, as stores call it, and its backend."""
+    """The kind of a device, by its name in stores, and its backend."""
 
     kind: str
     backend: str
 
 
 class Known(NamedTuple):
-    """What a store knows of the device: measured over uncalibrated predicted seconds, of steps and of compiling."""
+    """Ratios of measured to uncalibrated predicted seconds of a device, for steps and for compiling."""
 
     steps: Calibration | None = None
     compiling: Calibration | None = None
@@ -52,22 +52,22 @@ class Known(NamedTuple):
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
-    """Trials that share a step: those that are batched, on accelerators; of streamed data one unless told."""
+    """Returns the number of trials that share a step. On CPUs 1 unless batched, and 1 by default for streamed data."""
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
 
 
 def unscaled(device: Device, precision: str) -> Rates | None:
-    """Rates of a device by tables alone, whatever was measured."""
+    """Returns the rates of a device from tables, without measurements."""
     return predictions.rates(device.kind, device.backend, precision)
 
 
 def commits(folder: Path) -> list[Commit]:
-    """What a store, or what is to be one, or a release has of studies that were measured here; whose costs are counted.
+    """Returns the studies of a store or release that we measured and whose costs can be counted. Empty without a store.
 
     Raises:
-      BadInput: it is no store.
+      BadInput: the folder is not a store.
     """
     from results import store
 
@@ -82,15 +82,15 @@ def commits(folder: Path) -> list[Commit]:
 
 
 class Measured(NamedTuple):
-    """A study of a store as measured on a kind of device, and as predicted without any measurement.
+    """A study of a store: measured on a kind of device, and predicted without measurements.
 
     Attributes:
-      device: of the runs.
-      study: its plan.
-      seconds, compiling: measured, of a step of a trial, and of compiling; the latter None where nothing was compiled.
-      predicted, predicted_compiling: likewise, uncalibrated.
-      trial_steps: that were measured.
-      flops: of a step, the share of one device.
+      device: the device of the runs.
+      study: the plan.
+      seconds, compiling: measured seconds of a step of a trial and of compiling. None if nothing was compiled.
+      predicted, predicted_compiling: the same, uncalibrated predictions.
+      trial_steps: number of measured steps.
+      flops: FLOPs of a step on one device.
     """
 
     device: Device
@@ -104,12 +104,12 @@ class Measured(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Measured over predicted."""
+        """Measured over predicted seconds."""
         return self.seconds / self.predicted.middle
 
 
 class MeasuredRun(NamedTuple):
-    """What the runs of a study took together, each on so many devices."""
+    """The total time of the runs of a study on equal devices."""
 
     commit: Commit
     device: Device
@@ -117,14 +117,14 @@ class MeasuredRun(NamedTuple):
     settings: Settings
     train_seconds: float
     trial_steps: int
-    calls: float  # for each step
+    calls: float  # per step
     compile_seconds: float | None
 
 
 def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line: None) -> list[Measured]:
-    """What a store has measured, beside what tables alone predict of it, whether or not there is a probe.
+    """Returns measured studies with their predictions from tables. A probe of the device is not used.
 
-    Studies that cannot be counted are left out, and those of devices that are in no table.
+    Leaves out studies that cannot be counted, and devices that are not in a table.
     """
     runs = [run for commit in commits for run in runs_of(commit)]
     questions = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
@@ -136,7 +136,7 @@ def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line
         rates = unscaled(run.device, counts.precision)
         if rates is None:
             continue
-        # Groups of devices share a step; each takes other trials, as far as there are any.
+        # Devices of a group share a step. Groups run different trials.
         groups = max(1, run.devices // counts.devices)
         lanes = max(1, lanes_of(run.settings, run.device, run.settings.lanes or 1) // groups)
         call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
@@ -157,7 +157,7 @@ def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line
 
 
 def runs_of(commit: Commit) -> list[MeasuredRun]:
-    """The runs of a study, those on equal devices with one division together; without emulated devices."""
+    """Returns the runs of a study, summed over equal devices and divisions, without emulated devices."""
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
@@ -189,7 +189,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
 
 
 def _calls(commit: Commit) -> float:
-    """Calls of programs for each step of a study: one for each evaluation."""
+    """Returns program calls per step of a study. Each evaluation is a call."""
     grid = RUNNERS[commit.study.kind].evaluations(commit.study)
     taken = [steps for steps in read_table(commit, "trials")["steps"].to_pylist() if steps] or [
         commit.study.budget_steps
@@ -198,7 +198,7 @@ def _calls(commit: Commit) -> float:
 
 
 class StoreRatios:
-    """The runs of a store, by which predictions are scaled."""
+    """The runs of a store that scale predictions."""
 
     def __init__(self, commits: Sequence[Commit], say: Callable[[str], None]):
         self._commits = commits
@@ -206,14 +206,14 @@ class StoreRatios:
         self._measured: dict[tuple[Any, ...], list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
-        """What runs on the same kind of device say of a study: those of its model where there are enough, else all.
+        """Returns the ratios of runs on the same kind of device: those of the study's model if there are enough, or all.
 
-        Only runs of a like size say anything.
+        Only runs of a similar size count.
 
         Args:
-          device: that the study is to run on.
-          study: its plan.
-          flops: of a step, the share of one device.
+          device: device of the study.
+          study: the plan.
+          flops: FLOPs of a step on one device.
         """
         for model in (_model(study), None):
             same = model is not None
@@ -226,7 +226,7 @@ class StoreRatios:
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
-        """Runs of studies of a kind on a device, of one model or of all."""
+        """Returns the measured studies of a kind on a device, of one model or of all."""
         key = device, kind, model
         if key not in self._measured:
             own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]
@@ -236,7 +236,7 @@ class StoreRatios:
 
 
 def _alike(one: float, other: float) -> bool:
-    """Whether steps of so many FLOPs are of a like size."""
+    """Returns whether two FLOPs of a step are similar."""
     return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
@@ -245,21 +245,21 @@ def _model(study: Plan) -> tuple[str, str]:
 
 
 def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
-    """Some studies that were measured on a device, evenly spread."""
+    """Returns an evenly spread sample of the studies measured on a device."""
     there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
     apart = math.ceil(len(there) / SAMPLED)
     return there[::apart] if apart else []
 
 
 def show(store: Path) -> int:
-    """Prints the calibration of all kinds of devices in a store or a release.
+    """Prints the calibration of all kinds of devices in a store or release, and returns the exit code 0.
 
     Raises:
-      BadInput: it has no runs to compare with.
+      BadInput: there are no runs to compare with.
     """
     found = sorted(measured(commits(store), cli.say), key=_order)
     if not found:
-        raise BadInput(f"store={store} has no runs whose time says anything; run a sweep into it first")
+        raise BadInput(f"store={store} has no runs with usable times. Run a sweep into it first.")
     cli.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
     return 0
 
@@ -303,7 +303,7 @@ def _text(found: list[Measured]) -> str:
         spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}, standard deviation × ÷ {math.exp(_deviation(ratios)):.2f}"
         inside = sum(row[-1] == "yes" for row in rows)
         parts += [
-            f"{device.kind}, uncalibrated predictions, from tables alone (predictor {predictions.PREDICTOR}):",
+            f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
             cli.table(_HEADER, rows, ("study", "in range")),
             f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
             "",

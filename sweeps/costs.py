@@ -1,7 +1,7 @@
-"""Costs: what the studies of a sweep would cost, predicted: whether they fit, seconds of a step, and device-hours.
+"""Costs: predicts memory, seconds per step and device-hours of the studies of a sweep.
 
-Counting is for a process of its own (``harness.costs``). Predictions for a kind of device that the store has runs of
-are scaled by these. Of measured seconds nothing is put in a column of predicted ones, nor the other way round.
+A subprocess counts FLOPs and bytes (``harness.costs``). Predictions are scaled by the runs of the store on the same kind
+of device. Measured and predicted seconds never share a column.
 """
 
 import dataclasses
@@ -26,10 +26,10 @@ from sweeps.kind_configs import READERS
 from sweeps.planning import Request
 from sweeps.speeds import Lengths
 
-FEW_EXAMPLES = 1e7  # in all trials of a sweep, of which none takes hours but with the largest networks
-TIMEOUT_SECONDS = 3600.0  # that compiling for a topology may take
+FEW_EXAMPLES = 1e7  # in a sweep; with fewer, only the largest networks take hours
+TIMEOUT_SECONDS = 3600.0  # for compiling for a topology
 ENDED = "the compiler did not end"
-# Cycles a second of cores, by Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
+# Clock rates of cores in Hz, from Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
 
 
@@ -37,20 +37,20 @@ class StudyCost(NamedTuple):
     """The predicted cost of a study.
 
     Attributes:
-      study: its plan.
-      missing: trials that are to run.
-      counts: None where its kind is not counted.
-      verdict: None without a topology.
-      asked: the topology that was asked for; without a verdict it is not known then.
-      device: of the prediction.
-      machine_bytes: of memory that a device of this machine has; None if unknown, and with a topology.
-      lanes: trials that run at once, on all devices together.
-      step: predicted seconds of a step of a trial; None where nothing is known of the device.
-      alone: whether that is the time from one step to the next, as no other trial shares the devices.
-      steps, evaluations: expected of a trial.
-      from_store: whether these are from curves of the store, and not the budget.
-      device_seconds: predicted, of all that is to run, on all of its devices together.
-      by: what the rates are from.
+      study: the plan.
+      missing: number of trials to run.
+      counts: counted FLOPs and bytes. None if its kind is not counted.
+      verdict: the compiler's verdict. None without a topology, or if the compiler did not end.
+      asked: the requested topology.
+      device: the device of the prediction.
+      machine_bytes: memory of a device of this machine. None if unknown, and with a topology.
+      lanes: trials that run at once on all devices.
+      step: predicted seconds of a step of a trial. None for unknown devices.
+      alone: whether a single trial uses the devices, so that ``step`` is the time between steps.
+      steps, evaluations: expected numbers of a trial.
+      from_store: whether these come from curves of the store, and not from the budget.
+      device_seconds: predicted total of all trials to run, summed over devices.
+      by: source of the rates, or the reason why there is no prediction.
     """
 
     study: Plan
@@ -71,24 +71,26 @@ class StudyCost(NamedTuple):
 
     @property
     def devices(self) -> int:
-        """That are held while the study runs."""
-        return self.verdict.devices if self.verdict else self.counts.devices if self.counts else 1
+        """The number of devices that the study occupies."""
+        if self.verdict:
+            return self.verdict.devices
+        return self.counts.devices if self.counts else 1
 
     @property
     def shards(self) -> int:
-        """Devices that share a step, of which what is counted is one's share."""
-        return self.verdict.shards if self.verdict else self.counts.devices if self.counts else 1
+        """The number of devices that share a step. Counts are of one device."""
+        return self.verdict.shards if self.verdict else self.devices
 
     @property
     def idle(self) -> int:
-        """Devices of a topology that have nothing to do, as there are fewer trials than groups of devices."""
+        """The number of unused devices of a topology, if there are fewer trials than groups of devices."""
         if self.verdict is None or not self.missing:
             return 0
         return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
 
     @property
     def fits(self) -> bool | None:
-        """Whether it does, by the compiler of a topology, or by what this machine has; None: not known."""
+        """Whether the study fits in memory, by the compiler or by this machine's memory. None if unknown."""
         if self.asked is not None:
             return None if self.verdict is None else self.verdict.fits
         if self.counts is None or self.machine_bytes is None:
@@ -97,13 +99,13 @@ class StudyCost(NamedTuple):
 
 
 def span(of: Seconds, unit: float = 1.0) -> str:
-    """The range of predicted seconds as texts have it, in a unit of so many seconds."""
+    """Formats the range of predicted seconds in a unit of ``unit`` seconds."""
     ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
     return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
 
 
 def here() -> Device:
-    """The devices of this machine."""
+    """Returns the kind of device of this machine."""
     backend, _ = processors.accelerators()
     return Device(processors.model() if backend == "cpu" else processors.accelerator_model(backend), backend)
 
@@ -115,17 +117,17 @@ def of_request(
     timeout_seconds: float = TIMEOUT_SECONDS,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[StudyCost]:
-    """The predicted costs of the studies of a request, in its order.
+    """Returns the predicted costs of the studies of a request, in its order.
 
     Args:
-      request: what is asked for.
-      missing: trials to run, by the names of its studies.
-      topology: of TPUs that need not be there; None predicts for this machine.
-      timeout_seconds: for compiling all of it.
-      say: takes lines for the user.
+      request: the request.
+      missing: number of trials to run, by study name.
+      topology: topology of TPUs, which this machine need not have. None predicts for this machine.
+      timeout_seconds: timeout for compiling all studies.
+      say: called with lines for the user.
 
     Raises:
-      BadInput: a topology that there is not, or that no study of it can be compiled for.
+      BadInput: the topology does not exist, or a study cannot be compiled for it.
       Unanswered: counting failed.
     """
     verdicts: dict[str, Verdict] = {}
@@ -138,34 +140,35 @@ def of_request(
     counts = {name: costs.counts_of(answer) for name, answer in given.items() if costs.REFUSED not in answer}
     why = {name: answer[costs.REFUSED] for name, answer in given.items() if costs.REFUSED in answer}
     why |= {
-        study.name: f"what a study of kind {study.kind} costs is not counted before it runs"
+        study.name: f"costs of kind {study.kind} cannot be counted before a run"
         for study in request.studies
         if not _is_counted(study)
     }
     stored = commits(request.store)
+    fixed = here() if topology is None else Device("", "tpu")
     steps = Lengths(stored)
     known = StoreRatios(stored, say)
     found: list[StudyCost] = []
-    compiling: set[Any] = set()  # programs that were counted already
+    compiling: set[Any] = set()  # programs counted so far
     for study in request.studies:
         verdict = verdicts.get(study.name)
-        device = Device(verdict.device_kind, "tpu") if verdict else here() if topology is None else Device("", "tpu")
-        expected, evaluations, from_store = steps.of(study)
+        device = Device(verdict.device_kind, "tpu") if verdict else fixed
+        counted_here, trials = counts.get(study.name), missing[study.name]
         programs = RUNNERS[study.kind].programs(study)
-        found.append(
-            _cost(
-                study,
-                missing[study.name],
-                counts.get(study.name),
-                verdict,
-                asked=topology,
-                device=device,
-                known=known,
-                lengths=(expected, evaluations, from_store),
-                compiles=programs not in compiling,
-                lanes=lanes_of(request.settings, device, missing[study.name], streamed=_is_streamed(counts, study)),
-            )._replace(**({"by": why[study.name]} if study.name in why else {}))
+        streamed = counted_here is not None and counted_here.streamed
+        cost = _cost(
+            study,
+            trials,
+            counted_here,
+            verdict,
+            asked=topology,
+            device=device,
+            known=known,
+            lengths=steps.of(study),
+            compiles=programs not in compiling,
+            lanes=lanes_of(request.settings, device, trials, streamed=streamed),
         )
+        found.append(cost._replace(by=why.get(study.name, cost.by)))
         compiling.add(programs)
     return found
 
@@ -173,9 +176,9 @@ def of_request(
 def of_sweep(
     request: Request, missing: Mapping[str, int], say: Callable[[str], None] = lambda line: None
 ) -> Seconds | None:
-    """The predicted device-seconds of a sweep on this machine; None where they are few, or not known, which is said.
+    """Returns the predicted device-seconds of a sweep on this machine. None if few or unknown, which is reported.
 
-    Of a sweep with few examples in all nothing is counted, which takes some seconds.
+    Counting takes some seconds, so it is skipped for sweeps with few examples.
     """
     examples = sum(
         missing[study.name]
@@ -188,18 +191,14 @@ def of_sweep(
         return None
     try:
         found = of_request(request, missing, say=say)
-    except (BadInput, costs.Unanswered) as error:  # a prediction that fails keeps nobody from running
-        say(f"what this sweep costs is not known: {error}")
+    except (BadInput, costs.Unanswered) as error:  # a failed prediction must not prevent a run
+        say(f"the cost of this sweep is unknown: {error}")
         return None
     known = [each.device_seconds for each in found if each.device_seconds is not None]
     if unknown := [each for each in found if each.device_seconds is None and each.missing and _is_counted(each.study)]:
-        which = "this sweep costs" if len(unknown) == len(found) else f"{number_of(len(unknown), 'study')} of it cost"
-        say(f"what {which} is not known: {unknown[0].by}")
+        which = "this sweep" if len(unknown) == len(found) else number_of(len(unknown), "study")
+        say(f"the cost of {which} is unknown: {unknown[0].by}")
     return functools.reduce(Seconds.plus, known) if known else None
-
-
-def _is_streamed(counts: Mapping[str, Counts], study: Plan) -> bool:
-    return study.name in counts and counts[study.name].streamed
 
 
 def _is_counted(study: Plan) -> bool:
@@ -214,15 +213,16 @@ def _ask(
     topology: str | None = None,
     timeout_seconds: float | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Answers by the names of studies, of which those that share programs share one; without those there is none of.
+    """Returns answers by study name. Studies that share programs share an answer, and missing answers are left out.
 
-    Counts are of a device's share as ``verdicts`` divide a batch, where there are any.
+    Counts are of one device, with the division of ``verdicts`` if there are any.
     """
     shared: dict[Any, Question] = {}
     keys = {}
     for study in studies:
         settings = _asked_settings(request.settings)
-        if (verdict := verdicts.get(study.name)) is not None:
+        verdict = verdicts.get(study.name)
+        if verdict is not None:
             settings = dataclasses.replace(settings, shards=verdict.shards, microbatches=verdict.microbatches)
         programs = RUNNERS[study.kind].programs(study)
         keys[study.name] = key = study.kind, programs, study.trials if topology else 0, settings
@@ -230,11 +230,12 @@ def _ask(
         shared.setdefault(key, Question(study.plan(), study.trials, source, settings, topology))
     answers = costs.ask(list(shared.values()), timeout_seconds, say, refuses=topology is not None)
     by_key = dict(zip(shared, answers, strict=True))
-    return {name: answer for name, key in keys.items() if (answer := by_key[key]) is not None}
+    found = {name: by_key[key] for name, key in keys.items()}
+    return {name: answer for name, answer in found.items() if answer is not None}
 
 
 def _asked_settings(settings: Settings) -> Settings:
-    """Those of the settings that a cost depends on, so that answers are found again whatever the others are."""
+    """Returns only the settings that costs depend on, so that cached answers are found for any other settings."""
     names = ("lanes", "lane_strategy", "shards", "microbatches")
     return Settings(**{name: getattr(settings, name) for name in names})
 
@@ -252,60 +253,43 @@ def _cost(
     compiles: bool,
     lanes: int,
 ) -> StudyCost:
+    """Predicts the cost of a study."""
     ratios = Known() if counts is None else known.of(device, study, counts.step.flops)
     rates = None if counts is None else _rates(device, counts.precision, ratios)
-    step, alone, by = None, False, "nothing is known of this device"
-    steps, evaluations, from_store = lengths
-    total = None
+    if verdict is not None:
+        lanes = verdict.lanes * (verdict.devices // verdict.shards)
+    machine_bytes = _machine_bytes(device, counts) if asked is None else None
+    about = (study, missing, counts, verdict, asked, device, machine_bytes, lanes)
+    cost = StudyCost(*about, None, False, *lengths, None, "this device is unknown")
     if asked is not None and (verdict is None or verdict.flops is None):
-        by = ENDED if verdict is None else "it does not fit"
-    elif counts is not None and rates is not None:
-        by = rates.source
-        # What is counted is of a device's share already: nothing here is divided by devices.
-        evaluation = predictions.seconds(counts.evaluation, rates)
-        call = predictions.around(rates.call_seconds, rates.factor).times(evaluations / steps)
-        if verdict is None:
-            devices, alone = counts.devices, lanes == 1
-            step = predictions.seconds(counts.step, rates, lanes)
-            step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
-            total = step.times(steps).plus(evaluation.times(evaluations)).times(missing * devices)
-        else:
-            devices, lanes = verdict.devices, verdict.lanes * (verdict.devices // verdict.shards)
-            alone = verdict.shards == devices and verdict.lanes == 1
-            step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
-            # All devices are held as long as any trial runs; so many run at once.
-            rounds = math.ceil(missing / lanes)
-            a_trial = step.times(steps).plus(evaluation.times(evaluations))
-            total = a_trial.times(verdict.lanes * rounds * devices)
-        if compiles and missing:
-            each = ratios.compiling
-            seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
-            total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(devices))
-        if not missing:
-            total = NOTHING
-    return StudyCost(
-        study,
-        missing,
-        counts,
-        verdict,
-        asked,
-        device,
-        _machine_bytes(device, counts) if asked is None else None,
-        lanes if verdict is None else verdict.lanes * (verdict.devices // verdict.shards),
-        step,
-        alone,
-        steps,
-        evaluations,
-        from_store,
-        total,
-        by,
-    )
+        return cost._replace(by=ENDED if verdict is None else "it does not fit")
+    if counts is None or rates is None:
+        return cost
+    # Counts are of one device already.
+    evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
+    call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
+    if verdict is None:
+        alone, trials = lanes == 1, missing
+        step = predictions.seconds(counts.step, rates, lanes)
+        step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
+    else:
+        alone = verdict.shards == verdict.devices and verdict.lanes == 1
+        step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
+        trials = verdict.lanes * math.ceil(missing / lanes)  # all devices are occupied while any trial runs
+    total = NOTHING
+    if missing:
+        total = step.times(cost.steps).plus(evaluation).times(trials * cost.devices)
+    if missing and compiles:
+        each = ratios.compiling
+        seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
+        total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(cost.devices))
+    return cost._replace(step=step, alone=alone, device_seconds=total, by=rates.source)
 
 
 def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
-    """Predicted seconds of a step of a trial, of what the compiler made: those of all trials of a device over them.
+    """Returns predicted seconds of a step of a trial in a compiled program: those of a device over its trials.
 
-    Where the compiler's schedule tells cycles, and the clock is known, the range holds the seconds of these as well.
+    The range includes the seconds of the compiler's schedule, if its cycles and the clock are known.
     """
     assert verdict.flops is not None
     moved = counts.step.fused_bytes * verdict.lanes
@@ -319,9 +303,9 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 
 
 def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
-    """Predicted seconds of the sum of gradients over devices of this machine, by a probe, or else by a table.
+    """Returns predicted seconds of summing gradients over devices of this machine, from a probe or a table.
 
-    There is none on a processor, whose devices are emulated; exchanges of factorizations are not predicted.
+    0 on a CPU, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return NOTHING
@@ -336,8 +320,8 @@ def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
 
 
 def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
-    """Bytes of memory for each of the devices of a study on this machine; None if unknown."""
-    if device.backend == "cpu":  # whose devices share its memory
+    """Returns the memory in bytes of each device of a study on this machine. None if unknown."""
+    if device.backend == "cpu":  # its devices share the memory
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)
         except (OSError, ValueError, AttributeError):
@@ -347,7 +331,7 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 
 
 def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
-    """Rates of a device: of tables as a store's runs scale them, if there are any; else of a probe, or of tables."""
+    """Returns rates of a device: from tables scaled by runs of the store, or else from a probe, or from tables."""
     if ratios.steps is not None:
         tables = unscaled(device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)

@@ -1,7 +1,7 @@
-"""Forecast: what a sweep has done, and when it will have ended.
+"""Forecast: tracks the progress of a sweep and estimates the time left.
 
-The seconds left of a study are those of its compilation, of its steps and of its evaluations. How many steps trials
-take and how long a step takes is estimated from all trials of the sweep so far (``sweeps.speeds``). Reads no clock.
+The time left of a study is the sum of its compilation, its steps and its evaluations. The number of steps and their
+duration are estimated from all trials of the sweep so far (``sweeps.speeds``). This module does not read a clock.
 """
 
 import collections
@@ -16,41 +16,41 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from sweeps.speeds import LifeTable, Pace, RemainingWork, Speeds, pace
 
-_WAITING = RunProgress()  # as good as the progress of a study that waits
+_WAITING = RunProgress()  # stands for the progress of a waiting study
 
 
 class TimeLeft(NamedTuple):
-    """The seconds that a sweep will go on for; ``at_least`` if nothing was measured yet of some kind in it."""
+    """The remaining seconds of a sweep. ``at_least`` if a kind in it has no measurement yet."""
 
     seconds: float
     at_least: bool
 
 
 class _Recent:
-    """A mean of seconds, in which each counts half as much as the one after it.
+    """A mean of seconds in which each value has half the weight of the next.
 
-    What a process does first takes longest, and the load of a machine changes.
+    First runs are slower, and the load of a machine changes.
     """
 
     def __init__(self) -> None:
         self.value = 0.0
 
     def add(self, seconds: float) -> None:
-        """Takes in the latest."""
+        """Adds the latest value."""
         self.value = (self.value + seconds) / 2 if self.value else seconds
 
 
 class StudyRun:
-    """A study of the sweep, and how far it has come.
+    """A study of the sweep and its progress.
 
     Attributes:
-      study: its plan.
-      trials: to be run, at most.
-      progress: as last reported; None while it waits.
-      since: seconds by the caller's clock, when it began to do what it does.
-      heard: likewise, when it last reported.
-      program: the number of its program among those of the sweep, from 1 in the order they were begun; None before.
-      builds: whether it is the first of the sweep to build this program.
+      study: the plan.
+      trials: largest number of trials to run.
+      progress: the last reported progress. None while it waits.
+      since: when its current activity started, in seconds of the caller's clock.
+      heard: when it last reported, in the same seconds.
+      program: number of its program in the sweep, from 1 in the order of starts. None before its start.
+      builds: whether it is the first study of the sweep to build this program.
     """
 
     def __init__(self, study: Plan, trials: int):
@@ -63,24 +63,24 @@ class StudyRun:
 
     @functools.cached_property
     def programs(self) -> Hashable:
-        """The key of its programs."""
+        """The key of its programs, equal for studies that share them."""
         return RUNNERS[self.study.kind].programs(self.study)
 
 
 class Forecast:
-    """What a sweep has done and still has to do.
+    """The progress of a sweep and its remaining work.
 
     Args:
-      studies: to be run.
-      trials: how many of each are to be run, at most, by name.
-      workers: processes that run studies side by side.
-      limit: seconds of training and evaluating after which a study ends; None is no limit.
-      elsewhere: whether studies run on a cluster. Each then starts a process of its own, and no more are taken to run
-        side by side than have done so by now.
+      studies: the studies to run.
+      trials: largest number of trials to run, by study name.
+      workers: number of processes that run studies in parallel.
+      limit: time limit of a study, in seconds of training and evaluating. None means no limit.
+      elsewhere: whether studies run on a cluster. Each then starts its own process, and the parallel studies are
+        estimated by the most seen so far.
 
     Attributes:
-      studies, trials: how many there are of them.
-      ended: studies that have ended.
+      studies, trials: their total numbers.
+      ended: number of ended studies.
     """
 
     def __init__(
@@ -99,37 +99,36 @@ class Forecast:
         self._waiting = {run.study.name: run for run in runs}
         self._running: dict[str, StudyRun] = {}
         self._trials_ended = 0
-        self._begun: dict[Hashable, int] = {}  # programs, by their numbers
-        self._life, self._speeds = LifeTable(), Speeds()  # of studies that have ended
+        self._begun: dict[Hashable, int] = {}  # numbers of programs
+        self._life, self._speeds = LifeTable(), Speeds()  # of ended studies
         self._starts: dict[str, _Recent] = collections.defaultdict(_Recent)  # by kind
-        self._compilations: dict[tuple[str, bool], _Recent] = collections.defaultdict(
-            _Recent
-        )  # by kind, and whether first
-        self._ends = _Recent()  # of the time between the last report and the end
+        # By kind, and whether the program is new.
+        self._compilations: dict[tuple[str, bool], _Recent] = collections.defaultdict(_Recent)
+        self._ends = _Recent()  # time between the last report and the end
 
     @functools.cached_property
     def programs(self) -> int:
-        """How many programs there are of all studies."""
+        """The number of distinct programs of all studies."""
         runs = [*self._running.values(), *self._waiting.values()]
         return len(self._begun.keys() | {run.programs for run in runs})
 
     @property
     def waiting(self) -> list[StudyRun]:
-        """The studies that have not been started."""
+        """The studies that have not started."""
         return list(self._waiting.values())
 
     @property
     def running(self) -> list[StudyRun]:
-        """The studies that run, in the order they were started."""
+        """The running studies, in the order of their starts."""
         return list(self._running.values())
 
     @property
     def trials_ended(self) -> int:
-        """Trials that ended, or need not be run any more, of all studies."""
+        """The number of trials of all studies that have ended or are no longer needed."""
         return self._trials_ended + sum(_progress(run).trials_ended for run in self._running.values())
 
     def hear(self, study: Plan, progress: RunProgress | None, now: float) -> None:
-        """Takes in how far a study has come by ``now``; None: it waits again, as its process died."""
+        """Handles the progress of a study at ``now``. None means that its process died, and it waits again."""
         if progress is None:
             run = self._waiting[study.name] = self._running.pop(study.name)
             run.progress = None
@@ -148,17 +147,17 @@ class Forecast:
         run.progress, run.heard = progress, now
 
     def end(self, study: Plan, now: float) -> None:
-        """Takes in that a study has ended."""
+        """Handles the end of a study."""
         run = self._running.pop(study.name, None) or self._waiting.pop(study.name)
         self.ended += 1
-        self._trials_ended += run.trials  # those that were not run need not be
+        self._trials_ended += run.trials  # trials that did not run are not needed
         if run.progress is not None and run.progress.doing == TRAINING:
             self._life.add(study.budget_steps, run.progress)
             self._speeds.add(run.pace, run.progress)
             self._ends.add(now - run.heard)
 
     def left(self, now: float) -> TimeLeft | None:
-        """The time left; None as long as no speed was measured."""
+        """Returns the time left. None until a speed was measured."""
         work = self._work()
         begun = set(self._begun)
         known, unknown = [], 0
@@ -178,7 +177,7 @@ class Forecast:
         return TimeLeft(shared + alone, unknown > 0)
 
     def _work(self) -> Callable[[StudyRun], float | None]:
-        """A function that gives the seconds which the trials of a study will take; None where no speed is known."""
+        """Returns a function for the remaining seconds of a study's trials. It returns None for unknown speeds."""
         life, speeds = copy.deepcopy(self._life), copy.deepcopy(self._speeds)
         for run in self._running.values():
             life.add(run.study.budget_steps, _progress(run))
@@ -200,9 +199,9 @@ class Forecast:
         return lambda run: work(run.pace, run.trials, run.progress) if run.progress else waiting(run.pace, run.trials)
 
     def _still(self, run: StudyRun, seconds: float, builds: bool, now: float) -> float:
-        """The seconds of a study from now, with those of starting, compiling and storing.
+        """Returns the remaining seconds of a study, including starting, compiling and storing.
 
-        What has taken longer than expected is expected to go on for as long as it is late.
+        An activity that is late is expected to take as much longer as it is late.
         """
         doing, kind = _progress(run).doing, run.study.kind
         spent = now - run.heard if run.progress else 0.0
@@ -211,12 +210,12 @@ class Forecast:
         compiling = self._compilations[kind, run.builds if doing == COMPILING else builds].value
         if doing == COMPILING:
             return abs(compiling - spent) + seconds + self._ends.value
-        # Processes that run several studies were started at the beginning.
+        # Processes that run several studies start only once.
         starting = self._starts[kind].value if KINDS[kind].alone or self._elsewhere else 0.0
         return abs(starting - spent) + compiling + seconds + self._ends.value
 
     def _passed(self, run: StudyRun, doing: str, seconds: float) -> None:
-        """Takes in how long a study took to start, or to compile."""
+        """Adds the time that a study took to start or to compile."""
         if doing == STARTING:
             self._starts[run.study.kind].add(seconds)
         elif doing == COMPILING:

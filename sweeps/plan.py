@@ -1,25 +1,29 @@
-"""python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and what it would cost.
+"""python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and the predicted cost.
 
-Runs nothing. Of each study it predicts FLOPs, memory, seconds of a step and device-hours, from shapes alone: data need
-not be there. All that is predicted is in columns that say so, as a range that 90 % are in.
+Does not run anything. Predicts FLOPs, memory, seconds per step and device-hours of each study from shapes, without
+reading data. Predicted columns are named so, with a range that holds for 90 % of runs.
 
-  topology=v5e:4x4   compiles for TPUs that need not be there, and says whether a study fits (extra `plan`)
-  timeout=SECONDS    that compiling may take; what has not ended by then is not known
-  step_times=FILE    writes predicted seconds of a step as a table, which `python -m analysis payoff` takes
-  --calibration      prints predictions without any measurement beside what the store has measured, and no plan
+  topology=v5e:4x4   compiles for TPUs that you need not have, and checks whether each study fits (extra `plan`)
+  timeout=SECONDS    timeout for compiling; studies not compiled by then are unknown
+  step_times=FILE    writes predicted seconds per step as a table for `python -m analysis payoff`
+  --calibration      compares predictions without measurements with the runs of the store, and prints no plan
 
-Exit code 1: something does not fit, or holds more than this machine has.
+Exit code 1: a study does not fit, or needs more memory than this machine has.
 """
 
+import collections
+import functools
+import json
 import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from results import cli, printing
 from results.bad_input import BadInput, number_of
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # first, so that errors in the imports below are guarded too
     cli.run("sweeps.plan")
 
 from results import exit_codes
@@ -31,22 +35,26 @@ if TYPE_CHECKING:
     from sweeps.overrides import CommandLine
     from sweeps.planning import Request
 
+# Imports inside functions keep --help fast.
 CALIBRATION = "--calibration"
 OWN = ("topology", "timeout", "step_times")
 GIB = 2**30
 TOO_LARGE = "more than this machine has"
-DEFAULT_STORE = "results/local"  # as of conf/config.yaml
+DEFAULT_STORE = "results/local"  # as in conf/config.yaml
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Prints the studies of a command line and what they would cost; runs nothing."""
+    """Prints the studies of a command line and their predicted costs. Returns 1 if a study does not fit."""
     given, rest = own_words(argv)
     line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "")
+    from harness import topologies
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
 
-    topology, seconds = _topology(given.get("topology")), _seconds(given.get("timeout"))
+    topology, seconds = given.get("topology"), _seconds(given.get("timeout"))
+    if topology is not None:
+        topologies.check(topology)
     if CALIBRATION in rest:
         return _calibration(line)
     request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES), written=False)
@@ -61,12 +69,11 @@ def main(argv: list[str]) -> int:
         _show_data(studies, progress, costs)
     else:
         _show_text(request, studies, progress, costs, seconds)
-    unfit = [cost for cost in costs.values() if cost.fits is False]
-    return exit_codes.FAILED if unfit else exit_codes.DONE
+    return exit_codes.FAILED if any(cost.fits is False for cost in costs.values()) else exit_codes.DONE
 
 
 def _to_run(request: "Request", studies: Sequence["Plan"]) -> dict[str, int]:
-    """Trials that a store, or a release, lacks of each study, by name."""
+    """Returns the number of trials that a store or release lacks, by study name."""
     from results import store
 
     released = store.released_commits(request.store) if request.store.is_dir() else None
@@ -81,29 +88,21 @@ def _calibration(line: "CommandLine") -> int:
     from sweeps import calibration
 
     if line.overrides:
-        raise BadInput(f"{CALIBRATION} is about a whole store and takes store=DIR alone, not {line.overrides[0]}")
+        raise BadInput(f"{CALIBRATION} takes only store=DIR, not {line.overrides[0]}")
     return calibration.show(durable.local(line.store or DEFAULT_STORE))
 
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Words of this command alone, by key, and the others."""
-    words = cli.as_pairs(argv, (*help_text.overrides.FLAGS, CALIBRATION))
-    pairs = [word.partition("=") for word in words]
-    overrides.check_once(word for word, (key, _, _) in zip(words, pairs, strict=True) if key in OWN)
-    own = {key: value for key, _, value in pairs if key in OWN}
-    for key, value in own.items():
-        if not value:
-            raise BadInput(f"{key}= is empty; give it a value, or leave it out")
-    return own, [word for word, (key, _, _) in zip(words, pairs, strict=True) if key not in OWN]
-
-
-def _topology(text: str | None) -> str | None:
-    """A topology that there may be; BadInput for a word that names none."""
-    from harness import topologies
-
-    if text is not None:
-        topologies.check(text)
-    return text
+    """Splits a command line into the words of this command, by key, and the others."""
+    words = cli.as_pairs(argv, (*overrides.FLAGS, CALIBRATION))
+    own = [word for word in words if word.partition("=")[0] in OWN]
+    overrides.check_once(own)
+    given = {}
+    for word in own:
+        key, _, given[key] = word.partition("=")
+        if not given[key]:
+            raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
+    return given, [word for word in words if word not in own]
 
 
 def _seconds(text: str | None) -> float | None:
@@ -121,20 +120,20 @@ def _seconds(text: str | None) -> float | None:
 def _costs(
     request: "Request", missing: dict[str, int], topology: str | None, seconds: float | None
 ) -> dict[str, "StudyCost"]:
-    """The costs of all studies by name; none, and a line that says why, where they cannot be counted."""
+    """Returns the costs of all studies by name. Empty if they cannot be counted, with a line that reports why."""
     from harness.costs import Unanswered
     from sweeps import costs
 
     try:
         found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, printing.say)
     except Unanswered as error:
-        printing.say(f"costs are not known: {error}")
+        printing.say(f"costs are unknown: {error}")
         return {}
     return {cost.study.name: cost for cost in found}
 
 
-# What a table of data has beside the columns of a plan; "predicted" are of no measurement of these studies. FLOPs and
-# bytes are of one device's share of a step of one trial, of so many shards; memory is of a device.
+# Columns of the data table after those of the plan. Those named "predicted" are not measurements of these studies. FLOPs
+# and bytes are those of a step of one trial on one of its shards. Memory is per device.
 COLUMNS = (
     "flops_per_step",
     "bytes_per_step",
@@ -165,7 +164,7 @@ COLUMNS = (
 _PLAN_COLUMNS = ("study", "trials", "stored", "to_run", "budget_steps", "at_most_trial_steps")
 _HEADER = ("study", "trials", "stored", "to run", "budget steps", "trial-steps at most")
 _DIVISION = "lanes × shards × microbatches"
-_NAME = re.compile(r"(.+)-([a-z]*\d+-[0-9a-f]{8,16})")  # of a study: of the workload, and of its batch size or cores
+_NAME = re.compile(r"(.+)-([a-z]*\d+-[0-9a-f]{8,16})")  # name of a study: workload, then batch size or cores and hash
 
 
 def _row(study: "Plan", missing: int) -> tuple[Any, ...]:
@@ -174,32 +173,32 @@ def _row(study: "Plan", missing: int) -> tuple[Any, ...]:
 
 
 def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]) -> None:
-    header = [*_PLAN_COLUMNS, *COLUMNS]
-    rows = []
-    for study in studies:
-        cost = costs.get(study.name)
-        rows.append((*_row(study, missing[study.name]), *(_cells(cost) if cost else [None] * len(COLUMNS))))
-    printing.show(header, rows, str)
+    cells = {name: _cells(cost) for name, cost in costs.items()}
+    unknown = [None] * len(COLUMNS)
+    rows = [(*_row(study, missing[study.name]), *cells.get(study.name, unknown)) for study in studies]
+    printing.show([*_PLAN_COLUMNS, *COLUMNS], rows, str)
 
 
 def _cells(cost: "StudyCost") -> list[Any]:
-    import json
-
     from harness.predictions import PREDICTOR
 
     counts, verdict, step, total = cost.counts, cost.verdict, cost.step, cost.device_seconds
-    exchanges = [dict(each._asdict()) for each in verdict.exchanges] if verdict else None
+    memory = counts.held_bytes if counts else None
+    if cost.asked:
+        verdict_text: str | None = _verdict_text(cost)
+    else:
+        verdict_text = TOO_LARGE if cost.fits is False else None
     return [
         counts.step.flops if counts else None,
         counts.step.fused_bytes if counts else None,
         counts.parameters if counts else None,
-        verdict.needed_bytes if verdict else counts.held_bytes if counts else None,
+        verdict.needed_bytes if verdict else memory,
         "compiler" if verdict else "about",
         verdict.device_bytes if verdict else cost.machine_bytes,
-        cost.fits if cost.asked or cost.fits is False else None,  # that something about fits nobody knows for sure
+        cost.fits if cost.asked or cost.fits is False else None,  # estimated memory does not show that a study fits
         _excess(cost),
-        _verdict_text(cost) if cost.asked else TOO_LARGE if cost.fits is False else None,
-        None if exchanges is None else json.dumps(exchanges),
+        verdict_text,
+        json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
         cost.device.kind or None,
         cost.devices,
         cost.lanes,
@@ -215,7 +214,7 @@ def _cells(cost: "StudyCost") -> list[Any]:
 
 
 def _excess(cost: "StudyCost") -> float | None:
-    """The bytes of a device that are lacking."""
+    """Returns the missing bytes of a device. None if it fits or that is unknown."""
     verdict = cost.verdict
     if cost.fits is not False:
         return None
@@ -227,11 +226,10 @@ def _excess(cost: "StudyCost") -> float | None:
 
 
 def _verdict_text(cost: "StudyCost") -> str:
-    """Whether a study fits, as a cell of a table."""
-    verdict = cost.verdict
-    if verdict is None or verdict.fits is None:
+    """Returns the verdict on a study for a table."""
+    if cost.fits is None:
         return "not known"
-    if verdict.fits:
+    if cost.fits:
         return "fits"
     excess = _excess(cost)
     return "does not fit" if excess is None else f"too large by {excess / GIB:.1f} GiB"
@@ -252,7 +250,9 @@ def _show_text(
     asked = any(cost.asked for cost in costs.values())
     header = list(_HEADER)
     if costs:
-        header += ["FLOPs a step of a device", "memory of a device", *(["verdict", _DIVISION] if asked else [])]
+        header += ["FLOPs a step of a device", "memory of a device"]
+        if asked:
+            header += ["verdict", _DIVISION]
         header += ["expected steps", "predicted s a step", "predicted device-hours"]
         rows = [(*row, *_texts(costs.get(study.name), asked)) for row, study in zip(rows, studies, strict=True)]
     _show_table(header, rows)
@@ -269,9 +269,7 @@ def _show_text(
 
 
 def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints the table; in a terminal what studies have in common is a column that may become a heading."""
-    import sys
-
+    """Prints the table. On a terminal the workload is a separate column, which may become a heading."""
     names = [_NAME.fullmatch(row[0]) for row in rows]
     if printing.width(sys.stdout) is not None and all(names):
         header = ["workload", *header]
@@ -297,16 +295,13 @@ def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
     memory = _size(verdict.needed_bytes) if verdict and verdict.needed_bytes else ""
     if not asked and counts:
         memory = f"about {_size(counts.held_bytes)}"
-    step = cost.step
-    division = f"{cost.lanes} × {verdict.shards} × {verdict.microbatches}" if verdict else ""
-    return [
-        f"{counts.step.flops:.3g}" if counts else "",
-        memory,
-        *([_verdict_text(cost), division] if asked else []),
-        f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}",
-        span(step) if step else "",
-        span(cost.device_seconds, 3600) if cost.device_seconds else "",
-    ]
+    cells = [f"{counts.step.flops:.3g}" if counts else "", memory]
+    if asked:
+        cells.append(_verdict_text(cost))
+        cells.append(f"{cost.lanes} × {verdict.shards} × {verdict.microbatches}" if verdict else "")
+    cells.append(f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}")
+    cells.append(span(cost.step) if cost.step else "")
+    return [*cells, span(cost.device_seconds, 3600) if cost.device_seconds else ""]
 
 
 def _size(count: float) -> str:
@@ -314,50 +309,46 @@ def _size(count: float) -> str:
 
 
 def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
-    """Lines about the whole sweep, for which the compiler had so many seconds."""
-    from harness.predictions import NOTHING
+    """Returns lines about the whole sweep. ``seconds`` is the compiler's timeout."""
+    from harness.predictions import Seconds
     from sweeps.costs import ENDED, TIMEOUT_SECONDS, span
 
     lines = []
     known = [cost for cost in costs if cost.device_seconds is not None]
     if known:
-        total = NOTHING
-        for cost in known:
-            assert cost.device_seconds is not None
-            total = total.plus(cost.device_seconds)
-        lengths = "at most, as trials are taken to go on to their budgets"
+        total = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in known)))
+        lengths = "an upper bound, assuming that trials use their whole budgets"
         if any(cost.from_store for cost in known):
-            lengths = "by how far the store's trials came" + (
-                "" if all(c.from_store for c in known) else ", or budgets"
-            )
+            lengths = "from the lengths of the store's trials"
+            if not all(cost.from_store for cost in known):
+                lengths += ", or budgets"
         devices = sorted({cost.device.kind for cost in known})
         lines.append(f"predicted: {span(total, 3600)} device-hours of {', '.join(devices)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
-    reasons: dict[str, int] = {}
-    for cost in costs:
-        if cost.device_seconds is None:
-            why = f"{cost.by}, and was ended after {seconds or TIMEOUT_SECONDS:g} s" if cost.by == ENDED else cost.by
-            reasons[why] = reasons.get(why, 0) + 1
-    lines += [f"of {number_of(count, 'study')} no time is predicted: {why}" for why, count in reasons.items()]
+    reasons = collections.Counter(cost.by for cost in costs if cost.device_seconds is None)
+    for why, count in reasons.items():
+        after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
+        lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
     return [*lines, *_idle(costs), *_too_large(costs)]
 
 
 def _idle(costs: Sequence["StudyCost"]) -> list[str]:
-    """A line about devices that are paid for and have nothing to do."""
+    """Returns a line about unused devices, if any."""
     idle = [cost for cost in costs if cost.idle]
     if not idle:
         return []
     most = max(idle, key=lambda cost: cost.idle)
-    what = f"{most.idle:,} of {most.devices:,} devices have nothing to do in {most.study.name}"
-    others = f", and some in {number_of(len(idle) - 1, 'other study')}" if len(idle) > 1 else ""
+    line = f"{most.idle:,} of {most.devices:,} devices are unused in {most.study.name}"
+    if len(idle) > 1:
+        line += f", and some in {number_of(len(idle) - 1, 'other study')}"
     if most.study.batch_size is None:
-        return [f"{what}{others}: it has {number_of(most.shards, 'core')}"]
-    instead = f"lanes=1 shards={most.devices} divides each batch over all of them"
-    return [f"{what}{others}, as trials are fewer than groups of devices: {instead}"]
+        return [f"{line}. It uses {number_of(most.shards, 'core')}."]
+    instead = f"Use lanes=1 shards={most.devices} to divide each batch over all devices."
+    return [f"{line}, because there are fewer trials than groups of devices. {instead}"]
 
 
 def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
-    """Lines about studies that do not fit, and about those that fit in parts alone."""
+    """Returns lines about studies that do not fit, or only fit with divided batches."""
     lines = []
     for cost in costs:
         verdict, counts, excess = cost.verdict, cost.counts, _excess(cost)
@@ -365,7 +356,7 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
             why = verdict.why.rstrip(".") or _verdict_text(cost)
             if excess is not None and verdict.needed_bytes and verdict.device_bytes:
                 needed, there = _size(verdict.needed_bytes), _size(verdict.device_bytes)
-                why += f"; with its arguments it needs {needed}, and {there} are there"
+                why += f". With its arguments it needs {needed}, and a device has {there}"
             lines.append(f"{cost.study.name} does not fit ({verdict.how}): {why}")
         elif cost.fits is False and counts is not None and cost.machine_bytes:
             there = _size(cost.machine_bytes)
@@ -382,7 +373,7 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
     ]
     if parted:
         lines.append(
-            f"{number_of(len(parted), 'study')} would hold more than this machine has; a run takes batches in parts, "
-            "as with microbatches=, until they fit"
+            f"{number_of(len(parted), 'study')} would exceed the memory of this machine. A run divides batches until they "
+            "fit, as with microbatches=."
         )
     return lines
