@@ -52,9 +52,10 @@ def main(argv: list[str]) -> int:
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
 
-    topology, seconds = given.get("topology"), _seconds(given.get("timeout"))
+    topology = given.get("topology")
     if topology is not None:
         topologies.check(topology)
+    seconds = _seconds(given.get("timeout"))
     if CALIBRATION in rest:
         return _calibration(line)
     request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES), written=False)

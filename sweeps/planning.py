@@ -1,4 +1,4 @@
-"""The request: a command line or studies read into plans, by kind, and what a store lacks of them."""
+"""The request: reads a command line or studies into plans, finds missing trials, and runs them."""
 
 import dataclasses
 import os
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from harness import compile_cache, processors
 from harness.run import STRATEGIES, Settings
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput, check_choice
 from results.cli import say
 from results.plans.kinds import of_kind
@@ -23,8 +23,8 @@ from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
 from sweeps.run import StudyOutcome, StudyUpdate
 
-_NAMED = 3  # studies in one line
-# Keys of what is no property of a study.
+_NAMED = 3  # studies named in a line
+# Keys that are not properties of a study.
 OF_RUNS = (
     "store",
     "launcher",
@@ -39,21 +39,21 @@ OF_RUNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The request of a command line, checked as far as possible without compiling anything.
+    """The request of a command line, checked as far as possible without compiling.
 
     Attributes:
-      studies: with distinct names, in the order asked for.
-      sources: what the data of a study are built from, by its name, where its plan does not say that: plain data for
-        its runner, such as ``workloads.registry.ratings`` takes.
-      settings: how each is run.
-      store: the folder results go to.
-      launcher: its name and what it takes; the local one with as many workers as the machine is good for.
-      mixed_backends: whether a study may grow on another backend than it was measured on.
-      ask_above_device_hours: predicted for the sweep, at which it is not begun; None: it is, whatever it costs.
-      notify: the target of a ``sweeps.notify.Hook``.
-      limits: of the sweep, and of each study.
-      words: of the command lines that ask for one study each, by its name, without store and launcher; most studies
-        have one, and those that are asked for in several ways as many.
+      studies: the studies, with distinct names, in the requested order.
+      sources: data sources by study name, if the plan does not name them: plain data for the runner, as for
+        ``workloads.registry.ratings``.
+      settings: settings of each run.
+      store: folder of the results.
+      launcher: configuration of the launcher, including its name.
+      mixed_backends: whether a study may continue on another backend than it was measured on.
+      ask_above_device_hours: predicted device-hours above which the sweep does not start. None means no limit.
+      notify: target of a ``sweeps.notify.Hook``.
+      limits: limits of the sweep and of each study.
+      words: command lines that request a single study, by its name, without store and launcher. A study that is
+        requested in several ways has several.
     """
 
     studies: tuple[Plan, ...]
@@ -72,12 +72,12 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     """Reads a command line into plans.
 
     Args:
-      line: to be read.
-      absent: what need not be there, as nothing is to be run: of ``configured_study.DATA`` and ``DEVICES``.
-      written: whether the store is to be written to; else it may be a release.
+      line: the command line.
+      absent: requirements to skip because studies do not run: ``configured_study.DATA`` and ``DEVICES``.
+      written: whether the store will be written to. Otherwise it may be a release.
 
     Raises:
-      BadInput: for the first thing wrong with any study of the sweep.
+      BadInput: a study of the sweep is invalid.
     """
     points = composition.compose_points(line)
     configs = [point.config for point in points]
@@ -88,14 +88,14 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
     named = first["store"] if line.store is None else line.store
     if not named.strip():
-        raise BadInput("store= names no folder; give one, or store=. for this one")
+        raise BadInput("store= is empty. Set a folder, or store=. for this one.")
     if first["notify"] is not None and not first["notify"].strip():
-        raise BadInput("notify= names no command and no URL; give one, or notify=null for none")
+        raise BadInput("notify= is empty. Set a command or a URL, or notify=null.")
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
     bounds = limits.of_configuration(first["limits"])
     if bounds[1].max_hours is not None:
         if settings.time_limit_seconds is not None:
-            raise BadInput("limits.study.max_hours and time_limit_seconds are the same limit; give one of them")
+            raise BadInput("limits.study.max_hours and time_limit_seconds are the same limit. Set one of them.")
         settings = dataclasses.replace(settings, time_limit_seconds=3600 * bounds[1].max_hours)
     asked = assemble(configured, durable.local(named), settings, first["launcher"], written=written)
     return dataclasses.replace(
@@ -111,15 +111,15 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 def _words(
     studies: Sequence[Plan], configured: Sequence[ConfiguredStudy[Any]], words: Sequence[tuple[str, ...]]
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """The words that ask for each study; of several those that ask for all of it, where there are any."""
-    by_plan: dict[str, dict[Any, tuple[str, ...]]] = {}  # and by request
+    """Returns the words that request each study. Prefers words that request all of its trials."""
+    by_plan: dict[str, dict[Any, tuple[str, ...]]] = {}  # by plan and request
     for (study, _), own in zip(configured, words, strict=True):
         by_plan.setdefault(study.plan_json, {})[study.request] = own
-    return {
-        study.name: (asked[study.request],) if study.request in asked else tuple(asked.values())
-        for study in studies
-        for asked in [by_plan[study.plan_json]]
-    }
+    found = {}
+    for study in studies:
+        asked = by_plan[study.plan_json]
+        found[study.name] = (asked[study.request],) if study.request in asked else tuple(asked.values())
+    return found
 
 
 def assemble(
@@ -130,21 +130,19 @@ def assemble(
     *,
     written: bool = True,
 ) -> Request:
-    """The request for some studies, of which those of one plan become one.
+    """Makes a request for some studies. Studies with equal plans are merged.
 
     Args:
       configured: the studies.
-      folder: of the store.
-      settings: how each is run.
-      launcher: the configuration of one, as of ``sweeps.schema.LauncherConfig``.
-      written: as in ``request``.
+      folder: folder of the store.
+      settings: settings of each run.
+      launcher: configuration of the launcher, with the keys of ``sweeps.schema.LauncherConfig``.
+      written: as for ``request``.
 
     Raises:
-      BadInput: settings that cannot be, or a store that cannot be written to or holds another plan.
+      BadInput: the settings are invalid, or the store cannot be written or has another plan.
     """
-    from results import store  # once the line has been read
-
-    studies: dict[str, Plan] = {}  # by their plans
+    studies: dict[str, Plan] = {}  # by plan
     sources: dict[str, Mapping[str, Any]] = {}
     for study, source in configured:
         if source is not None:
@@ -163,7 +161,7 @@ def assemble(
 
 
 def digest(request: Request) -> str:
-    """The hash of what is asked for: the studies, how they are run, and their limits; not where, nor the store."""
+    """Returns a hash of the studies, settings and limits of a request, without the store and the launcher."""
     studies = [[study.plan_json, list(study.request)] for study in request.studies]
     return plain_digest(
         {"studies": studies, "settings": dataclasses.asdict(request.settings), "limits": request.limits}
@@ -171,13 +169,13 @@ def digest(request: Request) -> str:
 
 
 class ToRun(NamedTuple):
-    """The studies of a request that a store lacks something of.
+    """The unfinished studies of a request.
 
     Attributes:
-      studies: to be run, and be it only to be committed.
-      missing: trials to be run, by the names of all studies of the request.
-      stored: how many of the trials are stored already.
-      left_out: studies that lack something, and failed as often as ``limits.study.max_failures`` allows.
+      studies: the studies to run or commit.
+      missing: number of trials to run, by the names of all studies.
+      stored: number of stored trials.
+      left_out: unfinished studies that have reached ``limits.study.max_failures``.
     """
 
     studies: tuple[Plan, ...]
@@ -187,31 +185,30 @@ class ToRun(NamedTuple):
 
 
 def to_run(request: Request) -> ToRun:
-    """What the store of a request lacks of its studies.
+    """Returns the unfinished studies of a request.
 
     Raises:
-      BadInput: some of a study were measured on another backend than the rest would be.
+      BadInput: a study was partly measured on another backend.
     """
-    from results import store
-
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
-    # A run that was killed before its commit record has nothing to train, but still has to commit.
+    # A run killed before its commit has no trials left, but still has to commit.
     lacking = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
     planned = sum(study.request.planned for study in request.studies)
     stored = planned - sum(missing.values())
     left_out = tuple(study for study in lacking if _failed_too_often(request, study))
     missing |= {study.name: 0 for study in left_out}
     studies = tuple(study for study in lacking if study not in left_out)
-    # Elsewhere the job of a study checks this where it runs.
-    for study in studies if launching.LAUNCHERS[request.launcher["name"]].here and not request.mixed_backends else ():
-        if 0 < missing[study.name] < study.request.planned:
-            _check_backend(request.store, study)
+    # On a cluster the job of a study checks this.
+    if launching.LAUNCHERS[request.launcher["name"]].here and not request.mixed_backends:
+        for study in studies:
+            if 0 < missing[study.name] < study.request.planned:
+                _check_backend(request.store, study)
     return ToRun(studies, missing, stored, left_out)
 
 
 def _failed_too_often(request: Request, study: Plan) -> bool:
-    """Whether as many attempts at a study failed as may; not while one waits or runs as a job of SLURM."""
+    """Returns whether a study has reached its limit of failed attempts and has no SLURM job."""
     folder = request.store / study.name
     if not failed_too_often(folder, request.limits[1].max_failures):
         return False
@@ -220,10 +217,10 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
 
 
 def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], None]) -> None:
-    """Prepares the data of studies of a request; its store is left as it is.
+    """Prepares the data of studies of a request, without writing to its store.
 
     Raises:
-      BadInput: for data that cannot be used.
+      BadInput: the data cannot be used.
     """
     for kind, reader in READERS.items():
         configured = [ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(studies, kind)]
@@ -231,13 +228,11 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
             say(text)
         reader.make_ready(configured, say)
     if studies and (why := compile_cache.obstacle()):
-        say(f"compiled programs are not kept for the next run: {why}")
+        say(f"compiled programs are not cached: {why}")
 
 
 def record(request: Request, studies: Sequence[Plan]) -> None:
-    """Records in the store of a request that studies are wanted."""
-    from results import store
-
+    """Records the requested studies in the store."""
     for study in studies:
         store.ask(request.store, study)
 
@@ -248,13 +243,13 @@ def run(
     on_progress: Callable[[StudyUpdate], None] = lambda update: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[StudyOutcome]:
-    """Runs studies of a request by its launcher, within its limits; an outcome for each that began.
+    """Runs studies of a request with its launcher, within its limits. Returns an outcome for each that started.
 
     Args:
-      request: what is asked for.
-      studies: of these.
-      on_progress: told of everything that happens.
-      on_wait: called every second in which nothing happens.
+      request: the request.
+      studies: the studies to run.
+      on_progress: called with every update.
+      on_wait: called about every second while no update arrives.
     """
     launcher = launching.LAUNCHERS[request.launcher["name"]]
     devices = {study.name: launcher.devices(request.launcher, study, request.settings) for study in studies}
@@ -264,16 +259,14 @@ def run(
     )
     outcomes = launcher.run_all(request.launcher, launch)
     if used.reached is not None:
-        say(f"{used.reached} is reached")
+        say(f"reached {used.reached}")
     for line in _ended_early(request, used, [outcome.summary.study for outcome in outcomes]):
         say(line)
     return outcomes
 
 
 def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterator[str]:
-    """A line for each limit of the studies themselves, with those that reached it, of some that have ended."""
-    from results import store
-
+    """Yields a line for each limit of single studies, with the ended studies that reached it."""
     by_limit: dict[str, list[str]] = {}
     for name, limit in used.ended.items():
         by_limit.setdefault(limit, []).append(name)
@@ -289,34 +282,35 @@ def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterat
     for limit, own in by_limit.items():
         if own:
             more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
-            yield f"{limit} is reached by {', '.join(own[:_NAMED])}{more}"
+            yield f"{limit} reached by {', '.join(own[:_NAMED])}{more}"
 
 
 def _check_backend(folder: Path, study: Plan) -> None:
-    from results import store
-
     here, _ = processors.accelerators()
     if others := sorted(store.backends(folder, study.name) - {here}):
         raise BadInput(
-            f"{study.name} was measured on {' and '.join(others)}, and this would go on with it on {here}, which "
-            f"rounds otherwise; choose another store, or say mixed_backends=true"
+            f"{study.name} was measured on {' and '.join(others)}, and {here} rounds differently. Use another store, or "
+            "mixed_backends=true."
         )
 
 
 def _check(settings: Settings) -> None:
-    limit, interval = settings.time_limit_seconds, settings.flush_seconds
-    for key, count in ((key, getattr(settings, key)) for key in ("lanes", "shards", "microbatches")):
-        if count is not None and count < 1:
-            raise BadInput(f"{key} must be at least 1, not {count}")
+    for key in ("lanes", "shards", "microbatches"):
+        _check_least(settings, key, 1)
     check_choice("lane_strategy", settings.lane_strategy, ("auto", *STRATEGIES))
+    limit = settings.time_limit_seconds
     if limit is not None and not limit > 0:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
-    if interval < 0:
-        raise BadInput(f"flush_seconds must be at least 0, not {interval:g}")
-    if settings.checkpoint_seconds is not None and not settings.checkpoint_seconds >= 0:
-        raise BadInput(f"checkpoint_seconds must be at least 0, not {settings.checkpoint_seconds:g}")
+    for key in ("flush_seconds", "checkpoint_seconds"):
+        _check_least(settings, key, 0)
     folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
     if isinstance(folder, Path):
         there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is no folder that can be written to")
+            raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is not a writable folder")
+
+
+def _check_least(settings: Settings, key: str, least: int) -> None:
+    value = getattr(settings, key)
+    if value is not None and not value >= least:
+        raise BadInput(f"{key} must be at least {least}, not {value:g}")
