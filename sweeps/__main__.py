@@ -179,5 +179,5 @@ def _run(
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
     limit = request.settings.time_limit_seconds
     forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here, tell=hook.tell) as display:
+    with Display(request.store, forecast, beats=launcher.here, notify=hook.send) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -1,5 +1,7 @@
-"""Step times: a table of predicted seconds of a step, for what reads such tables. None of them is a measurement."""
+"""Step times: writes a table of predicted seconds per step, for commands that read such tables."""
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,10 +25,10 @@ PREDICTED = "predicted"
 
 
 def write(name: str, costs: Sequence[StudyCost]) -> None:
-    """Writes the table as CSV, in place of a file of that name that such a table is in.
+    """Writes the table as CSV. Replaces an existing file only if it is such a table.
 
     Raises:
-      BadInput: nothing is predicted, or a file of that name holds something else.
+      BadInput: there are no predictions, or a file of that name is not such a table.
     """
     rows = {}
     for cost in costs:
@@ -37,12 +39,9 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
         rows[key] = cost.step
     if not rows:
         raise BadInput(
-            f"step_times={name}: of none of these studies is a step of one trial on all devices predicted; give "
-            "lanes=1, and with a topology shards=, the number of its devices"
+            f"step_times={name}: no study has a predicted step of one trial on all devices. Set lanes=1, and with a "
+            "topology shards=, the number of its devices."
         )
-    import csv
-    import io
-
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -55,9 +54,9 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
 
 def _check(file: Path, name: str) -> None:
     if not file.exists() and not file.parent.is_dir():
-        raise BadInput(f"step_times={name}: there is no folder {file.parent}; make it first")
+        raise BadInput(f"step_times={name}: there is no folder {file.parent}. Create it first.")
     if file.exists() and not (file.is_file() and _is_ours(file)):
-        raise BadInput(f"step_times={name} is there and is no table of step times; name another file")
+        raise BadInput(f"step_times={name} exists and is not a table of step times. Use another file.")
 
 
 def _is_ours(file: Path) -> bool:

@@ -59,7 +59,8 @@ def cpus_and_gpus(asked: Mapping[str, Any], study: Plan, settings: Settings) -> 
     """Returns the CPUs and GPUs that a study needs on a node: those of the launcher's keys, or one per device."""
     devices = devices_asked(asked, study, settings)
     gpus = devices if asked["gpus"] is None else asked["gpus"]
-    return asked["cpus"] or (1 if gpus else devices), gpus
+    cpus = asked["cpus"] or (1 if gpus else devices)
+    return cpus, gpus
 
 
 def check_least(asked: Mapping[str, Any], **least: int) -> None:

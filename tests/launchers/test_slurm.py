@@ -353,7 +353,7 @@ def test_a_sweep_that_is_stopped_saves_and_one_that_is_killed_is_found_again(slu
     with sweep(words, tmp_path) as again:
         output, _ = again.communicate(timeout=600)
     assert again.returncode == exit_codes.DONE, output
-    assert "1 study of these are in the queue already, or run" in output
+    assert "1 study already queued or running" in output
     assert job
     assert verify.run(tmp_path, print) == 0
 
@@ -393,7 +393,7 @@ def test_what_the_cluster_does_not_have(slurm: Cluster, tmp_path: Path, capsys: 
     for word in ("launcher.cpus=400", "launcher.partition=nosuch", "launcher.gpus=8"):
         assert sweeps_cli.main([*LONG, *BY_SLURM, word, f"store={tmp_path}", "-m"]) == exit_codes.INVALID
         (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error: ")]
-        assert re.match("error: (sbatch refuses|SLURM cannot run) the job: .", line)
+        assert re.match("error: (sbatch rejects|SLURM cannot run) the job: .", line)
         assert not states("PENDING")
         assert not logs(tmp_path)
 
