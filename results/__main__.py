@@ -1,6 +1,6 @@
 """python -m results: checks the dataset, imports data and publishes releases."""
 
-from results import cli
+from results import cli, printing
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     cli.run("results.__main__")
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from results.bad_input import BadInput, nearest
 from results.cli import CommandParser, location
-from results.cli import say as report
+from results.printing import say as report
 
 SOURCES = ("shallue2018", "mlperf-rcp", "algoperf-logs")
 HELP = """\
@@ -33,7 +33,7 @@ pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 faults found or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
-    cli.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
+    printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code: int = options.command(options)
     if code == 0:
         from results.catalog import withdrawn

@@ -7,10 +7,18 @@ from pathlib import Path
 
 _LOOKED_AT = 1000  # names in a folder, of which one may have been meant
 _ALIKE = 0.75
+LAST_READER = "0.2.0"  # the last version that read plans, stores and releases of 0.1
 
 
 class BadInput(ValueError):
     """An invalid request, or one that lacks something it needs. Commands print its text and exit with code 2."""
+
+
+class TooOld(BadInput):
+    """A store, release or plan that an older version wrote and this one no longer reads."""
+
+    def __init__(self, path: object, what: str):
+        super().__init__(f"{path} {what}. scaling-limits {LAST_READER} is the last version that reads it.")
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:

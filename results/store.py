@@ -25,13 +25,13 @@ import pyarrow as pa
 
 from results import durable
 from results.bad_input import BadInput
-from results.cli import quoted
 from results.durable import Damaged, Folder
 from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.study import DIGITS
 from results.plans.trial_request import NO_REPEATS
+from results.printing import quoted
 from results.rules import confirmation, ledger
 from results.storage import claims, compaction
 from results.storage.commits import (
@@ -46,7 +46,7 @@ from results.storage.commits import (
     to_frame,
 )
 from results.storage.compaction import TABLES
-from results.storage.folders import advice, check_not_above
+from results.storage.folders import advice, check_layout, check_not_above
 from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
@@ -82,7 +82,10 @@ def names(store: Folder) -> list[str]:
         return [commit.name for commit in commits]
     if not store.is_dir():
         raise _no_store(store)
-    names = sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and list_study(f).plans)
+    listings = {f.name: list_study(f) for f in store.iterdir() if not f.name.startswith(".")}
+    if any(name.isdigit() for listing in listings.values() for name in listing.others):
+        check_layout(store)
+    names = sorted(name for name, listing in listings.items() if listing.plans)
     if not names:
         check_not_above(store)
     return names
@@ -168,21 +171,13 @@ def check_is_store(store: Folder) -> None:
             f"{store} is a release, which is never changed; merge it into a store with `python -m results merge`"
         )
     if store.is_dir():
-        _check_layout(store)
+        check_layout(store)
         committed(store)
 
 
 def _no_store(store: Folder) -> BadInput:
     create = f"create one with `python -m sweeps store={quoted(store)}`, or name another"
     return BadInput(f"no store at {store}; {advice(store, create)}")
-
-
-def _check_layout(store: Folder) -> None:
-    if next(iter(store.glob("*/[0-9]*/studies.parquet")), None):
-        raise BadInput(
-            f"{store} has schema 1, without hashes; "
-            f"convert it with `python -m results merge {quoted(store)} --store DIR`"
-        )
 
 
 # Reading
@@ -198,7 +193,7 @@ def catalogue(store: Folder) -> list[Commit]:
         raise _no_store(store)
     studies = committed(store)
     if not studies:
-        _check_layout(store)
+        check_layout(store)
         check_not_above(store)
     return studies
 
@@ -221,7 +216,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
     Returns:
       Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN. Those of
-      studies end in what their plans say, ``results.plans.plan_columns.TOLD``.
+      studies end in what their plans say, ``results.plans.plan_columns.COLUMNS``.
 
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
@@ -241,7 +236,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
             if table == "studies" and parts:
                 derived = {commit.name: plan_columns.columns(commit.study) for commit in selection}
                 frames[table] = frames[table].assign(
-                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in plan_columns.TOLD}
+                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in plan_columns.COLUMNS}
                 )
         return Tables(**frames)
 

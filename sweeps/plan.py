@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from results import cli
+from results import cli, printing
 from results.bad_input import BadInput, number_of
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
@@ -50,14 +50,14 @@ def main(argv: list[str]) -> int:
     if CALIBRATION in rest:
         return _calibration(line)
     request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES), written=False)
-    studies = sorted(request.studies, key=lambda study: cli.numbered(study.name))
+    studies = sorted(request.studies, key=lambda study: printing.numbered(study.name))
     progress = _to_run(request, studies)
     costs = _costs(request, progress, topology, seconds)
     if given.get("step_times"):
         from sweeps import step_times
 
         step_times.write(given["step_times"], list(costs.values()))
-    if cli.is_data():
+    if printing.is_data():
         _show_data(studies, progress, costs)
     else:
         _show_text(request, studies, progress, costs, seconds)
@@ -126,9 +126,9 @@ def _costs(
     from sweeps import costs
 
     try:
-        found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, cli.say)
+        found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, printing.say)
     except Unanswered as error:
-        cli.say(f"costs are not known: {error}")
+        printing.say(f"costs are not known: {error}")
         return {}
     return {cost.study.name: cost for cost in found}
 
@@ -179,7 +179,7 @@ def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[s
     for study in studies:
         cost = costs.get(study.name)
         rows.append((*_row(study, missing[study.name]), *(_cells(cost) if cost else [None] * len(COLUMNS))))
-    cli.show(header, rows, str)
+    printing.show(header, rows, str)
 
 
 def _cells(cost: "StudyCost") -> list[Any]:
@@ -259,13 +259,13 @@ def _show_text(
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
     for kind, own in by_kind.items():
         for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
-            cli.answer(text)
+            printing.answer(text)
     notes = [note for kind, own in by_kind.items() if own for note in READERS[kind].notes(own)]
     trials, steps = sum(missing.values()), sum(missing[study.name] * study.budget_steps for study in studies)
     to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
-    cli.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
+    printing.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
     for text in _summary(list(costs.values()), seconds):
-        cli.answer(text)
+        printing.answer(text)
 
 
 def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -273,7 +273,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     import sys
 
     names = [_NAME.fullmatch(row[0]) for row in rows]
-    if cli.width(sys.stdout) is not None and all(names):
+    if printing.width(sys.stdout) is not None and all(names):
         header = ["workload", *header]
         rows = [(*name.groups(), *row[1:]) for name, row in zip(names, rows, strict=True) if name]
     least = (
@@ -285,7 +285,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         "memory of a device",
     )
     left = ("workload", "study", "verdict", _DIVISION)
-    cli.answer(cli.table(header, rows, left, least=least))
+    printing.answer(printing.table(header, rows, left, least=least))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:

@@ -10,8 +10,8 @@ from results.plans import schema
 
 def results(table: str, frame: pd.DataFrame) -> pd.DataFrame:
     """A table without what says where results are from and what they took; of studies each once."""
-    others = [column.name for column in schema.COLUMNS[table] if column.says != schema.RESULT]
-    others += [column.name for column in schema.COSTS if column.says != schema.RESULT]
+    others = [column.name for column in schema.COLUMNS[table] if column.category != schema.RESULT]
+    others += [column.name for column in schema.COSTS if column.category != schema.RESULT]
     left = frame.drop(columns=[name for name in others if name in frame])
     return left.drop_duplicates(ignore_index=True) if table == "studies" else left
 

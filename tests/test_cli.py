@@ -124,7 +124,7 @@ def test_cells_of_csv_are_one_line_and_of_one_row(folder: Path, capsys: pytest.C
 def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["=1+1", "+1+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "-1.5", "+1e-3", "-inf", "a=b", ""]
 
-    monkeypatch.setattr(cli._output, "form", "csv")
+    monkeypatch.setattr("results.printing._output.form", "csv")
     cli.show(["text", "number"], [(text, -0.5) for text in texts], str)
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))[1:]
     assert [text for text, _ in rows] == [f"'{text}" for text in texts[:4]] + texts[4:]
@@ -212,7 +212,7 @@ def test_an_interrupt_is_one_line_from_the_first_import_on(name: str, tmp_path: 
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "interrupted; stored results are kept; the same sweep continues from there\n"
+    assert done.stderr == "interrupted. Stored results are kept; run the same sweep to continue.\n"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def main(argv):
     try:
         print("training", flush=True)
         time.sleep(60)
-    except command_line.Terminated as terminated:
+    except cli.Terminated as terminated:
         print("saving", flush=True)
         time.sleep(0.5)
         terminated.saved = True

@@ -195,7 +195,7 @@ def test_the_table_of_steps_is_as_it_is_printed(monkeypatch: pytest.MonkeyPatch)
         target_value=0.55,
         complete=1,
     )
-    monkeypatch.setattr(cli, "width", lambda stream: 80)
+    monkeypatch.setattr("results.printing.width", lambda stream: 80)
     assert f"```text\n{steps.as_text(table)}\n\nnext: " in (DOCS / "own-data.md").read_text()
 
 

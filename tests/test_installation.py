@@ -118,7 +118,7 @@ def test_an_old_python_and_a_missing_package_are_one_line(command: str, tmp_path
     bare[-1] += f"['x', *{words.get(command, 'mnist').split()!r}]; runpy.run_module({command!r}, run_name='__main__')"
     done = subprocess.run(bare, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert f" is not installed for {sys.executable}; in a checkout make quickstart " in done.stderr
+    assert f" is not installed for {sys.executable}. In a checkout, run `make quickstart`" in done.stderr
 
 
 def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 REGISTRY = "workloads/registry.py"
 RESIDUAL = "from workloads.models.residual import residual"
-STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2, 3: _from_3}\n"
+STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
 PLAN = "from results.plans.plan import Plan\n"
@@ -31,7 +31,7 @@ INSERTED = {
     "column": [
         (
             "results/plans/schema.py",
-            '    Column("physical_cores", pa.int32(), "physical cores the process could run on", says=PROVENANCE),\n',
+            '    Column("physical_cores", pa.int32(), "physical cores that it could use", category=PROVENANCE),\n',
         ),
         ("results/plans/schema.py", "from results.plans.study import METRICS\n"),
         ("results/storage/migrations.py", HERE),

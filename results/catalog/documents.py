@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from results import durable
 from results.catalog import contents, croissant, dataset_card, licences
@@ -17,19 +16,7 @@ from results.storage.shared import SharedFile
 
 SUMS = "SHA256SUMS"
 CITATION = "CITATION.cff"
-_FOLDERS = ("dataset", "model", "optimizer", "batch_size")  # in releases up to 0.2, where each study has its own files
-_NULL = "__HIVE_DEFAULT_PARTITION__"  # readers of such folders interpret this name as null
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
-
-
-def place(commit: Commit, table: str) -> str:
-    """The path of a study's file in a release: shared by studies, or its own in releases up to 0.2."""
-    if commit.files[table].shared:
-        return commit.files[table].path.name
-    study = commit.study
-    values = zip(_FOLDERS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True)
-    folders = "/".join(f"{name}={_NULL if value is None else quote(str(value), safe='')}" for name, value in values)
-    return f"{table}/{folders}/{commit.name}{commit.files[table].path.suffix}"
 
 
 def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
@@ -40,7 +27,9 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
       documents: sha256 by path of all other documents. None for a document that itself contains the manifest's hash.
     """
     studies = [
-        commits.record_of(commit, schema.SCHEMA_VERSION, {table: place(commit, table) for table in commit.files})
+        commits.record_of(
+            commit, schema.SCHEMA_VERSION, {table: file.path.name for table, file in commit.files.items()}
+        )
         for commit in about.commits
     ]
     terms = {each.source: each.licence for each in about.sources}
@@ -62,11 +51,6 @@ def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
         file.path.name: {"sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
         for file in sorted(files, key=lambda file: file.path.name)
     }
-
-
-def places_of_studies(studies: Sequence[Commit]) -> set[str]:
-    """Paths of files that belong to one study only."""
-    return {place(commit, table) for commit in studies for table, file in commit.files.items() if not file.shared}
 
 
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
@@ -126,10 +110,9 @@ def check_lists(folder: Folder) -> dict[str, str]:
     listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
     for commit in studies:
         for table, file in commit.files.items():
-            own = place(commit, table)
+            own = file.path.name
             if file.path != folder / own:
                 raise Damaged(f"{folder / MANIFEST} lists the {table} of {commit.name} at a path other than {own}")
-            listed[own] = file.sha256
     for own, digest in sorted(listed.items()):
         if digest and own in hashes and hashes[own] != digest:
             raise Damaged(f"{folder / own} has different sha256 values in {MANIFEST} and {SUMS}")
@@ -141,9 +124,9 @@ def check_lists(folder: Folder) -> dict[str, str]:
 
 
 def _hashes(listed: Any) -> dict[str, Any]:
-    """sha256 by path from a list in a manifest. Older manifests list only the paths of documents."""
+    """sha256 by path from a list of files or documents in a manifest."""
     if not isinstance(listed, Mapping):
-        return dict.fromkeys(map(str, listed)) if isinstance(listed, list) else {}
+        return {}
     return {path: entry["sha256"] if isinstance(entry, Mapping) else entry for path, entry in listed.items()}
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results import bounds, durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, TooOld
 from results.checks import table_checks
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.checks.table_checks import Rows
@@ -78,6 +78,8 @@ def commits(
                 if same
                 else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
             )
+        except TooOld:
+            raise
         except BadInput as error:
             findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
             continue
@@ -283,7 +285,7 @@ def row_faults(
         faults.append(Fault(record, "does not list the metrics that the measurements have"))
     try:
         flaws = list(table_checks.flaws(study, rows, runs, whole=True))
-        now = outcomes(rows["trials"])
+        now = outcomes(rows["trials"]) if "role" in rows["trials"].schema.names else {}
         wrong = None if flaws else _wrong_role(study, rows, now)
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
@@ -369,14 +371,10 @@ def _without_nulls(whole: Piece) -> Piece:
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:
     """The ending of each trial, by its id."""
-    names = ["trial", *TrialEnding._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
-    columns = pa.concat_tables(rows.read(names))
+    columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
     # Few endings differ, so each is made once: a code for every trial, of the distinct texts of each column.
     codes, texts = np.zeros(len(columns), np.int64), []
     for name in TrialEnding._fields:
-        if name not in names:
-            texts.append([SEARCH])  # there was no role before schema 3
-            continue
         encoded = columns[name].combine_chunks().dictionary_encode("encode")
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
         texts.append(encoded.dictionary.to_pylist())

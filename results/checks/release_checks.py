@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results import bounds
-from results.bad_input import BadInput
+from results.bad_input import BadInput, TooOld
 from results.catalog import contents, documents, point_rows
 from results.catalog.contents import POINTS_FILE, PointsFile
-from results.catalog.documents import SUMS, place
+from results.catalog.documents import SUMS
 from results.checks import table_checks
-from results.checks.commit_checks import check_commit, check_planned, envelope_faults, row_faults
+from results.checks.commit_checks import check_planned, envelope_faults, row_faults
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
@@ -21,7 +21,7 @@ from results.rules.ledger import TrialEnding
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
-from results.storage.folders import Entry, entries
+from results.storage.folders import entries
 
 DEEPEST = 12  # folders; a release has six
 
@@ -62,10 +62,10 @@ def lists(folder: Folder) -> Listed:
             documents.check_lists(folder)
         except BadInput as error:
             findings.fault(folder, str(error))
-    study_paths = {MANIFEST} if studies is None else documents.places_of_studies(studies)
-    for path in sorted(hashes.keys() - sizes.keys() - study_paths - {MANIFEST}):
+    for path in sorted(hashes.keys() - sizes.keys() - {MANIFEST}):
         findings.fault(folder / path, "is listed but missing")
-    others = {path: hashes[path] for path in sorted(sizes.keys() & hashes.keys() - study_paths)}
+    known = sizes.keys() & hashes.keys()
+    others = {path: hashes[path] for path in sorted(known - {MANIFEST} if studies is None else known)}
     return Listed(others, studies or [], sizes, findings)
 
 
@@ -80,31 +80,23 @@ def check_file(path: Folder, expected: str, on_bytes: OnBytes) -> Findings:
     return findings
 
 
-def check_study(
-    folder: Folder, commit: Commit, sizes: Mapping[str, int], on_bytes: OnBytes, *, rebuild: bool
-) -> Findings:
+def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, rebuild: bool) -> Findings:
     """Checks the files of a study, and its tables.
 
     Args:
       folder: of the release.
       commit: the study.
       sizes: of all files that are there, by path.
-      on_bytes: takes the number of bytes checked since its last call.
       rebuild: whether to rebuild the envelope and compare.
     """
-    manifest = folder / MANIFEST
-    findings = Findings(manifest, ledger=commit.ledger)
-    if commit.files["studies"].shared:
-        within = sizes.keys() >= {place(commit, table) for table in commit.files}
-        if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else told already
-            study, tables = commit.study, dict[str, pa.Table]()
-            findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
-            findings.believed += not rebuild
-            findings.points = [] if findings.faults else point_rows.of_study(commit, study, Piece(**tables))
-        return findings
-    paths = {table: place(commit, table) for table in commit.files}
-    there = {table: Entry(path, "file", sizes[path], 0.0) for table, path in paths.items() if path in sizes}
-    check_commit(commit, commit.study, manifest, there, findings, on_bytes, runs=None, rebuild=rebuild)
+    findings = Findings(folder / MANIFEST, ledger=commit.ledger)
+    within = sizes.keys() >= {file.path.name for file in commit.files.values()}
+    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else reported already
+        study, tables = commit.study, dict[str, pa.Table]()
+        findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
+        findings.believed += not rebuild
+        if not findings.faults:
+            findings.points = point_rows.of_study(commit, study, Piece(**tables))
     return findings
 
 
@@ -195,6 +187,8 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list
         return None
     try:
         return commits.released_commits(folder)
+    except TooOld:
+        raise
     except Damaged as error:
         findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
     except BadInput as error:

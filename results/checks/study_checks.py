@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from results import durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, TooOld
 from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
 from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256
@@ -120,6 +120,8 @@ def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], finding
             continue
         try:
             findings.studies[trials] = commit_checks.study_of(record["plan"], trials, folder.name)
+        except TooOld:
+            raise
         except BadInput as error:
             findings.fault(path, str(error))
             continue
@@ -262,6 +264,8 @@ def _part_content(path: Folder, findings: Findings) -> None:
         flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
         findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         findings.endings |= outcomes(rows["trials"])
+    except TooOld:
+        raise
     except BadInput as error:
         findings.fault(path, str(error).removeprefix(f"{path} "))
     except Exception as error:  # an untrusted file can raise anything in its reader

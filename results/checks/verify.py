@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from results import cli, durable, progress
-from results.bad_input import BadInput, number_of, printable
+from results import durable, printing, progress
+from results.bad_input import BadInput, TooOld, number_of, printable
 from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
-from results.cli import numbered, quoted
 from results.durable import Folder
+from results.printing import numbered
 from results.rules.ledger import Ledger
-from results.storage import migrations
-from results.storage.folders import LAUNCHERS, Entry, check_not_above, entries
+from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -48,10 +47,10 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """
     everything = examine(folder, report, full=full)
     faults = [fault for findings in everything for fault in findings.faults]
-    if cli.is_data():
+    if printing.is_data():
         _show_data(everything)
     else:
-        cli.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
+        printing.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
     return 1 if faults else 0
 
 
@@ -93,15 +92,13 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
         )
         studies = at_once(
             lists.commits,
-            lambda commit: release_checks.check_study(
-                folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
-            ),
+            lambda commit: release_checks.check_study(folder, commit, lists.sizes, rebuild=commit.name in sample_names),
             one_by_one=sum(sizes.values()) <= REBUILD_BYTES,
         )
     everything = [lists.around, *documents, *studies]
     is_torn = {fault.path for each in documents for fault in each.faults}
     points = folder / POINTS_FILE
-    if any(each.faults for each in studies) or not lists.commits or not lists.commits[0].files["studies"].shared:
+    if any(each.faults for each in studies) or not lists.commits:
         return everything
     if POINTS_FILE in lists.documents and points not in is_torn:
         everything.append(point_checks.check(points, [row for study in studies for row in study.points]))
@@ -129,11 +126,7 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
             f"{folder} holds no study, so it is not a store; name the folder that a sweep or an import wrote to"
         )
     check_not_above(folder)
-    if migrations.studies_of_1(folder):
-        raise BadInput(
-            f"{folder} has schema 1, without hashes; "
-            f"convert it with `python -m results merge {quoted(folder)} --store DIR`"
-        )
+    check_layout(folder)
     content = {study: _entries(study) for study in studies}
     sizes = {study.name: sum(entry.bytes for entry in content[study] or ()) for study in studies}
     sample_names = sample(sizes, full=full)
@@ -178,9 +171,9 @@ def _show_data(everything: Sequence[Findings]) -> None:
     faults = [(str(fault.path), fault.what, fault.torn) for findings in everything for fault in findings.faults]
     ledgers = [findings.ledger for findings in everything if findings.ledger]
     header = ("path", "what", "torn")
-    if cli.is_json():
+    if printing.is_json():
         counts = [sum(numbers) for numbers in zip(*ledgers, strict=True)] or [0] * len(Ledger._fields)
-        cli.show_json(
+        printing.show_json(
             {
                 "studies": len(ledgers),
                 "files": sum(findings.files for findings in everything),
@@ -190,7 +183,7 @@ def _show_data(everything: Sequence[Findings]) -> None:
             }
         )
     else:
-        cli.show(header, faults, str)
+        printing.show(header, faults, str)
 
 
 def summary(everything: Iterable[Findings]) -> str:
@@ -248,6 +241,8 @@ def _around(folder: Folder, within: list[Entry]) -> Findings:
 def _check_study(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, rebuild: bool) -> Findings:
     try:
         return study_checks.check(study, within, on_bytes, rebuild=rebuild)
+    except TooOld:
+        raise
     except Exception as error:  # one study that nobody foresaw must not hide what is wrong with the others
         findings = Findings(study)
         findings.fault(study, f"cannot be checked ({brief(error)})")

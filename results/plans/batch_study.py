@@ -19,8 +19,6 @@ STOPS = ("target", "budget")
 PRECISIONS = ("float32", "bfloat16")
 CHOICES = {"schedule": SCHEDULES, "pruning": PRUNING, "stop": STOPS, "precision": PRECISIONS}
 
-_NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
-
 
 @dataclasses.dataclass(frozen=True)
 class BatchStudy(Plan):
@@ -103,11 +101,6 @@ class BatchStudy(Plan):
             raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
         if self.confirm and not self.targets:
             raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
-
-    @classmethod
-    def identity_fields(cls, comparable: object) -> list[str]:
-        """Names of the fields that make up the identity of a plan which software of ``comparable`` wrote."""
-        return [name for name in super().identity_fields(comparable) if comparable != "0.1" or name not in _NOT_IN_0_1]
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:

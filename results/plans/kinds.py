@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
@@ -76,6 +76,8 @@ def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEAT
       repeats: how the best of them are to be run again.
       name: which the study has in a store, if it is this plan's, with as many digits of its hash; None: today's name.
     """
+    if plan.get("comparable") == "0.1":
+        raise TooOld(name or "the plan", "is a study of scaling-limits 0.1")
     ending = len((name or "").rpartition("-")[2])
     digits = ending if ending in DIGITS else DIGITS[-1]
     try:

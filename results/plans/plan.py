@@ -83,8 +83,8 @@ class Plan(Protocol):
         ...
 
     @classmethod
-    def identity_fields(cls, comparable: object) -> list[str]:
-        """Names of the fields that make up the identity of a plan which software of ``comparable`` wrote."""
+    def identity_fields(cls) -> list[str]:
+        """Names of the fields that make up the identity."""
         return [field.name for field in dataclasses.fields(cls) if field.name not in cls.NOT_IN_IDENTITY]
 
     @classmethod
@@ -99,7 +99,7 @@ class Plan(Protocol):
         """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
-        known = set(cls.identity_fields(plan.get("comparable"))) - left_out
+        known = set(cls.identity_fields()) - left_out
         if plan.get("kind") != cls.kind or fields.keys() != known:
             differing = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
             raise BadInput(unreadable(plan, differing))
@@ -110,8 +110,7 @@ class Plan(Protocol):
 
     def plan(self) -> dict[str, Any]:
         """The identity as plain JSON data: every field but those that are ``NOT_IN_IDENTITY``."""
-        names = self.identity_fields(getattr(self, "comparable", None))
-        fields = {name: _plain(getattr(self, name)) for name in names}
+        fields = {name: _plain(getattr(self, name)) for name in self.identity_fields()}
         content = {
             name: value
             for name, value in fields.items()

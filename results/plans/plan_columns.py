@@ -1,4 +1,4 @@
-"""What plans say, as columns of the table of studies: derived from the plan wherever the table is read or written."""
+"""Columns of the table of studies that are derived from the plan, whenever the table is read or written."""
 
 import json
 from collections.abc import Mapping
@@ -11,25 +11,25 @@ from results.plans.plan import Plan
 from results.plans.schema import KIND, Column
 from results.plans.study import METRICS, Target
 
-OWN = "scaling-limits"  # the source of what this software measured itself
+OWN = "scaling-limits"  # source of the studies that this software measured
 
-TOLD = (
+COLUMNS = (
     Column("kind", pa.string(), KIND),
-    Column("source", pa.string(), "who measured it: scaling-limits, or a source of published studies"),
+    Column("source", pa.string(), "origin of the study: scaling-limits, or a source of published studies"),
     Column(
         "target_metric",
         pa.string(),
-        "metric of its first target, its own or its source's; null if none. Points have all",
+        "metric of its first target, its own or its source's; null without targets. Points have all targets",
     ),
-    Column("target_value", pa.float64(), "value of its first target: reached at or below it"),
-    Column("schedule", pa.string(), "how the learning rate decays: constant, linear or cosine; null if none is known"),
-    Column("dataset_version", pa.string(), "which data these are; null where their name says it, or nobody does"),
-    Column("space", pa.string(), "the ranges that metaparameters were drawn from, JSON"),
+    Column("target_value", pa.float64(), "value of its first target, to be reached at or below"),
+    Column("schedule", pa.string(), "decay of the learning rate: constant, linear or cosine; null if unknown"),
+    Column("dataset_version", pa.string(), "version of the data; null if the name identifies it, or it is unknown"),
+    Column("space", pa.string(), "ranges of the metaparameters, JSON"),
 )
 
 
 def columns(study: Plan) -> dict[str, Any]:
-    """The values of ``TOLD`` of a study."""
+    """The values of ``COLUMNS`` of a study."""
     plan = study.plan()
     first = next(iter(targets(study)), None)
     return {
@@ -44,7 +44,7 @@ def columns(study: Plan) -> dict[str, Any]:
 
 
 def targets(study: Plan) -> list[Target]:
-    """The targets of a study: its own, or those that its source states; MLPerf's is met where nothing falls short."""
+    """The targets of a study: its own, or those of its source; MLPerf's is a shortfall of 0."""
     if study.targets or not KINDS[study.kind].recorded:
         return list(study.targets)
     stated = study.plan()["details"].get("targets")

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, TooOld
 from results.plans.study import METRICS
 
 SCHEMA_VERSION = 4
+OLDEST_SCHEMA = 4  # that this software reads
 VERSION_KEY = b"scaling_limits_schema"
 
 
@@ -22,130 +23,127 @@ class Column(NamedTuple):
 
     Attributes:
       name, type, meaning: as stored.
-      otherwise: what is written where nothing is said.
-      says: what the values are: a result, which is the same wherever and however often a study was stopped and gone on
-        with, the provenance of results, or what they took.
+      otherwise: value of rows that specify none.
+      category: RESULT is the same wherever a study ran and however often it was resumed; PROVENANCE is the origin of
+        results; TIMING is their cost.
     """
 
     name: str
     type: pa.DataType
     meaning: str
     otherwise: str | None = None
-    says: str = RESULT
+    category: str = RESULT
 
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 KIND = "batch (over batch sizes), cores (over cores), layout (one step on a mesh) or recorded (measured by others)"
-COUNTING = "counting is that of layouts, numbers in order, whose few steps check costs and are no result of training"
+COUNTING = "counting: consecutive numbers, on which a few steps of a layout check its costs rather than train a model"
 
 STUDIES = (
     Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
     Column(
-        "run", pa.int32(), "number of the run, the claim under which it wrote; a study grows by runs", says=PROVENANCE
+        "run",
+        pa.int32(),
+        "number of the run, that of the claim it wrote under; a study grows by runs",
+        category=PROVENANCE,
     ),
     Column("dataset", pa.string(), f"name of the data set; {COUNTING}"),
     Column("model", pa.string(), "name of the model, then its options"),
     Column("optimizer", pa.string(), "name of the optimizer"),
-    Column("batch_size", pa.int32(), "global batch size, examples; null where all data are taken at once"),
-    Column("budget_steps", pa.int32(), "the most steps a trial takes"),
-    Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
-    Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
-    Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: they are not"),
-    Column("planned_trials", pa.int32(), "trials asked for when the run was made", says=PROVENANCE),
+    Column("batch_size", pa.int32(), "global batch size, examples; null if each step takes all data"),
+    Column("budget_steps", pa.int32(), "maximum number of steps of a trial"),
+    Column("evaluation_ratio", pa.float64(), "factor by which the steps between evaluations grow"),
+    Column("evaluation_spacing", pa.float64(), "minimum steps per evaluation, from the limit on its cost"),
+    Column("pruning", pa.string(), "exact: losing trials are stopped early; off: they are not"),
+    Column("planned_trials", pa.int32(), "trials requested when the run was made", category=PROVENANCE),
     Column("plan", pa.string(), "the whole identity of the study, JSON"),
-    Column("started_at", pa.string(), "when the run began, UTC, ISO 8601", says=PROVENANCE),
-    Column("code_version", pa.string(), "version of this software", says=PROVENANCE),
+    Column("started_at", pa.string(), "start of the run, UTC, ISO 8601", category=PROVENANCE),
+    Column("code_version", pa.string(), "version of this software", category=PROVENANCE),
     Column(
         "git_commit",
         pa.string(),
         "commit of this software, with +dirty for uncommitted changes; null outside git",
-        says=PROVENANCE,
+        category=PROVENANCE,
     ),
-    Column("python_version", pa.string(), "version of Python", says=PROVENANCE),
-    Column("package_versions", pa.string(), "versions of the packages that computed, JSON", says=PROVENANCE),
-    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one", says=PROVENANCE),
+    Column("python_version", pa.string(), "version of Python", category=PROVENANCE),
+    Column("package_versions", pa.string(), "versions of the packages that computed, JSON", category=PROVENANCE),
+    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one", category=PROVENANCE),
+    Column("device_kind", pa.string(), "JAX's name of the device; for a CPU, the processor model", category=PROVENANCE),
+    Column("device_count", pa.int32(), "devices that the run used", category=PROVENANCE),
+    Column("emulated", pa.bool_(), "more devices than physical cores: times do not measure speed", category=PROVENANCE),
+    Column("physical_cores", pa.int32(), "physical cores that it could use", category=PROVENANCE),
+    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1", category=PROVENANCE),
+    Column("lanes", pa.int32(), "trials advanced by one program call", category=PROVENANCE),
+    Column("lane_strategy", pa.string(), "map (sequential) or vmap (batched)", category=PROVENANCE),
+    Column("shards", pa.int32(), "devices that each batch was divided over", category=PROVENANCE),
+    Column("microbatches", pa.int32(), "sequential parts of each shard of a batch", category=PROVENANCE),
+    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not", category=TIMING),
     Column(
-        "device_kind", pa.string(), "what JAX calls the device; of a CPU, the model of the processor", says=PROVENANCE
+        "run_seconds",
+        pa.float64(),
+        "seconds from the first program call to the last, without compiling",
+        category=TIMING,
     ),
-    Column("device_count", pa.int32(), "devices the run used", says=PROVENANCE),
-    Column("emulated", pa.bool_(), "more devices than physical cores: times say nothing about speed", says=PROVENANCE),
-    Column("physical_cores", pa.int32(), "physical cores the process could run on", says=PROVENANCE),
-    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1", says=PROVENANCE),
-    Column("lanes", pa.int32(), "trials advanced by one program call", says=PROVENANCE),
-    Column("lane_strategy", pa.string(), "map (one after the other) or vmap (batched)", says=PROVENANCE),
-    Column("shards", pa.int32(), "devices that each batch was divided over", says=PROVENANCE),
-    Column(
-        "microbatches",
-        pa.int32(),
-        "parts that each shard of a batch was taken in, one after the other",
-        says=PROVENANCE,
-    ),
-    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not", says=TIMING),
-    Column(
-        "run_seconds", pa.float64(), "seconds from the first program call to the last, without compiling", says=TIMING
-    ),
-    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps", says=TIMING),
-    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations", says=TIMING),
+    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps", category=TIMING),
+    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations", category=TIMING),
     Column(
         "trial_steps",
         pa.int64(),
-        "training steps that the run took, summed over trials. Not the sum of steps in trials: rules cut pruned curves "
-        "shorter, a later run may take a trial again, and a layout that is refused takes none",
-        says=TIMING,
+        "training steps of the run, summed over trials. It differs from the sum of steps in trials: stored curves of "
+        "pruned trials are shorter, a later run may repeat a trial, and a rejected layout takes no steps",
+        category=TIMING,
     ),
     Column(
         "seconds_per_step",
         pa.float64(),
         "train_seconds / trial_steps; with several lanes the reciprocal of throughput",
-        says=TIMING,
+        category=TIMING,
     ),
     Column(
         "seconds_per_epoch",
         pa.float64(),
         "seconds_per_step times training examples over batch size: of all trials together; null without epochs",
-        says=TIMING,
+        category=TIMING,
     ),
 )
 
 TRIALS = (
     Column("study", _TEXT, "name of the study"),
     Column("trial", pa.int32(), "number of the trial within its study, from 0; k million + i repeats trial i"),
-    Column("run", pa.int32(), "number of the run that made the trial, as in studies", says=PROVENANCE),
-    Column(
-        "role", pa.string(), "search, or confirm: one of the best trials of the search again, on a fresh seed", "search"
-    ),
-    Column("seed", pa.uint32(), "seed of its initial parameters and data order; null if not published"),
+    Column("run", pa.int32(), "number of the run that made the trial, as in studies", category=PROVENANCE),
+    Column("role", pa.string(), "search, or confirm: a repeat of one of its best trials with a fresh seed", "search"),
+    Column("seed", pa.uint32(), "seed of initial parameters and data order; null if not published"),
     Column(
         "status",
         pa.string(),
-        "COMPLETE; INFEASIBLE: it diverged, or, of layouts, was refused; or INCOMPLETE",
+        "COMPLETE; INFEASIBLE: the trial diverged, or its layout was rejected; or INCOMPLETE",
     ),
-    Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
-    Column("steps", pa.int32(), "steps taken at its last evaluation; null where its source does not tell"),
+    Column("reason", pa.string(), "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
+    Column("steps", pa.int32(), "steps at the last evaluation; null if its source does not specify them"),
 )  # then one float64 column per metaparameter, under its own name
 
 MEASUREMENTS = (
     Column("study", _TEXT, "name of the study"),
     Column("trial", pa.int32(), "number of the trial within its study"),
-    Column("step", pa.int32(), "training steps taken before this evaluation; of a factorization, epochs"),
+    Column("step", pa.int32(), "training steps before this evaluation; epochs for a factorization"),
 )  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
-_MEAN = "without compiling; the mean of the epochs since the measurement before"
-# Of measurements of factorizations, after their metrics: what these epochs took.
+_MEAN = "without compiling; mean over the epochs since the previous measurement"
+# Measurements of factorizations have these after their metrics: the costs of the epochs.
 COSTS = (
-    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}", says=TIMING),
-    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}", says=TIMING),
-    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling", says=TIMING),
-    Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
-    Column("peak_bytes_per_core", pa.int64(), "bytes that each core holds at most, as the compiler tells"),
+    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}", category=TIMING),
+    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}", category=TIMING),
+    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling", category=TIMING),
+    Column("bytes_per_core", pa.int64(), "bytes of both tables and all work on each core"),
+    Column("peak_bytes_per_core", pa.int64(), "peak bytes on each core, reported by the compiler"),
 )
 
 COLUMNS = {"studies": STUDIES, "trials": TRIALS, "measurements": MEASUREMENTS}  # by table
-EXTRA_ROLE = "extra: such a trial that the study's request does not ask for any more"  # of ``role``, where there is one
+EXTRA_ROLE = "extra: a repeat that the study's request no longer includes"  # a third ``role``, if any trial has it
 
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
 
-# A metaparameter becomes a column of `trials`, so it may not be called like one; see ``kinds.reserved``, too.
+# A metaparameter becomes a column of `trials`, so it cannot have one of these names; see also ``kinds.reserved``.
 RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
 
 
@@ -154,8 +152,8 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
     Args:
       columns: STUDIES, TRIALS or MEASUREMENTS.
-      data: lists or arrays by column name, all of one length; a column of ``columns`` that is not there is null,
-        or what it is ``otherwise``.
+      data: lists or arrays by column name, all of one length. A missing column of ``columns`` is ``otherwise`` if the
+        column has that, else null.
       extra: types of the further columns: metaparameters of trials, metrics of measurements.
     """
     fields = [pa.field(c.name, c.type) for c in columns]
@@ -167,7 +165,7 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
 
 def empty(columns: tuple[Column, ...], extra: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
-    """The columns of a table without a row; ``extra``: further ones, by Arrow's name of their type."""
+    """The columns of a table without rows; ``extra``: further columns, by Arrow's name of their type."""
     return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 
 
@@ -179,21 +177,23 @@ def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
 
 
 def version(schema: pa.Schema) -> int:
-    """The schema version a file was written under; 0 if it is none of ours."""
+    """The schema version of a file; 0 if this software did not write it."""
     return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
 
 
 def is_of_today(schema: pa.Schema) -> bool:
-    """Whether a file was written under today's schema version."""
+    """Whether a file has the current schema version."""
     return bool((schema.metadata or {}).get(VERSION_KEY) == str(SCHEMA_VERSION).encode())
 
 
 def check_number(path: object, number: int) -> None:
-    """Raises BadInput unless ``number`` is the version of a schema that this software reads."""
+    """Raises BadInput unless this software reads the schema version ``number``."""
     if number < 1:
         raise BadInput(f"{path} has the unknown schema {number}")
     if number > SCHEMA_VERSION:
-        raise BadInput(f"{path} has schema {number}, but this software reads up to {SCHEMA_VERSION}; upgrade it")
+        raise BadInput(f"{path} has schema {number}, but this software reads up to {SCHEMA_VERSION}. Upgrade it.")
+    if number < OLDEST_SCHEMA:
+        raise TooOld(path, f"has schema {number}, which scaling-limits 0.1 wrote")
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:

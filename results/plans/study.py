@@ -14,43 +14,44 @@ from results.plans.search_space import finite
 # Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
 COMPARABLE = "0.2"
 
-# Kinds of errors; lower is better, always: a quality q in [0, 1] that is to grow is kept as the error 1 − q.
+# Kinds of errors. Lower is always better: a quality q in [0, 1] is stored as the error 1 − q.
 METRIC_KINDS = {
-    "loss": "what training minimizes, without regularization",
+    "loss": "the loss that training minimizes, without regularization",
     "error": "fraction of examples classified wrongly",
-    "squared_error": "mean squared error of a predicted number, in the square of its unit",
-    "r2_error": "1 − R² of a predicted number: its squared error over that of the mean of the same examples",
+    "squared_error": "mean squared error of a predicted number, in its squared unit",
+    "r2_error": "1 − R² of a predicted number: its squared error relative to that of the mean of the same examples",
     "average_precision_error": "1 − average precision",
     "word_error_rate": "word errors per word of the reference",
     "ssim_error": "1 − structural similarity",
     "bleu_error": "1 − BLEU, with BLEU in [0, 1]",
     "recall_20_error": "1 − Recall@20 of held-out links",
     "recall_50_error": "1 − Recall@50 of held-out links",
-    "objective": "what a factorization minimizes, with its ridge",
-    "shortfall": "0 once a benchmark's own quality target is met; of sources that tell nothing else",
+    "objective": "the objective that a factorization minimizes, with its ridge",
+    "shortfall": "0 once a benchmark's own quality target is met; for sources that report only that",
 }
-# No kind can be below 0; these are shares of 1, so that every trial is at 1 from its start.
+# No kind can be below 0. These are also at most 1, from the start of every trial.
 SHARES = ("error", "average_precision_error", "bleu_error", "recall_20_error", "recall_50_error")
 SPLITS = ("train", "validation", "test")
 METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 
-REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source that does not say why
-# Trials that ended for one of these reasons are run again when the study is asked for again.
+REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source without a reason
+# Trials that ended for one of these reasons run again when the study is requested again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
-ACCIDENTS = ("lost", "failed")  # reasons that tell nothing of a trial: its machine was at fault, or this software
+ACCIDENTS = ("lost", "failed")  # reasons that lie in the machine or this software, not in the trial
 
-MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
+MOST_STEPS = 2**31 - 1  # also the maximum of other integer columns
 
-DIGITS = (8, 16)  # hex digits of a plan's sha256 that end a study's name: those of older stores, and of today's
+DIGITS = (8, 16)  # hex digits of a plan's sha256 at the end of a study's name: in older stores, and today
 
 
 def decimal(value: float) -> str:
-    """A number in six digits, or in as many as tell it from all others."""
+    """A number in six digits, or in full precision if six digits round it."""
     text = f"{value:g}"
     return text if float(text) == value else repr(float(value))
 
 
 def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
+    """Returns ``value`` as an int; raises BadInput, naming ``what``, unless it is one from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
     if most is not None and value > most:
@@ -59,14 +60,14 @@ def check_int(what: str, value: object, least: int, most: int | None = None) -> 
 
 
 def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """A target's value in a column's own type; one beyond its range is its largest finite number."""
+    """A target's value in a column's own type; a value beyond its range becomes its largest finite number."""
     with np.errstate(over="ignore"):
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A metric and the value to reach; every metric is an error, so reaching is being at or below ``value``."""
+    """A metric and the value to reach, at or below it: every metric is an error."""
 
     metric: str
     value: float
@@ -76,22 +77,24 @@ class Target:
         object.__setattr__(self, "value", finite(f"target on {self.metric}", self.value))
 
     def check_possible(self, where: str) -> None:
-        """Raises BadInput for a value that no trial can come down to, or that is above all that a trial can be at.
+        """Raises BadInput for a value that no trial can reach, or that every trial has reached from its start.
 
-        What is stored is read whatever its targets are, so only what is asked for anew is checked.
+        Only new requests are checked; stored studies are read with any targets.
 
         Args:
-          where: the option that the value is of.
+          where: the option that set the value.
         """
         if self.value < 0:
-            raise BadInput(f"{where}: {self.metric} is never below 0, so {self.value:g} cannot be reached; 0 can be")
+            raise BadInput(
+                f"{where}: {self.metric} is never below 0, so {self.value:g} cannot be reached. Use 0 or more."
+            )
         if self.value > 1 and self.metric.partition("_")[2] in SHARES:
             raise BadInput(
-                f"{where}: {self.metric} is never above 1, so {self.value:g} is no target; 5 % is written 0.05"
+                f"{where}: {self.metric} is never above 1, so {self.value:g} is not a target. Write 5 % as 0.05."
             )
 
     def reached(self, measured: np.ndarray) -> np.ndarray:
-        """Whether each measured value is at or below the target, compared in the column's own type; NaN never is.
+        """Whether each measured value is at or below the target, in the column's own type; NaN never is.
 
         Args:
           measured: values of the metric, any shape, float32 or float64.
@@ -113,7 +116,7 @@ class Trial:
 
 
 def unreadable(plan: Mapping[str, Any], why: str) -> str:
-    """Error message about a plan that another version wrote; ``why``: what it has, or lacks."""
+    """Error message about a plan of another version; ``why``: the fields that it has too many or lacks."""
     return f"scaling-limits {COMPARABLE} cannot read a plan of version {plan.get('comparable')}: unexpected {why}"
 
 

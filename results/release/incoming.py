@@ -1,4 +1,4 @@
-"""Incoming studies of a merge or an export: from a store, a release, or a store of schema 1."""
+"""Incoming studies of a merge or an export: from a store or a release."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results import bounds, durable, store
-from results.bad_input import BadInput, first_line
-from results.checks import commit_checks, release_checks, table_checks
+from results.bad_input import first_line
+from results.checks import commit_checks, release_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
 from results.storage import compaction, envelope, migrations
-from results.storage.commits import Commit, File, read_table, released_commits
+from results.storage.commits import Commit, File, read_table
 from results.storage.compaction import TABLES, Piece, select_trials
 
 MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
@@ -34,17 +34,12 @@ class Incoming(NamedTuple):
 
 
 def incoming(folder: Folder) -> dict[str, Incoming]:
-    """The visible studies of a store or a release, of any schema up to today's, by plan.
+    """The visible studies of a store or a release, by plan.
 
     Raises:
       Damaged: one is not what was written, or is there under two names.
     """
-    if released_commits(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
-        studies = [
-            Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name)) for name in names
-        ]
-    else:
-        studies = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
+    studies = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
     by_plan: dict[str, Incoming] = {}
     for each in studies:
         if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
@@ -125,17 +120,6 @@ def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.P
     return file
 
 
-def _check(study: Plan, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder) -> None:
-    try:
-        flaw = next(table_checks.flaws(study, tables, numbers), None)
-    except BadInput:
-        raise
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a value is no text
-        raise Damaged(f"a table beside {path} cannot be read ({first_line(error)})") from None
-    if flaw:
-        raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; for details run `results verify`")
-
-
 def _bytes(file: File) -> bytes:
     try:
         data = durable.read(file.path, file.bytes)
@@ -162,11 +146,3 @@ def _runs(commit: Commit) -> list[Piece]:
         own = select_trials(whole, [trial for trial, number in run_of.items() if number == run])
         runs.append(own._replace(studies=whole.studies.slice(row, 1)))
     return runs
-
-
-def _runs_of_1(folder: Folder, name: str) -> list[Piece]:
-    study, runs = migrations.plan_of_1(folder, name), migrations.runs_of_1(folder, name)
-    for tables in runs:
-        path = folder / name / "studies.parquet"
-        _check(study, {table: table_checks.table_rows(rows) for table, rows in tables.items()}, None, path)
-    return [Piece(**tables) for tables in runs]

@@ -66,13 +66,6 @@ class StudyDescription(NamedTuple):
         content = self._asdict()
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "StudyDescription":
-        """The inverse of ``record``; older records lack the kind, which follows from their other fields."""
-        has_batches = record["batch_size"] is not None
-        older = "recorded" if record["source"] is not None else "batch" if has_batches else "cores"
-        return cls(**{"kind": older, **record})
-
 
 def of_study(
     study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int

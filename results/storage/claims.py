@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from results import durable
-from results.cli import quoted
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
+from results.printing import quoted
 from results.rules import ledger
 from results.rules.ledger import TrialEnding
 from results.storage import compaction, envelope, parts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from results import bounds, durable
-from results.bad_input import BadInput, first_line, number_of
+from results.bad_input import BadInput, TooOld, first_line, number_of
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan, kind_of
@@ -149,7 +149,9 @@ def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
     studies = manifest.get("studies")
     if not isinstance(studies, list):
         raise Damaged(f"{path} is not the manifest of a release")
-    files = _shared_files(manifest["files"], folder, path) if "files" in manifest else None
+    if "files" not in manifest:
+        raise TooOld(folder, "is a release of scaling-limits 0.1, in which each study has files of its own")
+    files = _shared_files(manifest["files"], folder, path)
     commits = sorted((commit_of(record, folder, path, files) for record in studies), key=lambda commit: commit.name)
     if len({commit.name for commit in commits}) < len(commits):
         raise Damaged(f"{path} lists a study twice")
@@ -165,7 +167,7 @@ def commit_of(
       record: untrusted plain data, as ``record_of`` writes it.
       folder: which the paths of its files start from.
       path: where the record is from.
-      shared_files: of a release, by their names; None where every study has files of its own.
+      shared_files: of a release, by their names; None for a store.
     """
     try:
         schema.check_number(path, record["schema"])

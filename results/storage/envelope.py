@@ -33,7 +33,6 @@ from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage.compaction import Piece
 
 FORMAT = 1
-OLDEST_SCHEMA = 2  # of tables whose envelopes say what they say today
 BATCHES = {"minimum": 1, "released": 2}  # of the stream, from its start, that a rule takes
 KEY = b"scaling_limits_envelope"
 HASHED = ("trials", "measurements")  # what it is made from
@@ -136,7 +135,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
-        description, batches = StudyDescription.of_record(head["about"]), range(head["rules"][rule.name])
+        description, batches = StudyDescription(**head["about"]), range(head["rules"][rule.name])
         bounds.check_stream(pa.BufferReader(data), head["rules"][rule.name])
         return (
             Envelope(description, [stream.read_next_batch() for _ in batches])
@@ -149,7 +148,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
 
 def is_readable(head: Mapping[str, Any]) -> bool:
     """Whether an envelope with this head is of a format and a schema that this software reads."""
-    return head["format"] == FORMAT and OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
+    return head["format"] == FORMAT and schema.OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
 
 
 def has_empty_interval(table: pa.Table) -> bool:
@@ -171,7 +170,6 @@ def is_same(data: bytes, table: pa.Table) -> bool:
     """
     ours = pa.ipc.open_stream(data).read_all()
     heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
-    heads[1]["about"] = {"kind": heads[0]["about"]["kind"]} | heads[1]["about"]  # older ones did not say it
     lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
     if heads[0] != heads[1] or lengths[0] != lengths[1] or not ours.schema.equals(table.schema):
         return False

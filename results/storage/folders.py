@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from upath import UPath
 
-from results.bad_input import BadInput, printable, similar_path
+from results.bad_input import BadInput, TooOld, printable, similar_path
 from results.durable import Folder
 from results.storage.commits import MANIFEST
 
@@ -36,6 +36,12 @@ def check_not_above(folder: Folder) -> None:
             f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else ""
         )
         raise BadInput(f"{folder} holds no studies; stores below it: {names}")
+
+
+def check_layout(folder: Folder) -> None:
+    """Raises TooOld for a store of schema 1: each run of a study was a folder, and files had no hashes."""
+    if next(iter(folder.glob("*/[0-9]*/studies.parquet")), None):
+        raise TooOld(folder, "is a store of schema 1, without hashes")
 
 
 def is_store(folder: Path) -> bool:

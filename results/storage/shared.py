@@ -1,7 +1,7 @@
 """Shared files: a table of all studies of a release in one Parquet file or a few, of which each has a slice of rows.
 
 Rows are sorted by study, and have the columns of all studies, in the widest type of any, null where a study has none.
-Those of studies also say what ``told.TOLD`` lists, those of trials and measurements what workload they are of. The own
+Those of studies also say what ``plan_columns.COLUMNS`` lists, those of trials and measurements what workload they are of. The own
 table of a study is what it was before.
 """
 
@@ -160,7 +160,9 @@ def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
     """The columns of a shared table, from those of the studies in it; a metric in float and double is double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
-    derived = [pa.field(column.name, column.type) for column in (plan_columns.TOLD if table == "studies" else WORKLOAD)]
+    derived = [
+        pa.field(column.name, column.type) for column in (plan_columns.COLUMNS if table == "studies" else WORKLOAD)
+    ]
     fields = [*fields[:own], *derived, *sorted(fields[own:], key=lambda field: field.name)]
     # Texts are plain: Parquet writes them as dictionaries anyway, and not every reader takes Arrow's.
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]

@@ -167,11 +167,11 @@ def ended(run: Callable[[], int]) -> int:
     except BadInput as error:
         multihost.leave(exit_codes.INVALID, f"error: {error}")
     except Terminated as terminated:
-        say("terminated; stored results are kept; the same sweep continues from there")
+        say("terminated. Stored results are kept; run the same sweep to continue.")
         multihost.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
     except KeyboardInterrupt:
         multihost.leave(
-            exit_codes.INTERRUPTED, "interrupted; stored results are kept; the same sweep continues from there"
+            exit_codes.INTERRUPTED, "interrupted. Stored results are kept; run the same sweep to continue."
         )
     except Exception as error:
         if multihost.lost(error):

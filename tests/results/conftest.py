@@ -1,7 +1,5 @@
 """Stores of numbers that are functions of (trial, step): two agree on what both hold."""
 
-import functools
-import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -43,21 +41,6 @@ def same_values() -> Callable[[Path | UPath, Path | UPath], None]:
                         assert a.to_pylist() == b.to_pylist(), (name, column)
 
     return compare
-
-
-@pytest.fixture(scope="session")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Unpacks a store or release of older software, which nobody is to change, by its name in the folder stored."""
-
-    @functools.cache
-    def unpack(name: str) -> Path:
-        folder = tmp_path_factory.mktemp("stored")
-        archive = "releases.zip" if name.startswith("release-") else "schemas.zip"
-        with zipfile.ZipFile(Path(__file__).parent / "stored" / archive) as packed:
-            packed.extractall(folder, [each for each in packed.namelist() if each.startswith(f"{name}/")])
-        return folder / name
-
-    return unpack
 
 
 @pytest.fixture(scope="session")

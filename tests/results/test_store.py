@@ -110,14 +110,6 @@ def test_a_study_claimed_by_another_is_given_up(tmp_path: Path, make_study: Call
         quick.write(tables(study, [0], TrialOutcome("COMPLETE", None, 2)))
 
 
-def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
-    run = tmp_path / "digits-x" / "000001"
-    run.mkdir(parents=True)
-    (run / "studies.parquet").touch()
-    with pytest.raises(BadInput, match="schema 1, without hashes; convert it with `python -m results merge"):
-        store.check_is_store(tmp_path)
-
-
 def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     for trials in (4, 12, 8):
         store.ask(tmp_path, make_study(trials=trials))

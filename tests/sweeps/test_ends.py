@@ -122,7 +122,7 @@ def _ended_and_stored(
     assert sweep.stderr is not None
     if by != signal.SIGKILL:
         err = sweep.stderr.read()
-        assert err.endswith("ed; stored results are kept; the same sweep continues from there\n"), err
+        assert err.endswith("ed. Stored results are kept; run the same sweep to continue.\n"), err
         assert err.count("\n") == 1
 
 

@@ -387,7 +387,7 @@ def test_rows_differ_in_a_narrow_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, lambda question: None)
-    monkeypatch.setattr(cli, "width", lambda stream: 80)
+    monkeypatch.setattr("results.printing.width", lambda stream: 80)
     words = ["optimizer=momentum,nesterov", "batch_size=1,16", "trials=4", "-m", f"store={tmp_path}"]
     assert plan.main(words) == 0
     printed = capsys.readouterr().out

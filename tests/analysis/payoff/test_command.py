@@ -68,7 +68,7 @@ def test_next_of_a_store_keeps_target_and_choice(swept, cli):
 
 
 def test_a_narrow_terminal_shows_the_price_and_the_front(points, times, cli, monkeypatch):
-    monkeypatch.setattr(cli, "width", lambda stream: 80)
+    monkeypatch.setattr("results.printing.width", lambda stream: 80)
     words = ("payoff", "--points", points, "--measured", times(), "--times")
     for more, shown in (((), "device-hours"), (("--price", "2"), "price")):
         out = cli(*words, *more)[1]
@@ -80,7 +80,7 @@ def test_a_narrow_terminal_shows_the_price_and_the_front(points, times, cli, mon
         assert len(rows) == len(SIZES)
         assert "beaten" not in header  # each is faster than the one before, and costs more
         assert any(line.startswith("beaten: ") for line in lines)
-    monkeypatch.setattr(cli, "width", lambda stream: 50)
+    monkeypatch.setattr("results.printing.width", lambda stream: 50)
     assert re.search(r"^devices .*\bprice\b", cli(*words, "--price", "2")[1], re.MULTILINE)
 
 

@@ -164,10 +164,7 @@ def test_what_cannot_be_read_is_a_fault() -> None:
 def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
-    run = tmp_path / "old" / "study" / "000001"
-    run.mkdir(parents=True)
-    (run / "studies.parquet").touch()
-    said = {"file": "no folder", "nothing": "no folder", "empty": "holds no study", "old": "has schema 1"}
+    said = {"file": "no folder", "nothing": "no folder", "empty": "holds no study"}
     for name, words in said.items():
         assert cli.main(["verify", "--store", str(tmp_path / name)]) == 2
         captured = capsys.readouterr()

@@ -315,7 +315,7 @@ def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callabl
     assert clash.told("A", "B") == "the type of test_error is double in A and float in B"
 
 
-def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path, stored: Callable[[str], Path]) -> None:
+def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:
     remote = UPath("memory://test-merge/release")
     assert release.export(two, remote, silent) == 0
     joined([remote], tmp_path / "local")
@@ -324,12 +324,6 @@ def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path, st
     assert joined([two, remote], into) == "2 new, 0 grown, 2 already there"
     assert_same(into, two)
     assert joined([into], tmp_path / "local") == "0 new, 0 grown, 2 already there"
-    old = UPath("memory://test-merge/old")
-    for path in stored("schema-1").rglob("*.*"):
-        target = old / str(path.relative_to(stored("schema-1")))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    assert joined([old], into) == "1 new, 0 grown, 0 already there"
 
 
 def test_places_that_cannot_be_merged_are_refused_in_a_line(
