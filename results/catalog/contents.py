@@ -128,7 +128,8 @@ class ColumnDescription(NamedTuple):
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Describes every column of a table."""
     own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
-    meanings = {column.name: column.meaning for column in own}
+    of_kinds = [column for kind in KINDS.values() for column in kind.columns]
+    meanings = {column.name: column.meaning for column in (*of_kinds, *own)}
     tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
     in_words = []
     for field in contents.columns[table]:
