@@ -253,9 +253,9 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 # ## Coverage
 #
 # Searches with a known knee can be simulated and fitted with the same code. Here are a few scenarios with 100 data
-# sets each. `python -m analysis coverage` runs 504 scenarios with 300 each, and `docs/statistics/coverage.md` has its
-# table. The aim is a coverage of 85 to 97 % if the knee is inside the data. In scenarios without a knee inside the data,
-# *identified* must be rare.
+# sets each. `python -m analysis coverage` runs 504 scenarios with 300 each. Their table is in
+# `docs/statistics/coverage.md`. The aim is a coverage of 85 to 97 % if the knee is inside the data. In scenarios with
+# no knee inside the data, *identified* must be rare.
 
 # %%
 scenarios = [

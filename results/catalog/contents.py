@@ -1,4 +1,4 @@
-"""Contents of a release: its studies, and every column of its tables with type and meaning."""
+"""Contents of a release: its studies, and the type and meaning of every column."""
 
 import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +17,17 @@ from results.rules import ledger
 from results.storage.commits import Commit
 
 TABLES = {
-    "studies": "a run of a study: its plan, where it ran and what it took",
+    "studies": "a run of a study: its plan, its machine and its cost",
     "trials": "a training run: its metaparameters and how it ended",
     "measurements": "the metrics of a trial at a step",
 }
 
-RELEASED = "2026-11-22"  # this version of the software; of a release whose runs do not tell their day
+RELEASED = "2026-11-22"  # the date of a release whose runs have no dates
 POINTS = "points"
 POINTS_FILE = f"{POINTS}.parquet"
-ABOUT = TABLES | {POINTS: "what a study answers to a target, and the fit of the curve that it is on"}
+ABOUT = TABLES | {POINTS: "the answer of a study for a target, and the fit of its curve"}
 
-KEYS = {  # columns of every table that tell its rows apart, and that it is sorted by
+KEYS = {  # primary keys, which are also the sort order
     "studies": ("study", "run"),
     "trials": ("study", "trial"),
     "measurements": ("study", "trial", "step"),
@@ -39,14 +39,14 @@ class Contents(NamedTuple):
     """The contents of a release.
 
     Attributes:
-      commits: its studies, sorted by name.
-      columns: of every table.
-      files: sha256 of every table's files, by name.
-      newest: day of its newest run, ISO 8601; of the software, if no run tells.
-      version: of the software that wrote it.
-      software: versions of the software that measured or imported the studies of each source.
-      sizes: bytes of every table's files, by name.
-      one_point_each: whether there are points, and of every study one.
+      commits: studies, sorted by name.
+      columns: schema of every table.
+      files: sha256 of the files of every table, by file name.
+      newest: date of the newest run, ISO 8601, or ``RELEASED`` if the runs have no dates.
+      version: version of the software that wrote the release.
+      software: versions of the software that measured or imported the studies, by source.
+      sizes: bytes of the files of all tables, by file name.
+      one_point_each: true if the points have exactly one row for every study.
     """
 
     commits: Sequence[Commit]
@@ -60,7 +60,7 @@ class Contents(NamedTuple):
 
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
-        """Its studies by where they are from."""
+        """Studies by source."""
         found: dict[Terms, list[Commit]] = {}
         for commit in self.commits:
             found.setdefault(licences.terms(commit.plan), []).append(commit)
@@ -68,7 +68,7 @@ class Contents(NamedTuple):
 
     @property
     def licences(self) -> list[Terms]:
-        """One of its terms for every licence in it."""
+        """One entry for every licence."""
         return list({terms.licence: terms for terms in self.sources}.values())
 
     def rows(self, table: str) -> int:
@@ -76,7 +76,7 @@ class Contents(NamedTuple):
 
 
 class PointsFile(NamedTuple):
-    """The file of the points of a release."""
+    """The file of points of a release."""
 
     columns: pa.Schema
     sha256: str
@@ -85,11 +85,11 @@ class PointsFile(NamedTuple):
 
 
 def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents:
-    """The contents of a release of studies whose tables are shared files.
+    """Collects the contents of a release whose studies share files.
 
     Args:
-      commits: the studies, sorted by name.
-      points: if there are any.
+      commits: studies, sorted by name.
+      points: the file of points; None without points.
     """
     shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
     columns = {table: next(iter(files)).schema for table, files in shared.items()}
@@ -99,26 +99,26 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
         columns[POINTS], hashes[POINTS] = points.columns, {POINTS_FILE: points.sha256}
         sizes[POINTS_FILE] = points.bytes
     sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
-    days, software = set(), dict[str, set[str]]()
+    days = set()
+    software: dict[str, set[str]] = {source: set() for source in sources.values()}
     for file in shared["studies"]:
-        runs = file.table(0, file.rows).select(["study", "started_at", "code_version"])
-        for study, started_at, version in zip(*(column.to_pylist() for column in runs.columns), strict=True):
-            days |= {started_at[:10]} if started_at else set()
-            software.setdefault(sources[study], set()).update({version} if version else ())
+        for run in file.table(0, file.rows).select(["study", "started_at", "code_version"]).to_pylist():
+            days.add((run["started_at"] or "")[:10])
+            software[sources[run["study"]]].add(run["code_version"])
     return Contents(
         commits=commits,
         columns=columns,
         files=hashes,
-        newest=max(days, default=RELEASED),
+        newest=max(days, default="") or RELEASED,
         version=importlib.metadata.version("scaling-limits"),
-        software={source: sorted(versions) for source, versions in software.items()},
+        software={source: sorted(filter(None, versions)) for source, versions in software.items()},
         sizes=sizes,
         one_point_each=points is not None and points.rows == len(commits),
     )
 
 
 class ColumnDescription(NamedTuple):
-    """A column of a table of a release: its type as a person reads it, and what it means."""
+    """A column of a table: its name, its readable type and its meaning."""
 
     name: str
     type: str
@@ -126,9 +126,10 @@ class ColumnDescription(NamedTuple):
 
 
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
-    """Every column of a table in words."""
+    """Describes every column of a table."""
     own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
-    meanings = {column.name: column.meaning for column in own}
+    of_kinds = [column for kind in KINDS.values() for column in kind.columns]
+    meanings = {column.name: column.meaning for column in (*of_kinds, *own)}
     tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
     in_words = []
     for field in contents.columns[table]:
@@ -148,17 +149,12 @@ def total(commits: Iterable[Commit]) -> ledger.Ledger:
 
 
 def _meaning(name: str, is_tuned: bool) -> str:
-    own = {column.name: column.meaning for kind in KINDS.values() for column in kind.columns}
-    if name in own:
-        return own[name]
     if name in METRICS:
         split, kind = name.split("_", 1)
         return f"{METRIC_KINDS[kind]}; on the {split} split"
-    return (
-        "metaparameter, drawn from the range that the study's plan states"
-        if is_tuned
-        else "metaparameter, or what else its source tells of the trial, under the source's name"
-    )
+    if is_tuned:
+        return "metaparameter, drawn from the range in the study's plan"
+    return "metaparameter or other value of the trial, under the name its source uses"
 
 
 def _words(kind: str) -> str:

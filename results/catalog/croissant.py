@@ -1,6 +1,6 @@
 """croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.1.
 
-It has what the extension for responsible AI asks for at least, and says by PROV which studies are from where.
+It includes the minimum of the extension for responsible AI (RAI), and records the origin of studies in PROV.
 """
 
 import json
@@ -16,14 +16,14 @@ from results.plans.plan_columns import OWN
 
 NAME = "scaling-limits"
 DESCRIPTION = (
-    "Scaling studies of neural network training: every trial and every measurement of sweeps that were tuned afresh at "
-    "every batch size, from which steps to a target error, critical batch sizes and regimes of scaling follow."
+    "Scaling studies of neural network training: every trial and every measurement of sweeps with metaparameters tuned "
+    "separately at every batch size. They give steps to a target error, critical batch sizes and scaling regimes."
 )
 KEYWORDS = ("scaling", "batch size", "data parallelism", "training", "metaparameters", "optimizers", "benchmark")
 
-CARD = "README.md"  # the page about a release lies beside its tables, wherever it was put
+CARD = "README.md"  # relative, because a release may be copied anywhere
 _AUTHORS = {"@type": "sc:Organization", "name": "The scaling-limits authors"}
-# What our own studies were measured on, where others made it: by data set, who did, what it is, and where.
+# Data sets by others that our own studies were trained on: author, label and URL by name.
 _DATA = {
     "digits": (
         "scikit-learn",
@@ -38,37 +38,37 @@ _DATA = {
     ),
 }
 
-# What licences ask for, in a sentence.
+# The terms of each licence, in short.
 USAGE = {
-    "CC-BY-4.0": "any use, also commercial; name the source and say what was changed",
-    "Apache-2.0": "any use, also commercial; pass on the licence and its notices, and say what was changed",
+    "CC-BY-4.0": "any use, also commercial; name the source and state changes",
+    "Apache-2.0": "any use, also commercial; include the licence and its notices, and state changes",
 }
 _RAI = {
     "rai:dataCollection": (
-        "Numbers that programs measured while they trained models: metrics of every evaluation, with metaparameters, "
-        "seeds, machines and times. What others measured was read from what they published."
+        "Programs measured these numbers while they trained models: metrics of every evaluation, with metaparameters, "
+        "seeds, machines and times. Results of other groups were read from their publications."
     ),
     "rai:dataCollectionType": ["Experiments", "Software Collection"],
-    "rai:personalSensitiveInformation": "None: no person was measured, and none of the examples is in the tables.",
+    "rai:personalSensitiveInformation": "None. There are no measurements of people, and the tables contain no training examples.",
     "rai:dataBiases": (
-        "The workloads are few, and those measured by this software small. The best of many trials is also the "
-        "luckiest; repeats on fresh seeds say how much. Where trials are pruned, the curves that lose are cut short."
+        "There are few workloads, and those measured by this software are small. The best of many trials is biased "
+        "towards lucky seeds; repeats with new seeds measure this bias. Pruned studies cut losing curves short."
     ),
     "rai:dataLimitations": (
-        "Critical batch sizes of small networks say nothing about a large model's. Times hold for the machine in their "
+        "Critical batch sizes of small networks do not transfer to large models. Times apply to the machine in their "
         "row. Results whose plans differ in `comparable` do not belong on one curve."
     ),
     "rai:dataUseCases": (
-        "Fitting laws of steps against batch size, comparing optimizers that were tuned alike, checking methods of "
-        "tuning and of early stopping against whole curves. Not meant for ranking hardware."
+        "Fitting laws of steps against batch size, comparing optimizers that were tuned in the same way, and testing "
+        "methods of tuning and early stopping on full curves. Not meant for ranking hardware."
     ),
-    "rai:dataSocialImpact": "It may spare others the energy of the same sweeps; no harm to anybody is known of.",
+    "rai:dataSocialImpact": "It may save the energy of running the same sweeps again. No harmful use is known.",
     "rai:dataReleaseMaintenancePlan": (
-        "A release never changes. Further ones have a new version, and are read by the software of any later one."
+        "A release never changes. Each further release has a new version, and later software reads earlier releases."
     ),
 }
 
-# Fixed by the format: a reader compares it with its own.
+# Fixed by the format; readers compare it with their own copy.
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -114,7 +114,7 @@ def document(release: Contents, cite_as: str) -> bytes:
     """croissant.json as bytes.
 
     Args:
-      release: what the release holds.
+      release: contents of the release.
       cite_as: how to cite the release, BibTeX.
     """
     about: dict[str, Any] = {
@@ -142,13 +142,13 @@ def document(release: Contents, cite_as: str) -> bytes:
 
 
 def _usage(terms: Terms) -> dict[str, Any]:
-    """The terms of use of what is under a licence."""
+    """The terms of use of a licence."""
     about = {"@type": "sc:CreativeWork", "name": terms.licence, "url": terms.url}
     return about | {"description": USAGE.get(terms.licence or "", "see the licence")}
 
 
 def _provenance(release: Contents) -> dict[str, Any]:
-    """Who measured the studies, and by which software they came into these tables."""
+    """Who measured the studies, and which software wrote these tables."""
     derived = list(_measured_on(release)) + [
         {
             "@type": "prov:Entity",
@@ -170,7 +170,7 @@ def _provenance(release: Contents) -> dict[str, Any]:
 
 
 def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
-    """Data of others that our own studies trained on."""
+    """Data sets by others that our own studies were trained on."""
     sources = release.sources.items()
     own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
     for name, (author, label, url) in _DATA.items():
@@ -180,7 +180,7 @@ def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
                 "@id": url,
                 "prov:label": label,
                 "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": author},
-                "description": f"the data set {name}: {own.count(name)} studies trained on it; it is not in the tables",
+                "description": f"the data set {name}: {own.count(name)} studies trained on it. The tables do not contain it.",
             }
 
 
@@ -189,7 +189,7 @@ def _software(release: Contents, source: str) -> str:
 
 
 def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
-    """The files of a table, and what puts them together if there are several."""
+    """The files of a table, and the set that joins them if there are several."""
     for name, sha256 in sorted(release.files[table].items()):
         yield {
             "@type": "cr:FileObject",
@@ -212,10 +212,9 @@ def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
 
 def _record_set(release: Contents, table: str) -> dict[str, Any]:
     words = {column.name: column for column in contents.describe_columns(release, table)}
-    several = len(release.files[table]) > 1
-    source = (
-        {"fileSet": {"@id": f"{table}-files"}} if several else {"fileObject": {"@id": next(iter(release.files[table]))}}
-    )
+    source = {"fileObject": {"@id": next(iter(release.files[table]))}}
+    if len(release.files[table]) > 1:
+        source = {"fileSet": {"@id": f"{table}-files"}}
     return {
         "@type": "cr:RecordSet",
         "@id": table,
@@ -238,9 +237,10 @@ def _record_set(release: Contents, table: str) -> dict[str, Any]:
 
 
 def _reference(release: Contents, table: str, column: str) -> dict[str, Any]:
-    """What a row belongs to: its study, where a table has each once; readers join, and would get rows twice."""
-    belongs = column == "study" and table != contents.POINTS and release.one_point_each
-    return {"references": {"field": {"@id": f"{contents.POINTS}/study"}}} if belongs else {}
+    """The reference of a row to its study in points, if each has one row there: joins must not duplicate rows."""
+    if column != "study" or table == contents.POINTS or not release.one_point_each:
+        return {}
+    return {"references": {"field": {"@id": f"{contents.POINTS}/study"}}}
 
 
 def _type(kind: pa.DataType) -> str:

@@ -1,4 +1,4 @@
-"""The documents of a release that people read: README.md, DICTIONARY.md, LICENCES.md and CITATION.cff."""
+"""The human-readable documents of a release: README.md, DICTIONARY.md, LICENCES.md and CITATION.cff."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,29 +16,31 @@ _README = """\
 
 How far does adding parallelism keep paying off? This release holds {studies:,} studies of {trials:,} trials with
 {measurements:,} measurements. A *study* is the trials of one workload (data set, model, optimizer) at one batch size,
-with metaparameters tuned for it; a *trial* is one training run; a *measurement* is its metrics at one step.
+with metaparameters tuned for that batch size. A *trial* is one training run. A *measurement* is its metrics at one
+step.
 
 {ledgers}
 
-Planned = complete + infeasible + incomplete + missing, always.
-INFEASIBLE is a trial that diverged{refused}: a result, not a gap.
-The reason of every INCOMPLETE one is in `trials`.
+In every row, planned = complete + infeasible + incomplete + missing.
+An INFEASIBLE trial diverged{refused}; it is a result, not a gap.
+The `trials` table gives the reason for every INCOMPLETE trial.
 
 ## Files
 
-- `studies.parquet`: a row is {about[studies]}.
-- `trials.parquet`: a row is {about[trials]}.
-- `measurements.parquet`: a row is {about[measurements]}. A row group is a study.
-{points}- `envelopes.arrow`: what answers any target without the measurements, for scaling-limits.
+- `studies.parquet`: one row is {about[studies]}.
+- `trials.parquet`: one row is {about[trials]}.
+- `measurements.parquet`: one row is {about[measurements]}. Each study is a row group.
+{points}- `envelopes.arrow`: a summary from which scaling-limits answers any target without reading the measurements.
 - `DICTIONARY.md`: every column with its type, unit and meaning.
-- `LICENCES.md`, `CITATION.cff`: on which terms, and how to cite.
+- `LICENCES.md`, `CITATION.cff`: the licences, and how to cite the data.
 - `manifest.json`: every study with its plan, its ledger, and its files with sha256.
-- `croissant.json`: the same for machines, in MLCommons's format.
-- `SHA256SUMS`: of every file; its last line is its own.
+- `croissant.json`: a machine-readable description in MLCommons's Croissant format.
+- `SHA256SUMS`: the sha256 of every file. The last line is the sha256 of the lines before it.
 
 ## Reading
 
-Every table has all columns; what a study lacks is null. Any reader of Parquet takes it in a line, from this folder:
+Every table has all columns, and a column that does not apply to a study is null. Any Parquet reader opens a table in
+one line, from this folder:
 
     datasets.load_dataset(".", "measurements")["train"]                      # Hugging Face
     list(mlcroissant.Dataset("croissant.json").records("measurements"))      # any reader of Croissant
@@ -47,96 +49,101 @@ Every table has all columns; what a study lacks is null. Any reader of Parquet t
     pandas.read_parquet("{all_measurements}")
     {r_line:72} # R
 
-mlcroissant takes the extra `parquet`, gives texts as bytes and names such as `measurements/step`, and reads about a
-thousand records a second; start with `studies`. chDB takes `SELECT * FROM '{all_measurements}'` too, and so does
-DataFusion after `enable_url_table()`.
+mlcroissant needs the extra `parquet`. It returns texts as bytes, prefixes names with the table (`measurements/step`),
+and reads about a thousand records per second, so start with `studies`. chDB also accepts
+`SELECT * FROM '{all_measurements}'`, and DataFusion accepts it after `enable_url_table()`.
 
-A measurement belongs to the trial with the same `study` and `trial`, a trial to the study with the same `study` (and
-`run`). Examples seen are `step * batch_size`, in 64 bits.
+Join measurements to trials on `study` and `trial`, and trials to studies on `study` (and `run`). The number of
+examples seen is `step * batch_size`; compute it in 64 bits.
 
-With scaling-limits, the software the release is from, it is read like a store:
+scaling-limits, the software that wrote this release, reads it like a store:
 
     from pathlib import Path
     from results import store
     studies, trials, measurements = store.read(Path("."))      # pandas
-    # python -m analysis steps --store .                       # steps to target, study by study
+    # python -m analysis steps --store .                       # steps to target of every study
 
 ## Terms of use
 
 {usage}
 
-Whom to name is in `CITATION.cff`, and which rows are under which licence in `LICENCES.md`. No person was measured.
+`CITATION.cff` lists whom to credit, and `LICENCES.md` lists the licence of every row. The data contain no measurements
+of people.
 
 {about_points}## Before drawing conclusions
 
-- Null says that something was not measured, or is not so of this study. NaN and infinity are values that were measured,
-  at the last evaluation of INFEASIBLE trials; a comparison with a target is false for both. Pandas shows null as NaN
-  unless it is asked for `dtype_backend="pyarrow"`.
-- Every metric is an error: lower is better. Steps to target is the first measured step at or past the target; the truth
-  lies between the evaluation before and that one.
-- Metrics measured by this software are float32, published ones float64 as their source has them. Compare with a target
-  in the column's own type: as a float32, 0.12 is less than 0.12.
-- Where `pruning` is `exact`, curves of trials that could no longer be the first to a target are cut short. The answers
-  are those of whole curves; the curves are not whole.
-- Trials whose `role` is `confirm` repeat the best of their study on fresh seeds: trial k million + i is the k-th repeat
-  of trial i. They are no part of the search, and of no minimum over it. Where several trials were repeated, the first
-  half of the repeats chose one of them, and only the further ones of the chosen report without bias.
-- Where a plan has `stop` as `budget`, trials went on beyond their targets: harder ones can be read from their curves.
-- Where `emulated` is true there were more devices than physical cores: times say nothing about speed.
-- `seconds_per_epoch` is a mean over all trials and steps of a run, in `studies` as in `points`; `median_epoch_seconds`
-  of a factorization is the median over the epochs of the selected trial.
-{layouts}- Results whose plans differ in `comparable` are not to be put into one curve.
+- Null means not measured, or not applicable to the study. NaN and infinity are measured values, from the last
+  evaluation of INFEASIBLE trials. They never count as at or below a target. Pandas shows null as NaN unless you pass
+  `dtype_backend="pyarrow"`.
+- Every metric is an error: lower is better. Steps to target is the first measured step at or past the target; the
+  true step lies between the previous evaluation and that one.
+- Metrics measured by this software are float32. Published metrics are float64, as in their source. Compare with a
+  target in the column's own type: as a float32, 0.12 is less than 0.12.
+- If `pruning` is `exact`, a trial was stopped once it could no longer be the first to reach a target. The answers equal
+  those of full curves, but the curves of stopped trials are cut short.
+- Trials with `role` `confirm` repeat the best trials of their study with new seeds: trial k million + i is the k-th
+  repeat of trial i. They are not part of the search, so exclude them when you take its minimum. If several trials were
+  repeated, the first half of the repeats selected one of them. Only its remaining repeats are unbiased.
+- If a plan has `stop` set to `budget`, trials continued past their targets, so their curves also answer harder targets.
+- If `emulated` is true, there were more devices than physical cores, and times do not measure speed.
+- `seconds_per_epoch` is a mean over all trials and steps of a run, both in `studies` and in `points`.
+  `median_epoch_seconds` of a factorization is the median over the epochs of the selected trial.
+{layouts}- Do not put results whose plans differ in `comparable` on one curve.
 
-## Is it intact?
+## Checking the files
 
     sha256sum -c SHA256SUMS
     python -m results verify --store .
 """
 
 _LAYOUTS = """\
-- Studies of kind `layout` are a step of a Transformer on a mesh of devices, on the data set `counting`, numbers in
-  order: their costs are the result, and their few steps are no result of training. Those refused are INFEASIBLE.
+- Studies of kind `layout` run steps of a Transformer on a mesh of devices. The data set `counting` is numbers in
+  order. The result is the cost of a step; these few steps are not a result about training. Rejected layouts are
+  INFEASIBLE.
 """
 
 _ABOUT_POINTS = """\
 ## Points and curves
 
-A row of `points` is a study and a target; rows with the same `curve` are one curve, over batch sizes or, of
-factorizations, over cores; of one over batch sizes they have the same fit. {shared}Factorizations are told apart by
-`solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, layouts by `mesh`, `layout` and `engine`, and
-studies of others at one place of a curve by `records`.
+A row of `points` is a study and a target. Rows with the same `curve` belong to one curve over batch sizes, or over
+cores for factorizations. All rows of a curve over batch sizes carry the same fit. {shared}Factorizations differ in
+`solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, and layouts in `mesh`, `layout` and `engine`.
+Imported studies at the same place on a curve differ in `records`.
 
 `verdict` is `identified` (`critical_batch_size`, between `critical_low` and `critical_high`), `at_least`
-(`critical_low` or more), `at_most` (`critical_high` or less) or `not_identified` (nothing is known). `doubts` names
-what the fit assumes and the data do not bear out: such a number is in doubt.
+(`critical_low` or more), `at_most` (`critical_high` or less) or `not_identified` (no bound is known). `doubts` lists
+assumptions of the fit that the data contradict. Treat such an estimate with caution.
 
 """
 
-# Of our own studies.
+# Only for studies measured by this software.
 _SHARED = """\
-Curves of one data set, model and optimizer may differ in `schedule`, `stop`, `pruning`
-and `trials`. Where they differ in `pruning` and `trials` alone they share trials: those of the smaller search are the
-first of the larger one, with the same seeds, so that the two are no independent evidence. To have one of each, choose
+Curves of the same data set, model and optimizer may differ in `schedule`, `stop`, `pruning` and `trials`. Curves that
+differ only in `pruning` and `trials` share trials: the smaller search is the beginning of the larger one, with the same
+seeds, so the two are not independent evidence. To get one curve of each, choose
 
     SELECT * FROM 'points.parquet' WHERE pruning = 'off' AND stop = 'target' AND schedule = 'constant'
 
-for whole curves of trials, or `pruning = 'exact'` for a larger search whose losing trials are cut short.
+for full curves, or `pruning = 'exact'` for a larger search that stops losing trials early.
 
 """
 
 _POINTS_FILE = f"""\
-- `points.parquet`: a row is {contents.ABOUT[contents.POINTS]}. What laws are fitted to.
+- `points.parquet`: one row is {contents.ABOUT[contents.POINTS]}. Laws are fitted to these points.
 """
 
 
-_NOTHING = (
-    "Null is what was not measured, or is not so of the study. NaN and infinity are values that were measured: those",
-    "of a trial that diverged, at its last evaluation, after which it is INFEASIBLE.",
+_NULLS = (
+    "Null means not measured, or not applicable to the study. NaN and infinity are measured values: a trial that",
+    "diverged has them at its last evaluation and is INFEASIBLE.",
 )
 
 
 def readme(release: Contents) -> bytes:
-    """The dataset card, with the front matter that the Hugging Face hub reads."""
+    """The dataset card, with the front matter of the Hugging Face hub."""
+    has_points = contents.POINTS in release.columns
+    has_own = any(terms.source == OWN for terms in release.sources)
+    has_layouts = "refusal" in release.columns["measurements"].names
     text = _README.format(
         title=TITLE,
         studies=len(release.commits),
@@ -145,11 +152,11 @@ def readme(release: Contents) -> bytes:
         ledgers=_ledgers(release),
         about=contents.ABOUT,
         all_measurements=_pattern(release, "measurements"),
-        usage="\n".join(_table(("licence", "in a sentence"), _usage(release))),
-        points=_POINTS_FILE if contents.POINTS in release.columns else "",
-        about_points=_about_points(release) if contents.POINTS in release.columns else "",
-        refused=" or, of layouts, was refused" if _has_layouts(release) else "",
-        layouts=_LAYOUTS if _has_layouts(release) else "",
+        usage="\n".join(_table(("licence", "terms in short"), _usage(release))),
+        points=_POINTS_FILE if has_points else "",
+        about_points=_ABOUT_POINTS.format(shared=_SHARED if has_own else "") if has_points else "",
+        refused=" (or, for layouts, was rejected)" if has_layouts else "",
+        layouts=_LAYOUTS if has_layouts else "",
         r_line=_r_line(release, "measurements"),
     )
     return (_front_matter(release) + text).encode()
@@ -158,8 +165,8 @@ def readme(release: Contents) -> bytes:
 def dictionary(release: Contents) -> bytes:
     """The data dictionary: every column of every table."""
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
-    lines += _table(("kind", "what it is"), METRIC_KINDS.items())
-    lines += ["", *_NOTHING]
+    lines += _table(("kind", "definition"), METRIC_KINDS.items())
+    lines += ["", *_NULLS]
     for table in release.columns:
         rows = [
             (f"`{column.name}`", column.type, column.meaning) for column in contents.describe_columns(release, table)
@@ -168,7 +175,7 @@ def dictionary(release: Contents) -> bytes:
             "",
             f"## {table}",
             "",
-            f"A row is {contents.ABOUT[table]}.",
+            f"One row is {contents.ABOUT[table]}.",
             "",
             *_table(("column", "type", "meaning"), rows),
         ]
@@ -176,8 +183,13 @@ def dictionary(release: Contents) -> bytes:
 
 
 def licence_list(release: Contents) -> bytes:
-    """The licence of every row: which rows of which table are under which."""
-    lines = ["# Licences", "", "By table and by the source of its rows; a study's source is in its plan.", ""]
+    """The licence of every row, by table and source."""
+    lines = [
+        "# Licences",
+        "",
+        "Licences by table and source. The plan of a study names its source.",
+        "",
+    ]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
         for table in release.columns
@@ -186,11 +198,7 @@ def licence_list(release: Contents) -> bytes:
     lines += _table(("table", "rows from", "licence"), rows)
     for terms in release.sources:
         if terms.source != OWN:
-            lines += [
-                "",
-                f"{terms.source}: converted into these tables by scaling-limits "
-                f"from {licences.as_markdown(terms.citation)}.",
-            ]
+            lines += ["", f"{terms.source}: converted by scaling-limits from {licences.as_markdown(terms.citation)}."]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -200,16 +208,16 @@ def citation(release: Contents, manifest_sha256: str) -> bytes:
         "cff-version: 1.2.0",
         "type: dataset",
         f"title: {json.dumps(TITLE)}",
-        'message: "If you use these data, please cite them, and the sources they name."',
+        'message: "If you use these data, please cite this release and the sources it names."',
         "authors:",
         f"  - name: {json.dumps(AUTHORS)}",
         f"version: {json.dumps(release.version)}",
         "identifiers:",
         "  - type: other",
         f"    value: sha256:{manifest_sha256}",
-        '    description: "sha256 of manifest.json, which holds that of every table"',
+        '    description: "sha256 of manifest.json, which lists the sha256 of every table"',
+        f'date-released: "{release.newest}"',
     ]
-    lines.append(f'date-released: "{release.newest}"')
     if len(release.licences) == 1:
         lines.append(f"license: {release.licences[0].licence}")
     lines += [
@@ -248,28 +256,21 @@ def _front_matter(release: Contents) -> str:
     for table in release.columns:
         lines += [f"- config_name: {table}", "  data_files:", "  - split: train"]
         lines += ["    path:", *(f"    - {name}" for name in sorted(release.files[table]))]
-        lines += ["  default: true"] * (table == "studies")
+        if table == "studies":
+            lines.append("  default: true")
     return "\n".join([*lines, "---", "", ""])
 
 
 def _pattern(release: Contents, table: str) -> str:
-    """The file of a table, or what matches all of its files."""
+    """The name of a table's file, or a pattern that matches all of its files."""
     return next(iter(release.files[table])) if len(release.files[table]) == 1 else f"{table}-*.parquet"
 
 
 def _r_line(release: Contents, table: str) -> str:
-    """What reads a table in R."""
+    """The line of R that reads a table."""
     if len(release.files[table]) == 1:
         return f'arrow::read_parquet("{table}.parquet")'
     return f'arrow::open_dataset(Sys.glob("{_pattern(release, table)}"))'
-
-
-def _about_points(release: Contents) -> str:
-    return _ABOUT_POINTS.format(shared=_SHARED if any(terms.source == OWN for terms in release.sources) else "")
-
-
-def _has_layouts(release: Contents) -> bool:
-    return "refusal" in release.columns["measurements"].names
 
 
 def _usage(release: Contents) -> list[tuple[str, str]]:
@@ -280,7 +281,7 @@ def _usage(release: Contents) -> list[tuple[str, str]]:
 
 
 def _size(rows: int) -> str:
-    """The hub's word for how many rows there are."""
+    """The size category of the Hugging Face hub for a number of rows."""
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
     for place, end in enumerate(ends):
         if rows < 1000 * 10**place:

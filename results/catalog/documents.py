@@ -1,4 +1,4 @@
-"""Documents of a release, beside its tables: its lists, manifest.json and SHA256SUMS, and what follows from plans."""
+"""Documents of a release: its lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
 
 import hashlib
 import re
@@ -20,11 +20,11 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
-    """manifest.json.
+    """Returns manifest.json as bytes.
 
     Args:
-      about: what the release holds; its studies have slices of shared files.
-      documents: sha256 by path of what is neither a file of the studies nor a list; None where that follows from it.
+      about: contents of the release; its studies are slices of shared files.
+      documents: sha256 by path of all other documents. None for a document that itself contains the manifest's hash.
     """
     studies = [
         commits.record_of(
@@ -45,7 +45,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
 
 
 def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
-    """The files that studies share, as a manifest lists them, by their names."""
+    """The entries of shared files in a manifest, by file name."""
     files = {file.shared for commit in studies for file in commit.files.values() if file.shared}
     return {
         file.path.name: {"sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
@@ -54,7 +54,7 @@ def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
 
 
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
-    """Shared files whose rows are not each those of one study, in order, with what is wrong."""
+    """Yields each fault in which shared files do not consist of the rows of one study after another."""
     end: dict[SharedFile, int] = {}
     size: dict[SharedFile, int] = {}
     for commit in studies:
@@ -62,35 +62,35 @@ def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
             if file.shared is None:
                 continue
             if file.start != end.get(file.shared, 0):
-                yield file.path, f"has rows of {commit.name} that are of another study too, or out of order"
+                yield file.path, f"has rows of {commit.name} that also belong to another study or are out of order"
             end[file.shared] = file.start + (file.bytes if table == "envelope" else file.rows)
             size[file.shared] = file.shared.bytes if table == "envelope" else file.shared.rows
     for whole, count in end.items():
         if count != size[whole]:
-            yield whole.path, "has rows that are of no study"
+            yield whole.path, "has rows that do not belong to a study"
 
 
 def sums(hashes: Mapping[str, str]) -> bytes:
-    """SHA256SUMS as it must be, as `sha256sum -c` takes it, its last line the sha256 of those before.
+    """Returns SHA256SUMS in the format of `sha256sum -c`. The last line is the sha256 of the lines before it.
 
     Args:
-      hashes: sha256 by path, of all files of a release but this one.
+      hashes: sha256 by path of all other files of the release.
     """
     lines = "".join(f"{digest}  {path}\n" for path, digest in sorted(hashes.items()) if path != SUMS).encode()
     return lines + f"# sha256 {sha256(lines)}\n".encode()
 
 
 def lines_of_sums(data: bytes) -> list[str]:
-    """The lines of SHA256SUMS but the last; none if they are too many to be lines with a hash."""
+    """The lines of SHA256SUMS without the last. Empty if there are more lines than the size allows."""
     is_list = data.count(b"\n") * 64 <= len(data)
     return data.decode(errors="replace").splitlines()[:-1] if is_list else []
 
 
 def check_lists(folder: Folder) -> dict[str, str]:
-    """The sha256 of every file of a release but SHA256SUMS, by path, from its two lists.
+    """The sha256 of every file of a release except SHA256SUMS, by path, from its two lists.
 
     Raises:
-      Damaged: SHA256SUMS or manifest.json is not, byte for byte, what would be written, or they contradict each other.
+      Damaged: SHA256SUMS or manifest.json differs from the bytes that would be written, or the two disagree.
     """
     path = folder / SUMS
     try:
@@ -100,37 +100,38 @@ def check_lists(folder: Folder) -> dict[str, str]:
     matches = [_LINE.fullmatch(line) for line in lines_of_sums(data)]
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
-        raise Damaged(f"{path} is not what was written")
-    there = (folder / MANIFEST).is_file()
-    content = durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES) if there else {}
-    studies = commits.commits_of(content, folder) if there else []
-    if not there or hashes.get(MANIFEST) != durable.sha256(folder / MANIFEST):
-        raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
+        raise Damaged(f"{path} has changed since it was written")
+    if not (folder / MANIFEST).is_file():
+        raise Damaged(f"{folder / MANIFEST} differs from the file listed in {SUMS}")
+    content = durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES)
+    studies = commits.commits_of(content, folder)
+    if hashes.get(MANIFEST) != durable.sha256(folder / MANIFEST):
+        raise Damaged(f"{folder / MANIFEST} differs from the file listed in {SUMS}")
     listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
     for commit in studies:
         for table, file in commit.files.items():
             own = file.path.name
             if file.path != folder / own:
-                raise Damaged(f"{folder / MANIFEST} has the {table} of {commit.name} elsewhere than at {own}")
+                raise Damaged(f"{folder / MANIFEST} lists the {table} of {commit.name} at a path other than {own}")
     for own, digest in sorted(listed.items()):
         if digest and own in hashes and hashes[own] != digest:
-            raise Damaged(f"{folder / own} is not the file that {MANIFEST} lists: {SUMS} has another sha256 of it")
-    for _, what in uncovered(studies):
-        raise Damaged(f"{folder / MANIFEST} {what}")
+            raise Damaged(f"{folder / own} has different sha256 values in {MANIFEST} and {SUMS}")
+    for _, fault in uncovered(studies):
+        raise Damaged(f"{folder / MANIFEST} {fault}")
     if listed.keys() != hashes.keys():
-        raise Damaged(f"{path} and {MANIFEST} differ in {min(listed.keys() ^ hashes.keys())}")
+        raise Damaged(f"{path} and {MANIFEST} disagree on {min(listed.keys() ^ hashes.keys())}")
     return hashes
 
 
 def _hashes(listed: Any) -> dict[str, Any]:
-    """sha256 by path, as a manifest lists files or documents."""
+    """sha256 by path from a list of files or documents in a manifest."""
     if not isinstance(listed, Mapping):
         return {}
-    return {path: told["sha256"] if isinstance(told, Mapping) else told for path, told in listed.items()}
+    return {path: entry["sha256"] if isinstance(entry, Mapping) else entry for path, entry in listed.items()}
 
 
 def software(folder: Folder) -> str | None:
-    """The version of the software that wrote a release; None where its manifest does not tell."""
+    """The version of the software that wrote a release; None if its manifest does not record it."""
     return durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES).get("software")
 
 
@@ -139,10 +140,12 @@ def sha256(data: bytes | memoryview) -> str:
 
 
 def of_release(about: Contents) -> Mapping[str, bytes]:
-    """All documents by name, with the manifest, which has the hashes of all others but of the citation, which has its.
+    """Returns all documents by name.
+
+    The manifest has the hash of every document except the citation, which has the hash of the manifest.
 
     Args:
-      about: what the release holds; its studies have slices of shared files.
+      about: contents of the release; its studies are slices of shared files.
     """
     found = {
         "README.md": dataset_card.readme(about),
@@ -156,4 +159,4 @@ def of_release(about: Contents) -> Mapping[str, bytes]:
     hashes |= {**about.files.get(contents.POINTS, {}), CITATION: None}
     listed = manifest(about, hashes)
     found[CITATION] = dataset_card.citation(about, sha256(listed))
-    return found | {MANIFEST: listed}  # last, as it makes a folder a release
+    return found | {MANIFEST: listed}  # last, because it makes a folder a release

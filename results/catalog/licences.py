@@ -1,4 +1,4 @@
-"""Licences: the terms on which studies may be redistributed, by source."""
+"""Licences: the terms for redistributing studies, by source."""
 
 import importlib.metadata
 import re
@@ -11,7 +11,7 @@ from results.plans.kinds import KINDS, kind_of
 from results.plans.plan_columns import OWN
 
 OWN_LICENCE = "CC-BY-4.0"
-# Sources that may be converted locally and never be redistributed, whatever a plan says of them.
+# Sources that may be converted locally but never redistributed, whatever their plans state.
 WITHHELD = ("shallue2018",)
 
 _URLS = {
@@ -25,9 +25,9 @@ class Terms(NamedTuple):
     """The source of studies, with its terms.
 
     Attributes:
-      source: who measured: this software, or a source of published studies.
-      licence: SPDX identifier; None if there is none, so that the studies cannot be passed on.
-      citation: of a published source.
+      source: this software, or a source of published studies.
+      licence: SPDX identifier. None if there is no licence; such studies may not be redistributed.
+      citation: citation of a published source.
     """
 
     source: str
@@ -36,23 +36,23 @@ class Terms(NamedTuple):
 
     @property
     def author(self) -> str:
-        """Whom to name, as the citation begins; the source where there is none."""
+        """The author to credit: the start of the citation, or the source if there is no citation."""
         return re.split(r",| \d{4}", self.citation or self.source)[0]
 
     @property
     def url(self) -> str:
-        """Where the licence's text is."""
+        """URL of the licence text."""
         return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
 
 
 def as_markdown(text: str | None) -> str:
-    """A text of somebody else's on one line of Markdown, where nothing in it is markup."""
-    # Within a word _ is no markup, and names of repositories have it.
+    """Escapes an external text for one line of Markdown."""
+    # An underscore inside a word is not markup, and repository names contain it.
     return re.sub(r"([\\`*\[\]<>&|]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", printable(text))
 
 
 def terms(plan: Mapping[str, Any]) -> Terms:
-    """The terms of a study, from its plan: published studies carry their licence and citation in their details."""
+    """The terms of a study, from its plan. Published studies have their licence and citation in ``details``."""
     if not KINDS[kind_of(plan)].recorded:
         return Terms(OWN, OWN_LICENCE, None)
     source, details = str(plan["source"]), plan["details"]
@@ -63,6 +63,6 @@ def terms(plan: Mapping[str, Any]) -> Terms:
 
 
 def apache_text() -> bytes:
-    """The text of Apache-2.0, which has to go with what is under it; this software is, too."""
+    """The text of Apache-2.0, which must accompany data under it. It is also the licence of this software."""
     packaged = importlib.metadata.distribution("scaling-limits").read_text("licenses/LICENSE")
     return packaged.encode() if packaged else (Path(__file__).parents[2] / "LICENSE").read_bytes()

@@ -1,4 +1,4 @@
-"""Versions of data that turned out wrong, and a line for the stores that hold studies of them."""
+"""Withdrawn data versions, and the note for stores that contain studies trained on them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from results import store
 from results.bad_input import number_of
 from results.durable import Folder, located
 
-# By data set and version, the reason.
+# The reason, by data set and version.
 WITHDRAWN: Mapping[tuple[str, str], str] = {
     ("lm1b", "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"): "held-out text doubled",
 }
@@ -15,12 +15,12 @@ WITHDRAWN: Mapping[tuple[str, str], str] = {
 
 @located
 def of_store(folder: Folder) -> list[str]:
-    """A line for each withdrawn version of which a store or a release holds studies."""
+    """One line for each withdrawn version with studies in a store or a release."""
     commits = store.released_commits(folder)
     plans = [commit.plan for commit in (store.committed(folder) if commits is None else commits)]
     counts = Counter((plan.get("dataset"), plan.get("dataset_version")) for plan in plans)
     return [
-        f"{folder}: {number_of(count, 'study')} of {dataset} made with data version {version!r}: {why}; not comparable"
+        f"{folder}: {number_of(count, 'study')} of {dataset} trained on data version {version!r} ({why}). Do not compare them with others."
         for (dataset, version), why in WITHDRAWN.items()
         if (count := counts[dataset, version])
     ]

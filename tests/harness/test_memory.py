@@ -93,5 +93,7 @@ def test_no_division_cuts_a_group(
 def test_a_batch_of_no_whole_groups_is_refused() -> None:
     with pytest.raises(BadInput, match="batch_size=48 is not a multiple of the 32 examples normalized together"):
         divisions(48, 32, 1)
-    with pytest.raises(BadInput, match="microbatches=4 would split the 32 examples that are normalized together. Use smaller"):
+    with pytest.raises(
+        BadInput, match=r"microbatches=4 would split the 32 examples that are normalized together\. Use smaller"
+    ):
         divisions(64, 32, 1, None, 4)

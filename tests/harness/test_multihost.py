@@ -67,7 +67,8 @@ def test_four_processes_factorize_to_what_one_does_but_for_the_order_of_sums(tmp
     first, *others = found(4, CASES, tmp_path / "hosts", 4)
     assert others == [first] * 3
     for case, (_, objective) in alone.items():
-        assert first[case][1] == pytest.approx(objective, rel=1e-3)
+        # bfloat16 tables turn a difference of the last float32 bit into one of 2**-8. The rows of hubs are float32.
+        assert first[case][1] == pytest.approx(objective, rel=1e-7 if case == "hubs" else 2**-8)
 
 
 @pytest.mark.slow

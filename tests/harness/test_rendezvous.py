@@ -222,7 +222,9 @@ def test_the_metadata_of_a_tpu_host(
 ) -> None:
     monkeypatch.setattr(processors, "accelerators", lambda: ("tpu", 4))
     monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
-    with pytest.raises(BadInput, match=r"the TPU pod does not report the index of this host .*worker-network-endpoints"):
+    with pytest.raises(
+        BadInput, match=r"the TPU pod does not report the index of this host .*worker-network-endpoints"
+    ):
         cluster_detection.find(os.environ)
     metadata({"worker-network-endpoints": endpoints, "agent-worker-number": "1"})
     found = cluster_detection.find(os.environ)

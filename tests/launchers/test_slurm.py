@@ -321,7 +321,7 @@ def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(
     slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slurm.wait_for("idle", "idle")
-    words = [word.replace("200000", "600000") for word in LONG]  # more than it has time for
+    words = [word.replace("200000", "1500000") for word in LONG]  # takes longer than the grace time
     with sweep([*words, *BY_SLURM, "launcher.retries=0"], tmp_path / "slurm") as running:
         try:
             saved(tmp_path / "slurm")
