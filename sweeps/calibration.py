@@ -206,7 +206,7 @@ class StoreRatios:
         self._measured: dict[tuple[Any, ...], list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
-        """Returns the ratios of runs on the same kind of device: those of the study's model if there are enough, or all.
+        """Returns the ratios of runs on the same kind of device: of the same model if there are enough, or of all.
 
         Only runs of a similar size count.
 

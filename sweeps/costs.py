@@ -1,7 +1,7 @@
 """Costs: predicts memory, seconds per step and device-hours of the studies of a sweep.
 
-A subprocess counts FLOPs and bytes (``harness.costs``). Predictions are scaled by the runs of the store on the same kind
-of device. Measured and predicted seconds never share a column.
+A subprocess counts FLOPs and bytes (``harness.costs``). Predictions are scaled by runs of the store on the same kind of
+device. Measured and predicted seconds never share a column.
 """
 
 import dataclasses

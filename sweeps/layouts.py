@@ -137,7 +137,7 @@ def _devices(engine: str, asked: int | None) -> int | None:
 
 
 def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layout | str, int]:
-    """Reads the mesh, the layout and the number of devices. Returns invalid texts unchanged if ``on_invalid=record``."""
+    """Reads the mesh, the layout and the number of devices. Keeps invalid texts if ``on_invalid=record``."""
     given, step = (config["mesh"] or "").strip(), config["step"]
     asked = _devices(config["engine"], config["devices"])
     mesh: Mesh | None = None

@@ -5,9 +5,9 @@
     studies = sweeps.sweep(task="digits_fc", optimizer=["sgd", "nesterov"], batch_size=[16, 64], trials=8)
     tables = sweeps.measure(studies, "results/mine")
 
-Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts and
-notebooks need no ``__main__`` guard, because workers are separate programs that do not run the script. They use only the
-models, optimizers and kinds of study of this package, not those that a script registers.
+Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
+and notebooks need no ``__main__`` guard, because workers are separate programs that do not run the script. They use
+only the models, optimizers and kinds of study of this package, not those that a script registers.
 
 Imports are inside functions, so that importing this module is fast.
 """

@@ -1,4 +1,4 @@
-"""Limits of a sweep and its studies: hours, device-hours and failures, after which running studies are saved and end."""
+"""Limits of a sweep and its studies: hours, device-hours and failures. At a limit, studies are saved and end."""
 
 import math
 import time

@@ -142,9 +142,7 @@ def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, sch
     for name in space:
         if name not in accepted or name in reserved():
             with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
-            raise BadInput(
-                f"{optimizer}{with_schedule} has no metaparameter {name!r}; {nearest(name, accepted)}"
-            )
+            raise BadInput(f"{optimizer}{with_schedule} has no metaparameter {name!r}; {nearest(name, accepted)}")
     for name in needed:
         if name not in space:
             raise BadInput(
@@ -153,7 +151,7 @@ def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, sch
 
 
 def _budget_steps(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> int:
-    """Returns the steps of a trial: epochs or examples over the batch size, between ``at_least_steps`` and ``steps``."""
+    """Returns the steps of a trial: epochs or examples over the batch size, within ``at_least_steps`` and ``steps``."""
     budget, examples = task["budget"], dataset.train_examples
     for key, value in budget.items():
         if value is not None and not value > 0:

@@ -133,8 +133,8 @@ def _costs(
     return {cost.study.name: cost for cost in found}
 
 
-# Columns of the data table after those of the plan. Those named "predicted" are not measurements of these studies. FLOPs
-# and bytes are those of a step of one trial on one of its shards. Memory is per device.
+# Columns of the data table after those of the plan. Those named "predicted" are not measurements of these studies.
+# FLOPs and bytes are those of a step of one trial on one of its shards. Memory is per device.
 COLUMNS = (
     "flops_per_step",
     "bytes_per_step",
@@ -374,7 +374,7 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
     ]
     if parted:
         lines.append(
-            f"{number_of(len(parted), 'study')} would exceed the memory of this machine. A run divides batches until they "
-            "fit, as with microbatches=."
+            f"{number_of(len(parted), 'study')} would exceed the memory of this machine. A run divides batches until "
+            "they fit, as with microbatches=."
         )
     return lines

@@ -289,8 +289,8 @@ def _check_backend(folder: Path, study: Plan) -> None:
     here, _ = processors.accelerators()
     if others := sorted(store.backends(folder, study.name) - {here}):
         raise BadInput(
-            f"{study.name} was measured on {' and '.join(others)}, and {here} rounds differently. Use another store, or "
-            "mixed_backends=true."
+            f"{study.name} was measured on {' and '.join(others)}, and {here} rounds differently. Use another store, "
+            "or mixed_backends=true."
         )
 
 

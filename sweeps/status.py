@@ -1,87 +1,71 @@
-"""python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed, study by study.
+"""python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed trials of each study.
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
-study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
-missing: the same `python -m sweeps` command runs just that. `running 12/32` counts the trials that have ended, stored
-or not, of all that are planned; `queued` waits for a cluster. In a release, studies are `released`. The default is
-store=results/local. While anything runs, waits or has failed, the first line counts studies by their state; `retrying`
-are those that run or wait again after an attempt that failed. --failed shows what failed or is retried, most failures
-first.
+study is `running` while a process of this machine works on it, and `queued` while it waits for a cluster. It is
+`unfinished` while requested trials are missing; the same `python -m sweeps` command runs only those. `running 12/32`
+counts the ended trials, stored or not, of all planned trials. Studies of a release are `released`. The default is
+store=results/local. While any study is running, queued or failed, the first line counts studies by state. `retrying`
+studies run or wait again after a failed attempt. --failed shows failed and retrying studies, most failures first.
 
-Of a study that runs the table says on which host, in which attempt, and how long ago it was last heard of, and a line
-below it names the file with what it prints. If the last attempt at a study that is not done failed, a line says why,
-and which file has what it printed. Two studies that differ in one thing alone are two studies: below the table stands
-in what.
+The table shows the host and the attempt of each running study, and the time since its last sign of life. A line below
+the table names its log. If the last attempt at an unfinished study failed, a line gives the cause and the log. Further
+lines show how similar studies differ.
 
---watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs or is
-queued; the exit code is 1 if studies are unfinished then.
+--watch (or watch=true) shows the running studies, their speed and the time left, every second until no study is running
+or queued. The exit code is then 1 if studies are unfinished.
 
---csv and --json print the table in that form, without totals; --wide all of it on a terminal, however narrow.
+--csv and --json print only the table, without totals. --wide prints all columns on a terminal.
 """
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # first, so that errors in the imports below are guarded too
     cli.run("sweeps.status")
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from results import exit_codes, printing
 from results.bad_input import BadInput
-from results.cli import answer, answer_help, say
+from results.printing import answer, answer_help, say
 
 if TYPE_CHECKING:
-    from results.storage.commits import Commit
     from results.storage.heartbeat import Heartbeat
 
-_MOST = 200  # studies of one slug that are compared, pair by pair
+# Imports inside functions keep --help fast.
+_MOST = 200  # largest number of studies with one slug that are compared in pairs
 _SHOWN = 60  # characters of a value
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Prints the ledger of a store: planned = complete + infeasible + incomplete + missing, study by study."""
+    """Prints the ledger of a store, study by study. Returns 1 if a study is damaged."""
     if {"-h", "--help"} & set(argv):
         answer_help((__doc__ or "").strip())
         return 0
-    from results import durable
-
-    cli.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
-    folder = Path("results/local")
-    watching = failed = False
-    for arg in cli.as_pairs(argv, ("--watch", "--failed", *cli.OUTPUT_FLAGS)):
-        key, equals, value = arg.partition("=")
-        if arg == "--watch" or (key == "watch" and value in ("true", "false")):
-            watching = value != "false"
-        elif arg == "--failed":
-            failed = True
-        elif arg in cli.OUTPUT_FLAGS:
-            continue
-        elif key == "store" and equals:
-            folder = durable.local(value)
-        else:
-            there = "store=DIR, --watch, --failed, --csv, --json and --wide"
-            raise BadInput(f"unknown argument {arg!r}; there are {there}")
+    options = _options(argv)
     from results import store
+    from results.catalog import withdrawn
     from results.durable import Damaged
     from results.rules.ledger import Ledger
     from results.storage import heartbeat
     from results.storage.commits import released_commits
 
-    damaged: dict[str, Damaged] = {}
+    folder, damaged = options.folder, dict[str, Damaged]()
 
-    def row_of(name: str, beat: "Heartbeat | None", nothing: int | None = None) -> tuple:
-        """The row of a study; of one that is damaged without a ledger, so that it hides no other."""
+    def row_of(name: str, beat: "Heartbeat | None", unknown: int | None = None) -> tuple:
+        """Returns the row of a study, without a ledger if it is damaged, so that the others are still shown."""
         try:
             return _row(folder, name, beat)
         except Damaged as error:
             damaged[name] = error
-            return (name, "damaged", *(nothing for _ in Ledger._fields))
+            return (name, "damaged", *(unknown for _ in Ledger._fields))
 
     commits = released_commits(folder)
-    if watching and commits is None:
+    if options.watching and commits is None:
         from sweeps.watch import watch
 
         return watch(folder, lambda name, beat: row_of(name, beat, 0))
@@ -90,38 +74,64 @@ def main(argv: list[str]) -> int:
         beats = heartbeat.Watch().look(folder / name for name in names)
         rows = [row_of(name, beats.get(folder / name)) for name in names]
     else:
-        rows = [_released_row(commit) for commit in commits]
-    rows.sort(key=lambda row: cli.numbered(row[0]))
-    header = ("study", "state", *Ledger._fields)
+        rows = [(commit.name, "released", *commit.ledger) for commit in commits]
+    rows.sort(key=lambda row: printing.numbered(row[0]))
     runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
-    nothing = Activity()
-    counts = _counts(rows, runs)
-    if failed:
-        rows = [row for row in rows if row[1] != "done" and runs.get(row[0], nothing).failures]
-        rows.sort(key=lambda row: -(runs[row[0]].failures or 0))
-        runs = {row[0]: runs[row[0]] for row in rows}
-    whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
-    cli.show((*header, *Activity._fields), whole, lambda: "\n".join([*counts, _text(header, rows, runs)]))
-    if not cli.is_data() and commits is None:
-        cli.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
-    from results.catalog import withdrawn
-
+    _show(("study", "state", *Ledger._fields), rows, runs, only_failed=options.failed)
+    if not printing.is_data() and commits is None:
+        printing.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
     for note in withdrawn.of_store(folder):
         say(f"note: {note}")
-    cli.report_some([f"{name}: {error}" for name, error in damaged.items()], cli.say)
+    printing.report_some([f"{name}: {error}" for name, error in damaged.items()], say)
     return 1 if damaged else 0
 
 
+class _Options(NamedTuple):
+    folder: Path = Path("results/local")
+    watching: bool = False
+    failed: bool = False
+
+
+def _options(argv: Sequence[str]) -> _Options:
+    """Reads a command line. Raises BadInput for an unknown argument."""
+    from results import durable
+
+    printing.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
+    options = _Options()
+    for arg in cli.as_pairs(argv, ("--watch", "--failed", *cli.OUTPUT_FLAGS)):
+        key, equals, value = arg.partition("=")
+        if arg == "--watch" or (key == "watch" and value in ("true", "false")):
+            options = options._replace(watching=value != "false")
+        elif arg == "--failed":
+            options = options._replace(failed=True)
+        elif key == "store" and equals:
+            options = options._replace(folder=durable.local(value))
+        elif arg not in cli.OUTPUT_FLAGS:
+            raise BadInput(f"unknown argument {arg!r}. Use store=DIR, --watch, --failed, --csv, --json or --wide.")
+    return options
+
+
+def _show(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]", *, only_failed: bool) -> None:
+    """Prints the table, or only its failed studies."""
+    counts, unknown = _counts(rows, runs), Activity()
+    if only_failed:
+        failed = [row for row in rows if row[1] != "done" and runs.get(row[0], unknown).failures]
+        rows = sorted(failed, key=lambda row: -(runs[row[0]].failures or 0))
+        runs = {row[0]: runs[row[0]] for row in rows}
+    whole = [(*row, *runs.get(row[0], unknown)) for row in rows]
+    printing.show((*header, *Activity._fields), whole, lambda: "\n".join([*counts, _text(header, rows, runs)]))
+
+
 class Activity(NamedTuple):
-    """What is known of the last attempt at a study; None where there is nothing to say.
+    """The last attempt at a study. Fields are None if unknown.
 
     Attributes:
-      host: that it runs on, or ran.
+      host: host that runs it or ran it.
       attempt: its number.
-      heard: seconds since its process gave a sign of life, as far as its heartbeat tells.
-      cause: of its end, where that was none of the study.
-      log: with what it prints.
-      failures: attempts that ended by a failure; None where none was made.
+      heard: seconds since the last sign of life of its process, according to its heartbeat.
+      cause: cause of its end, unless it succeeded.
+      log: log with its output.
+      failures: number of failed attempts. None without any attempt.
     """
 
     host: str | None = None
@@ -133,51 +143,42 @@ class Activity(NamedTuple):
 
 
 def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
-    """The line that counts studies by what they do; none if all are done, released or wait for a command."""
+    """Returns the line that counts studies by state. Empty if no study is running, queued or failed."""
     found = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
     for name, state, *_ in rows:
-        what, known = state.split()[0], runs.get(name, Activity())
-        if what in ("running", "queued") and known.failures:
-            what = "retrying"
-        elif what == "unfinished" and known.failures and known.cause:
-            what = "failed"
-        found[what] = found.get(what, 0) + 1
-    moving = any(found[what] for what in ("running", "queued", "retrying", "failed"))
-    return [", ".join(f"{count:,} {what}" for what, count in found.items() if count)] if moving else []
+        word, known = state.split()[0], runs.get(name, Activity())
+        if word in ("running", "queued") and known.failures:
+            word = "retrying"
+        elif word == "unfinished" and known.failures and known.cause:
+            word = "failed"
+        found[word] = found.get(word, 0) + 1
+    if not any(found[word] for word in ("running", "queued", "retrying", "failed")):
+        return []
+    return [", ".join(f"{count:,} {word}" for word, count in found.items() if count)]
 
 
 def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
-    """What is known of the last attempts at studies of a store, by their names, where anything is."""
-    import time
-
-    from results import exit_codes
+    """Returns the last attempts at studies of a store, by name, as far as they are known."""
     from results.storage import attempts, heartbeat
 
     found = {}
     for name in names:
-        made, beat = attempts.read(folder / name), heartbeat.seen(folder / name)
-        last = made[-1:]
-        if not last and (beat is None or beat.alive is False):
+        past, beat = attempts.read(folder / name), heartbeat.seen(folder / name)
+        known = Activity(host=beat.host if beat else None)
+        if beat is not None and beat.alive is not False:
+            known = known._replace(heard=max(0, round(time.time() - beat.written / 1e9 + beat.beat.silent)))
+        elif not past:
             continue
-        heard = (
-            None
-            if beat is None or beat.alive is False
-            else max(0, round(time.time() - beat.written / 1e9 + beat.beat.silent))
-        )
-        one = last[0] if last else None
-        found[name] = Activity(
-            (one and one.host) or (beat.host if beat else None),
-            one and one.number,
-            heard,
-            one and one.cause,
-            str(one.log) if one and one.began else None,
-            sum(each.code not in (None, exit_codes.PREEMPTED) for each in made) if made else None,
-        )
+        if past:
+            last, failures = past[-1], sum(each.code not in (None, exit_codes.PREEMPTED) for each in past)
+            log = str(last.log) if last.began else None
+            known = Activity(last.host or known.host, last.number, known.heard, last.cause, log, failures)
+        found[name] = known
     return found
 
 
 def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> str:
-    """The table, with what runs where if anything does; below it why attempts failed."""
+    """Returns the table, with the columns of running attempts if any, and below it causes of failures and logs."""
     total = [sum(row[i] or 0 for row in rows) for i in range(2, len(header))]
     shown = [
         field for field in ("host", "attempt", "heard") if any(getattr(a, field) is not None for a in runs.values())
@@ -205,34 +206,32 @@ def _word(field: str, value: object) -> str:
     return f"{value} s ago" if field == "heard" else str(value)
 
 
-def _released_row(commit: "Commit") -> tuple:
-    return (commit.name, "released", *commit.ledger)
-
-
 def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
     from results import store
     from results.plans.kinds import KINDS
     from results.storage import attempts
 
     planned = store.stored_plan(folder, name)
-    assert planned is not None  # names() lists what was planned
+    assert planned is not None  # names() lists only studies with plans
     progress = store.progress(folder, planned)
-    ours = not KINDS[planned.kind].recorded  # a study somebody else measured is as finished as it will ever be
+    ours = not KINDS[planned.kind].recorded  # a study that others measured cannot be continued
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
     state = "unfinished" if unfinished else "done"
     if beat is not None or store.is_running(folder, name):
         state = "running" if beat is None else f"running {beat.settled(progress.ledger):,}/{progress.ledger.planned:,}"
-    elif unfinished and (last := attempts.read(folder / name)[-1:]) and last[0].began is None:
-        state = f"queued ({last[0].launcher} {last[0].job})"
+    elif unfinished:
+        last = attempts.read(folder / name)[-1:]
+        if last and last[0].began is None:
+            state = f"queued ({last[0].launcher} {last[0].job})"
     return (name, state, *progress.ledger)
 
 
 def differences(folder: Path, names: Sequence[str]) -> list[str]:
-    """A line for each study that shares its slug with others: which it is nearest to, and how the two differ.
+    """Returns a line for each study that shares its slug with others: the most similar one and their differences.
 
     Args:
-      folder: of the store.
-      names: of its studies.
+      folder: folder of the store.
+      names: names of the studies.
     """
     by_slug: dict[str, list[str]] = {}
     for name in names:
@@ -244,26 +243,26 @@ def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
     from results import store
 
     plans = {name: _fields(planned.plan()) for name in names if (planned := store.stored_plan(folder, name))}
-    told: set[frozenset[str]] = set()
+    reported: set[frozenset[str]] = set()
     for name, own in plans.items():
         others = [(len(different(own, fields)), other) for other, fields in plans.items() if other != name]
         nearest = min(others)[1] if others else None
-        if nearest is None or frozenset((name, nearest)) in told:
+        if nearest is None or frozenset((name, nearest)) in reported:
             continue
-        told.add(frozenset((name, nearest)))
+        reported.add(frozenset((name, nearest)))
         changes = different(plans[nearest], own)
         words = ", ".join(f"{key} {_brief(before)} → {_brief(now)}" for key, (before, now) in changes.items())
-        yield f"{name} is not {nearest}: {words}"
+        yield f"{name} differs from {nearest}: {words}"
 
 
 def different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two plans differ, with the value of each; None where a plan has none."""
+    """Returns the fields in which two plans differ, with both values. None for missing fields."""
     keys = list(dict.fromkeys(itertools.chain(one, other)))
     return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
 
 
 def _fields(plan: Any, prefix: str = "") -> dict[str, Any]:
-    """The lone values of a plan, by their keys with dots; lists of lone values are values."""
+    """Flattens a plan to values by dotted keys. Lists of plain values count as values."""
     if isinstance(plan, Mapping):
         items: Any = plan.items()
     elif isinstance(plan, list) and any(isinstance(each, Mapping | list) for each in plan):

@@ -2,10 +2,10 @@
 
     python -m sweeps.launchers.attempt STORE STUDY [--retries N] [--nodes N] [--port N] -- WORDS…
 
-This is the program of a SLURM job. WORDS are the arguments of `python -m sweeps` for this study only, or of several such
+This is the program of a SLURM job. WORDS are the arguments of `python -m sweeps` for this study only, or of several
 commands separated by semicolons. SIGTERM and SIGUSR2 announce the end of the job: the study is saved and the job is
-requeued. SIGUSR1 means that the sweep is stopped: the study is saved and not requeued. SIGHUP means that its time is up:
-the study is saved and ends as INCOMPLETE(time_limit). Never initialises JAX.
+requeued. SIGUSR1 means that the sweep is stopped: the study is saved and not requeued. SIGHUP means that the time is
+up: the study is saved and ends as INCOMPLETE(time_limit). Never initialises JAX.
 """
 
 import argparse

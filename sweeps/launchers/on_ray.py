@@ -282,9 +282,7 @@ def _begin_on_slice(
         ]
         first = ray.get(_remote(ray, address, placed[0] | {"resources": {}}).remote())
         leader = f"{first}:{attempt.port_of(study.name)}"
-        on_each = [
-            attempt.command_of_host(words, launch.store, leader, hosts) for words in launch.words[study.name]
-        ]
+        on_each = [attempt.command_of_host(words, launch.store, leader, hosts) for words in launch.words[study.name]]
         references = []
         for i, options in enumerate(placed):
             commands = [[*words, f"launcher.host={i}"] for words in on_each]

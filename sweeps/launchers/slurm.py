@@ -1,7 +1,7 @@
 """SLURM: runs studies as elements of job arrays. Submits them, waits, and stops them if this sweep is stopped.
 
-Each element is a ``sweeps.launchers.attempt``. It saves its study and requeues itself before SLURM ends it. Jobs outlive
-this process: the same sweep finds the queued and running ones, and submits only the others.
+Each element is a ``sweeps.launchers.attempt``. It saves its study and requeues itself before SLURM ends it. Jobs
+outlive this process: the same sweep finds the queued and running ones, and submits only the others.
 """
 
 import collections
@@ -88,7 +88,7 @@ def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings)
         )
     for name, value in asked["sbatch"].items():
         if not re.fullmatch("[a-z][a-z-]*", name) or name in _SPOKEN_FOR:
-            raise BadInput(f"launcher.sbatch.{name} cannot be set. Use other options of sbatch, such as account or qos.")
+            raise BadInput(f"launcher.sbatch.{name} cannot be set. Use other sbatch options, such as account or qos.")
         if re.search(r"[\r\n]", str(value)):
             raise BadInput(f"launcher.sbatch.{name} must be a single line")
     for name in COMMANDS:
@@ -304,7 +304,9 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     elements = []
     for study in studies:
         port = f"--port={attempt.port_of(study.name)}"
-        elements.append(shlex.join([*python, study.name, *about, port, "--", *attempt.joined(launch.words[study.name])]))
+        elements.append(
+            shlex.join([*python, study.name, *about, port, "--", *attempt.joined(launch.words[study.name])])
+        )
     return "\n".join(
         [
             "#!/bin/bash",

@@ -58,7 +58,10 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (["launcher.silence_seconds=0"], "launcher.silence_seconds must be above 0, not 0"),
         (["limits.sweep.max_hours=0"], "limits.sweep.max_hours must be above 0, not 0"),
         (["limits.study.max_hours=1", "time_limit_seconds=5"], "are the same limit"),
-        (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array cannot be set. Use other options of sbatch"),
+        (
+            ["launcher=slurm", "launcher.sbatch.array=1-2"],
+            "launcher.sbatch.array cannot be set. Use other sbatch",
+        ),
         (
             ["launcher=slurm", "launcher.minutes=1"],
             "launcher.minutes=1 leaves no time before the launcher.grace_seconds=60",
@@ -81,7 +84,9 @@ def test_without_slurm_and_without_ray(
     assert "launcher=slurm needs sbatch, which is not on this machine" in error_of(["launcher=slurm"], capsys)
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "ray" else find(name))
-    assert "needs the extra ray. Install it with: pip install 'scaling-limits[ray]'" in error_of(["launcher=ray"], capsys)
+    assert "needs the extra ray. Install it with: pip install 'scaling-limits[ray]'" in error_of(
+        ["launcher=ray"], capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -593,7 +598,7 @@ def test_the_limit_of_each_study_is_named(
     bounds = (Bounds(), Bounds(max_device_hours=1))
     planning.run(planning.Request(studies, {}, Settings(), tmp_path, {"name": "local"}, limits=bounds), studies)
     names = ", ".join(study.name for study in studies[:3])
-    assert capsys.readouterr().err == f"limits.study.max_device_hours=1 is reached by {names} and 2 more\n"
+    assert capsys.readouterr().err == f"limits.study.max_device_hours=1 reached by {names} and 2 more\n"
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,8 @@ def test_heartbeats_and_lines_tell_of_silence(
             display.hear(StudyUpdate(study, progress, silent=seconds))
         beat = heartbeat.read(tmp_path / study.name)
         assert beat is not None and beat.silent == SILENT_SECONDS + 2
-        line = f"{study.name}: no sign of life for 5 minutes. Set launcher.silence_seconds=… to end and retry such studies."
+        remedy = "Set launcher.silence_seconds=… to end and retry such studies."
+        line = f"{study.name}: no sign of life for 5 minutes. {remedy}"
         (printed,) = (each for each in capsys.readouterr().err.splitlines() if study.name in each)
         assert re.fullmatch(r"\d\d:\d\d:\d\d " + re.escape(line), printed)
         assert told == [("stall", line, {"study": study.name})]

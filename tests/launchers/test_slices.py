@@ -176,7 +176,11 @@ def test_whatever_ends_the_sweep_its_tasks_save_first(
 @pytest.mark.parametrize(
     ("nodes", "words", "line"),
     [
-        ([{"CPU": 8}, {"GPU": 4}], ("launcher.gpus=1",), "needs 1 CPU and 1 GPU on one node, but no node has all of them"),
+        (
+            [{"CPU": 8}, {"GPU": 4}],
+            ("launcher.gpus=1",),
+            "needs 1 CPU and 1 GPU on one node, but no node has all",
+        ),
         ([{"CPU": 8}, {"CPU": 2}], ("launcher.gpus=1",), "needs 1 GPU, and the largest node has 0"),
         ([{"CPU": 2}], ("launcher.cpus=4",), "needs 4 CPU, and the largest node has 2"),
         ([{"CPU": 8, "GPU": 1}, {"CPU": 8}], ("launcher.gpus=1",), None),
