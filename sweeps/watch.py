@@ -88,7 +88,7 @@ def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, 
     planned = sum(study.ledger.planned for study in studies)
     about = [f"{done:,}/{len(studies):,} studies", f"{settled:,}/{planned:,} trials"]
     if over and unfinished:
-        return [f"{', '.join(about)}; no study is running, and {unfinished:,} are unfinished"]
+        return [f"{', '.join(about)}; none running, {unfinished:,} unfinished"]
     if queued := sum(study.state == "queued" for study in studies):
         about.append(f"{queued:,} queued")
     if not running:

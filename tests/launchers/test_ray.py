@@ -178,5 +178,5 @@ def test_a_worker_that_stands_still_is_lost_and_its_study_goes_on(ray: Cluster, 
         running.kill()
     assert running.returncode == exit_codes.DONE, output
     (lost,) = lost_attempts(tmp_path / "ray")
-    assert "process died by launcher.silence_seconds=5, as it gave no sign of life" in attempts.printed(lost.log)
+    assert "process died by launcher.silence_seconds=5, without a sign of life" in attempts.printed(lost.log)
     assert verify.run(tmp_path / "ray", print) == 0

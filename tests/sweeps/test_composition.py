@@ -123,7 +123,10 @@ def test_a_table_holds_presets_and_unites_them_unless_it_is_called_presets(
 
 @pytest.mark.parametrize(
     ("content", "fault"),
-    [("3", "3 is neither keys with values nor a list of presets"), ("{seed: []}", "seed=[]: an axis needs a value")],
+    [
+        ("3", "3 is neither a mapping of keys to values nor a list of presets"),
+        ("{seed: []}", "seed=[]: an axis needs at least one value"),
+    ],
 )
 def test_what_is_no_preset_is_refused_with_its_place(content: str, fault: str, experiments: Path) -> None:
     (experiments / "presets.yaml").write_text(f"presets:\n  mine: {content}\n")
@@ -135,5 +138,5 @@ def test_what_is_no_preset_is_refused_with_its_place(content: str, fault: str, e
 def test_texts_in_quotes_are_an_axis_where_commas_of_mesh_tensorflow_are_refused() -> None:
     words = ("task=layouts", "strict=false", "mesh='data:8','data:4;model:2'")
     assert [one["mesh"] for one in composition.compose_all(CommandLine(words, True))] == ["data:8", "data:4;model:2"]
-    with pytest.raises(BadInput, match="put it in quotes"):
+    with pytest.raises(BadInput, match="Put it in quotes"):
         composition.compose_all(CommandLine(("task=layouts", "strict=false", "mesh=data:4,model:2"), True))

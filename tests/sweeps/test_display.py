@@ -131,7 +131,7 @@ def test_watching_ends_by_an_interrupt_and_by_itself(tmp_path: Path, running: Ba
         assert "Traceback" not in each.text
         assert all(len(line) <= 60 for line in each.screen())
         assert len([line for line in each.screen() if "studies" in line]) == 1
-    assert watchers[1].screen() == ["0/2 studies, 0/12 trials; nothing runs, and 2 are unfinished", ""]
+    assert watchers[1].screen() == ["0/2 studies, 0/12 trials; none running, 2 unfinished", ""]
 
 
 def test_watching_goes_on_while_everything_is_queued(
@@ -191,7 +191,7 @@ def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchSt
         assert f"{running.name}  running  " in re.sub(" +", "  ", ledger().stdout)
     heartbeat.remove(tmp_path / running.name)
     watched = ledger("--watch")
-    told = ["0/2 studies, 0/12 trials", "0/2 studies, 0/12 trials; nothing runs, and 2 are unfinished"]
+    told = ["0/2 studies, 0/12 trials", "0/2 studies, 0/12 trials; none running, 2 unfinished"]
     assert (watched.returncode, watched.stdout.splitlines(), watched.stderr) == (1, told, "")
     wrong = ledger("--wach")
     assert (wrong.returncode, wrong.stdout) == (2, "")

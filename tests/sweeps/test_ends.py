@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 8.0  # in which the workers of a sweep end, whatever ended it: five, and what saving takes
 SWEEP = """
 import sys
-from results import command_line, store
+from results import cli as commands
+from results import store
 from sweeps import planning, overrides
 from sweeps.launchers import local
 
@@ -37,7 +38,7 @@ def cli(argv):
     return 0
 
 if __name__ == "__main__":
-    sys.exit(command_line.guarded(cli)(sys.argv[1:]))
+    sys.exit(commands.guarded(cli)(sys.argv[1:]))
 """
 # Every other trial diverges at once; the others go on in spans that double, up to minutes.
 LINE = (

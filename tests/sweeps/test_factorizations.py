@@ -202,7 +202,7 @@ def test_one_row_with_held_out_links_cannot_be_validation_and_test(
     known = pd.read_parquet("links.parquet")["row"]
     matrix[[row for row in range(40) if row != known[0]]] = 0
     scipy.sparse.save_npz("heldout.npz", matrix.tocsr())
-    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 1 row; half of", capsys)
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 1 row. Half of", capsys)
 
 
 def test_a_dim_larger_than_the_smaller_side(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,9 @@ def test_tables_that_do_not_fit(
 
 def test_more_cores_than_accelerators(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(processors, "accelerators", lambda: ("gpu", 2))
-    assert_refused([*GRAPH, "als.dim=4", "cores=4"], "cores=4: this machine shows 2 gpu devices", capsys)
+    assert_refused(
+        [*GRAPH, "als.dim=4", "cores=4"], "cores=4: this machine has 2 gpu devices. Use at most cores=2.", capsys
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
     assert local.slot_alone(2) == ((), {"CUDA_VISIBLE_DEVICES": "3,5"})
 
@@ -293,7 +295,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     assert "ratings: 2 rows with held-out links have no history to be solved from and are left out" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
-    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 0 rows; half of", capsys)
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 0 rows. Half of", capsys)
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:
@@ -318,7 +320,7 @@ def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pyt
     said: list[str] = []
     asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     factorizations.make_ready(asked, said.append)
-    assert said == ["cores=4,8 on 2 physical cores are emulated: times will say nothing about speed"]
+    assert said == ["cores=4,8 on 2 physical cores are emulated. Their times do not show the speed of real cores."]
 
 
 def test_what_a_plan_says_of_its_data(files: list[str]) -> None:

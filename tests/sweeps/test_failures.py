@@ -53,7 +53,7 @@ def lines_of(err: str, failed: int, of: int, cause: str) -> None:
     told = [line for line in err.splitlines() if "] " in line and ": failed: " in line]
     assert len(told) == failed
     assert all(cause in line and len(line) < 500 for line in told)
-    assert err.splitlines()[-1] == f"{failed} of {of} studies failed; the same command tries them again"
+    assert err.splitlines()[-1] == f"{failed} of {of} studies failed. Run the same command to retry them."
 
 
 def ends(folder: Path) -> list[tuple[str, str | None]]:
@@ -128,7 +128,7 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
     outcomes = {o.summary.study: o for o in local.run_all(tmp_path, [bad, good], Settings(), 1)}
     assert outcomes[good.name].failure is None
     failure = outcomes[bad.name].failure
-    assert failure and "claim-000001.json is not what was written" in failure and "and storing this failed: " in failure
+    assert failure and "claim-000001.json is not what was written" in failure and "storing this failed too: " in failure
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
     [
         (1, "with exit code 1"),
         (-15, "by signal 15 (Terminated)"),
-        (-9, "by signal 9 (Killed): by you, by the system, or as memory ran out"),
+        (-9, "by signal 9 (Killed): by you, by the system, or for lack of memory"),
     ],
 )
 def test_how_a_process_ended(code: int, words: str) -> None:

@@ -70,10 +70,10 @@ def test_a_text_stays_as_it_is(text: str) -> None:
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean 'adam'"),
         ({"batch_size": "1,2"}, "'1,2' is not a whole number"),
         ({"batch_size": [1, 2]}, "'[1, 2]' is not a whole number"),
-        ({"store": "x"}, "store says how studies are run, not what they are; give it to measure()"),
-        ({"launcher.workers": 2}, "launcher says how studies are run"),
-        ({"experiment": "quickstart"}, "experiment names a sweep; give it to sweep()"),
-        ({"seed": object()}, "is neither a number, a text, a list nor a dict"),
+        ({"store": "x"}, "store is a setting of runs, not of studies. Pass it to measure()."),
+        ({"launcher.workers": 2}, "launcher is a setting of runs"),
+        ({"experiment": "quickstart"}, "experiment is the name of a sweep. Pass it to sweep()."),
+        ({"seed": object()}, "is not a number, text, list or dict"),
     ],
 )
 def test_a_mistake_is_one_line(values: dict[str, object], line: str) -> None:
@@ -83,9 +83,9 @@ def test_a_mistake_is_one_line(values: dict[str, object], line: str) -> None:
 
 
 def test_nothing_is_measured_of_nothing_or_with_settings_that_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="axis needs a value"):
+    with pytest.raises(BadInput, match="axis needs at least one value"):
         sweeps.sweep(batch_size=[])
-    with pytest.raises(BadInput, match="no study to measure"):
+    with pytest.raises(BadInput, match="needs at least one study"):
         sweeps.measure([], tmp_path / "store")
     one = sweeps.study(**TINY)
     with pytest.raises(BadInput, match="workers must be at least 1"):

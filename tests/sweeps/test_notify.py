@@ -51,7 +51,7 @@ def test_a_command_and_a_server_are_told_the_same(tmp_path: Path, server: tuple[
         hook = Hook(target, tmp_path)
 
         def run(hook: Hook = hook) -> int:
-            hook.tell(notify.FAILURE, "[1/2] x: failed: a “mistake”", study="x")
+            hook.send(notify.FAILURE, "[1/2] x: failed: a “mistake”", study="x")
             return 1
 
         assert hook.around(run) == 1
@@ -103,9 +103,9 @@ def test_if_it_fails_one_line_warns(
     if target.startswith("sleep"):
         monkeypatch.setattr(notify, "TIMEOUT", 0.3)
     hook = Hook(target.replace("URL", server[0]), tmp_path)
-    hook.tell(notify.STALL, "a line", study="x")
+    hook.send(notify.STALL, "a line", study="x")
     assert hook.around(lambda: 0) == 0
-    assert capsys.readouterr().err == f"note: notify failed: {why}; the sweep goes on\n"
+    assert capsys.readouterr().err == f"note: notify failed: {why}. The sweep continues.\n"
 
 
 def test_a_sweep_tells_of_its_end_and_no_study_knows(
@@ -118,4 +118,4 @@ def test_a_sweep_tells_of_its_end_and_no_study_knows(
     assert sweeps_cli.main(line) == 0
     assert [(each["event"], each["exit_code"]) for each in server[1]] == [("end", 0)]
     assert sweeps_cli.main([*line[:2], "notify=", line[3]]) == exit_codes.INVALID
-    assert "error: notify= names no command and no URL" in capsys.readouterr().err
+    assert "error: notify= is empty. Set a command or a URL" in capsys.readouterr().err

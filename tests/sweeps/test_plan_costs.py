@@ -242,9 +242,9 @@ def test_what_does_not_fit_ends_with_1_and_says_by_how_much(
     assert plan.main(words) == exit_codes.FAILED
     printed = capsys.readouterr().out
     assert "too large by 4.0 GiB" in printed and "fits" in printed
-    assert "with its arguments it needs 18.90 GiB, and 14.90 GiB are there" in printed
+    assert "With its arguments it needs 18.90 GiB, and a device has 14.90 GiB" in printed
     assert printed.count("32 × 1 × 1") == 2  # lanes, shards and microbatches
-    assert "4 of 8 devices have nothing to do" in printed and "lanes=1 shards=8" in printed
+    assert "4 of 8 devices are unused" in printed and "lanes=1 shards=8" in printed
     assert plan.main([*words, "--json"]) == exit_codes.FAILED
     fits, large = json.loads(capsys.readouterr().out)
     assert (fits["fits"], fits["too_large_by_bytes"], fits["device_kind"]) == (True, None, "TPU v3")
@@ -263,7 +263,7 @@ def test_what_did_not_end_is_not_known(
     words = [*SWEEP, f"store={tmp_path}", "topology=v3:2x2", "timeout=1"]
     assert plan.main(words) == 0
     printed = capsys.readouterr().out
-    assert printed.count("not known") == 2 and "the compiler did not end, and was ended after 1 s" in printed
+    assert printed.count("not known") == 2 and "the compiler did not end within 1 s" in printed
     assert plan.main([*words, "--json"]) == 0
     assert {one["topology_says"] for one in json.loads(capsys.readouterr().out)} == {"not known"}
 
@@ -329,8 +329,8 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
     assert costs.of_sweep(request, missing, said.append) is None
     monkeypatch.setattr(asked, "ask", fails)
     assert costs.of_sweep(request, missing, said.append) is None
-    told = [line for line in said if "not known" in line]
-    assert "nothing is known of this device" in told[0] and "ended with 1" in told[1]
+    told = [line for line in said if "unknown" in line]
+    assert "this device is unknown" in told[0] and "ended with 1" in told[1]
 
 
 @pytest.mark.parametrize(
@@ -338,15 +338,15 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
     [
         (["topology="], "topology= is empty"),
         (["timeout=soon"], "timeout=soon is not a number of seconds above 0"),
-        (["--calibration", "batch_size=4"], "takes store=DIR alone, not batch_size=4"),
-        (["--calibration"], "has no runs whose time says anything"),
+        (["--calibration", "batch_size=4"], "takes only store=DIR, not batch_size=4"),
+        (["--calibration"], "has no runs with usable times"),
         (["topology=v5e"], "'v5e' is not a TPU slice. Give its chips along two directions, such as v5e:2x2"),
-        (["topology=v5e:2x2x2"], "write its chips along two directions, such as v5e:2x2"),
-        (["topology=v4:2x2"], "write its chips along three directions, such as v4:2x2x1"),
+        (["topology=v5e:2x2x2"], "Give its chips along two directions, such as v5e:2x2"),
+        (["topology=v4:2x2"], "Give its chips along three directions, such as v4:2x2x1"),
         (["topology=v9:2x2"], "unknown TPU version 'v9'"),
-        (["topology=h100:8"], "on a GPU leave topology= out, on a machine that has one"),
+        (["topology=h100:8"], "For a GPU, leave out topology= on a machine that has one"),
         (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
-        (["+experiment=zzzz"], "the nearest are"),
+        (["+experiment=zzzz"], "The nearest are"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -380,7 +380,7 @@ def test_a_release_may_be_the_store_of_a_plan(
 
 def test_a_layout_predicts_its_own_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.main(["task=layouts", f"store={tmp_path}"]) == 0
-    assert "what a study of kind layout costs is not counted before it runs" in capsys.readouterr().out
+    assert "costs of kind layout cannot be counted before a run" in capsys.readouterr().out
 
 
 def test_rows_differ_in_a_narrow_terminal(

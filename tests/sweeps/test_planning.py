@@ -204,7 +204,7 @@ def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, mo
     monkeypatch.setattr(processors, "accelerators", lambda: ("gpu", 1))
     assert planning.to_run(planning.request(overrides.command_line([*line, "trials=2"]))).studies == ()
     grown = planning.request(overrides.command_line([*line, "trials=3"]))
-    with pytest.raises(BadInput, match=r"was measured on cpu, and this would go on with it on gpu"):
+    with pytest.raises(BadInput, match=r"was measured on cpu, and gpu rounds differently"):
         planning.to_run(grown)
     for elsewhere in ("slurm", "ray"):  # whose jobs check that where they run
         assert planning.to_run(dataclasses.replace(grown, launcher={"name": elsewhere})).studies == grown.studies
@@ -232,7 +232,7 @@ def test_what_was_stored_before_a_kill_counts_before_it_is_committed(
     assert planning.to_run(request).missing == {study.name: 1}
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(processors, "accelerators", lambda: ("gpu", 1))
-        with pytest.raises(BadInput, match=r"was measured on cpu, and this would go on with it on gpu"):
+        with pytest.raises(BadInput, match=r"was measured on cpu, and gpu rounds differently"):
             planning.to_run(request)
     run_study(tmp_path / "store", study, Settings())
     assert store.read(tmp_path / "store").measurements.equals(store.read(tmp_path / "calm").measurements)

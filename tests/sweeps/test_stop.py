@@ -57,7 +57,7 @@ def test_a_harder_target_is_read_from_whole_curves_alone(
         line = ["steps", "--store", str(folder), "--metric", HARD.metric, "--value", str(HARD.value)]
         assert analysis_cli.main(line) == 0
         told = capsys.readouterr()
-        notes[stop] = "trials stopped once they had decided their own targets" in told.out + told.err
+        notes[stop] = "trials stopped once they had decided their targets" in told.out + told.err
         answers[stop] = overview.survey(folder).answers(HARD, set(store.names(folder)))
     assert notes == {"target": True, "budget": False}
     assert len(answers["budget"]) == 1 and answers["target"] == {}
