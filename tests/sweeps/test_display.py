@@ -195,5 +195,5 @@ def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchSt
     assert (watched.returncode, watched.stdout.splitlines(), watched.stderr) == (1, told, "")
     wrong = ledger("--wach")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    there = "store=DIR, --watch, --failed, --csv, --json and --wide"
-    assert wrong.stderr == f"error: unknown argument '--wach'; there are {there}\n"
+    there = "store=DIR, --watch, --failed, --csv, --json or --wide"
+    assert wrong.stderr == f"error: unknown argument '--wach'. Use {there}.\n"

@@ -150,7 +150,7 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
         (["engine=tpu"], "unknown engine 'tpu'"),
         (
             ["engine=tpu-aot"],
-            "engine=tpu-aot: tpu-aot needs a topology, and other engines take none. Use tpu-aot:v5e:4x4.",
+            "engine=tpu-aot: tpu-aot needs a topology, and other engines take none.",
         ),
         (["mesh=data:128", "step.batch_size=128"], "engine=cpu-emulated has at most 64 devices, not 128"),
         (

@@ -84,7 +84,7 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_preset_without_m_is_told_of_with_its_store() -> None:
-    with pytest.raises(BadInput, match=r"run `python -m sweeps \+experiment=quickstart 'store=a \(1\)' -m`"):
+    with pytest.raises(BadInput, match=r"Run `python -m sweeps \+experiment=quickstart 'store=a \(1\)' -m`"):
         planning.request(overrides.command_line(["+experiment=quickstart", "store=a (1)"]))
 
 
