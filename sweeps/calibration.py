@@ -3,7 +3,7 @@
 import bisect
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from results.bad_input import BadInput, number_of
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
+from sweeps.configured_study import Say
 
 COLUMNS = (
     "device_kind",
@@ -121,7 +122,7 @@ class MeasuredRun(NamedTuple):
     compile_seconds: float | None
 
 
-def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line: None) -> list[Measured]:
+def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Measured]:
     """Returns measured studies with their predictions from tables. A probe of the device is not used.
 
     Leaves out studies that cannot be counted, and devices that are not in a table.
@@ -200,7 +201,7 @@ def _calls(commit: Commit) -> float:
 class StoreRatios:
     """The runs of a store that scale predictions."""
 
-    def __init__(self, commits: Sequence[Commit], say: Callable[[str], None]):
+    def __init__(self, commits: Sequence[Commit], say: Say):
         self._commits = commits
         self._say = say
         self._measured: dict[tuple[Any, ...], list[Measured]] = {}

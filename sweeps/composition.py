@@ -7,7 +7,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_module
@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from results.bad_input import BadInput, check_choice, first_line, nearest
 from sweeps import kind_configs, overrides
+from sweeps.configured_study import Config
 from sweeps.kind_configs import READERS
 from sweeps.overrides import GROUPS, CommandLine
 from workloads import registry
@@ -36,7 +37,7 @@ class _Base(NamedTuple):
 
     config: DictConfig
     task: str
-    axes: Mapping[str, Any]
+    axes: Config
 
     @property
     def kind(self) -> str:
@@ -76,7 +77,7 @@ class _Model:
                 return None
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
-    def with_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_values(self, values: Config) -> dict[str, Any]:
         """Returns the plain data of the point with other values."""
         plain = _copied(self.plain)
         for key, value in values.items():

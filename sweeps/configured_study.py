@@ -1,10 +1,13 @@
 """Configured study: a study of any kind as read from a configuration, and its search ranges."""
 
-from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from results.bad_input import BadInput, nearest
 from results.plans.plan import Plan
+
+Config: TypeAlias = Mapping[str, Any]  # a configuration, or a section of one, as plain data
+Say: TypeAlias = Callable[[str], None]  # called with lines for the user
 
 ABSENT = "absent"  # key for what a plan does not need: DATA or DEVICES
 DATA, DEVICES = "data", "devices"
@@ -17,10 +20,10 @@ class ConfiguredStudy(NamedTuple, Generic[P]):
     """A study, and its data source (plain data for its runner) if the plan does not name it."""
 
     study: P
-    source: Mapping[str, Any] | None = None
+    source: Config | None = None
 
 
-def ranges(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def ranges(space: Config) -> dict[str, dict[str, Any]]:
     """Returns the set fields of each range, for ``results.plans.search_space.SearchSpace.from_plan``.
 
     Args:

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness import costs, microbenchmarks, predictions, processors
@@ -21,7 +21,7 @@ from harness.runners import RUNNERS
 from results.bad_input import BadInput, number_of
 from results.plans.plan import Plan
 from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of, unscaled
-from sweeps.configured_study import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy, Say
 from sweeps.kind_configs import READERS
 from sweeps.planning import Request
 from sweeps.speeds import Lengths
@@ -115,7 +115,7 @@ def of_request(
     missing: Mapping[str, int],
     topology: str | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
 ) -> list[StudyCost]:
     """Returns the predicted costs of the studies of a request, in its order.
 
@@ -173,9 +173,7 @@ def of_request(
     return found
 
 
-def of_sweep(
-    request: Request, missing: Mapping[str, int], say: Callable[[str], None] = lambda line: None
-) -> Seconds | None:
+def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
     """Returns the predicted device-seconds of a sweep on this machine. None if few or unknown, which is reported.
 
     Counting takes some seconds, so it is skipped for sweeps with few examples.
@@ -209,7 +207,7 @@ def _ask(
     request: Request,
     studies: Sequence[Plan],
     verdicts: Mapping[str, Verdict],
-    say: Callable[[str], None],
+    say: Say,
     topology: str | None = None,
     timeout_seconds: float | None = None,
 ) -> dict[str, dict[str, Any]]:

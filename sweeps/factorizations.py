@@ -1,8 +1,7 @@
 """Factorizations: reads configurations into plans of kind ``cores``, and prepares their data."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from harness import multihost, processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
-from sweeps.configured_study import ABSENT, DATA, DEVICES, ConfiguredStudy, ranges
+from sweeps.configured_study import ABSENT, DATA, DEVICES, Config, ConfiguredStudy, Say, ranges
 from workloads import memory, registry
 from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
@@ -23,7 +22,7 @@ BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
 HUB_COPIES = 2  # of the matrices of split rows: 1.0 to 1.6 measured, with 1 core and 2, with any solver
 
 
-def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
+def read(config: Config) -> ConfiguredStudy[Factorization]:
     """Returns the study of a configuration that factorizes, and its data source: a name in the registry and options.
 
     Raises:
@@ -52,7 +51,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
     return ConfiguredStudy(study, dict(ratings))
 
 
-def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Callable[[str], None]) -> None:
+def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> None:
     """Prepares each data set of some studies on disk.
 
     Args:
@@ -103,7 +102,7 @@ def _version(source: RatingsSource, *, data_needed: bool) -> str:
         return "not here"
 
 
-def _ratings_source(ratings: Mapping[str, Any], *, data_needed: bool) -> RatingsSource:
+def _ratings_source(ratings: Config, *, data_needed: bool) -> RatingsSource:
     check_choice("ratings", ratings["name"], registry.RATINGS)
     known = registry.ratings_options(ratings["name"])
     for key in ratings:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from results.plans import kinds
 from sweeps import factorizations, layouts, networks, schema
-from sweeps.configured_study import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy, Say
 
 
 class Reader(NamedTuple):
@@ -34,7 +34,7 @@ class Reader(NamedTuple):
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []
     data_lines: Callable[[Sequence[ConfiguredStudy[Any]]], list[str]] = lambda studies: []
     examples: Callable[[ConfiguredStudy[Any]], float] = lambda one: one.study.batch_size or 0.0
-    make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Callable[[str], None]], None] = lambda studies, say: None
+    make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Say], None] = lambda studies, say: None
 
 
 READERS: dict[str, Reader] = {

@@ -1,25 +1,25 @@
 """Launchers: the ways to run the studies of a sweep, by their names in `conf/launcher`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from harness.run import Settings
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from sweeps import overrides
+from sweeps.configured_study import Config
 from sweeps.launchers import hosts, local, on_ray, slurm
 from sweeps.launchers.launcher import Launch, Launcher, check_least, check_retries
 from sweeps.run import StudyOutcome
 from sweeps.schema import LauncherConfig
 
 
-def _check_local(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+def _check_local(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     check_least(asked, workers=1)
     check_retries(asked)
 
 
-def _local(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
+def _local(asked: Config, launch: Launch) -> list[StudyOutcome]:
     return local.run_all(
         launch.store,
         launch.studies,
@@ -34,11 +34,11 @@ def _local(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
     )
 
 
-def _local_at_once(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> int:
+def _local_at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
     return len(local.slots(asked["workers"], settings.shards or 1))
 
 
-def _cluster_at_once(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> int:
+def _cluster_at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
     return min(asked["at_once"] or len(studies), len(studies))
 
 
@@ -52,7 +52,7 @@ LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     """Raises BadInput if a launcher's configuration is invalid for some studies.
 
     Args:

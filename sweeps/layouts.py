@@ -1,7 +1,7 @@
 """Layouts: reads configurations into plans of kind ``layout``."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import MISSING
@@ -13,7 +13,7 @@ from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
-from sweeps.configured_study import ConfiguredStudy
+from sweeps.configured_study import Config, ConfiguredStudy
 from workloads.layouts import shapes
 from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_mesh
 from workloads.layouts.shapes import SHAPES, Shape
@@ -47,7 +47,7 @@ class Keys:
     hardware: str | None = None
 
 
-def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
+def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
     """Returns the study of a configuration. Raises BadInput if it is invalid, unless ``on_invalid=record``."""
     step = config["step"]
     shape = _shape(step)
@@ -91,7 +91,7 @@ def notes(studies: Sequence[LayoutStudy]) -> list[str]:
     return [text for name, text in texts.items() if name in engines]
 
 
-def _shape(step: Mapping[str, Any]) -> Shape:
+def _shape(step: Config) -> Shape:
     check_choice("step.model", step["model"], SHAPES)
     known = [field.name for field in dataclasses.fields(Shape)]
     for key, value in step["shape"].items():
@@ -136,7 +136,7 @@ def _devices(engine: str, asked: int | None) -> int | None:
     return there
 
 
-def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layout | str, int]:
+def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, int]:
     """Reads the mesh, the layout and the number of devices. Keeps invalid texts if ``on_invalid=record``."""
     given, step = (config["mesh"] or "").strip(), config["step"]
     asked = _devices(config["engine"], config["devices"])

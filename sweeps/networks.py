@@ -1,8 +1,7 @@
 """Networks: reads configurations into plans of kind ``batch``."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from harness.batch_partition import divisions
 from results.bad_input import BadInput, check_choice, nearest
@@ -11,7 +10,7 @@ from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.answers import check_chooses
-from sweeps.configured_study import ConfiguredStudy, ranges
+from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
 from workloads import registry
 from workloads.workload import Dataset
 
@@ -20,7 +19,7 @@ DEFAULT_CANDIDATES = 5  # for reruns
 _OFF = "False"  # YAML reads a bare `pruning: off` as false
 
 
-def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
+def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     """Returns the study of a configuration that trains a network. Raises BadInput if it is invalid."""
     task, optimizer = config["task"], config["optimizer"]
     check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
@@ -90,13 +89,13 @@ def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
     return list(dict.fromkeys(line for row in rows for line in row.lines))
 
 
-def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Callable[[str], None]) -> None:
+def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Say) -> None:
     """Raises BadInput unless the data of all studies are on this machine."""
     for dataset in {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}.values():
         dataset.check()
 
 
-def _targets(task: Mapping[str, Any], dataset: Dataset) -> tuple[Target, ...]:
+def _targets(task: Config, dataset: Dataset) -> tuple[Target, ...]:
     if task["targets"] is not None:
         return tuple(Target(target["metric"], target["value"]) for target in task["targets"])
     if not dataset.targets:
@@ -104,18 +103,18 @@ def _targets(task: Mapping[str, Any], dataset: Dataset) -> tuple[Target, ...]:
     return tuple(Target(metric, value) for metric, value in dataset.targets)
 
 
-def _confirm_top(config: Mapping[str, Any]) -> int:
+def _confirm_top(config: Config) -> int:
     """Returns the number of candidates: as requested, or else several with whole curves and one without."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
     return DEFAULT_CANDIDATES if config["confirm"] and _pruning(config) == "off" else 1
 
 
-def _pruning(config: Mapping[str, Any]) -> str:
+def _pruning(config: Config) -> str:
     return "off" if config["pruning"] == _OFF else str(config["pruning"])
 
 
-def _check_model(config: Mapping[str, Any], options: Mapping[str, Any], dataset: Dataset) -> None:
+def _check_model(config: Config, options: Config, dataset: Dataset) -> None:
     name, of = config["task"]["model"].get("name"), config["task"]["dataset"]
     check_choice("model", name, registry.MODELS)
     if dataset.models is not None and name not in dataset.models:
@@ -135,7 +134,7 @@ def _check_model(config: Mapping[str, Any], options: Mapping[str, Any], dataset:
     divisions(max(config["batch_size"], 1), model.group, shards or 1, shards, config["microbatches"])
 
 
-def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, schedule: str) -> None:
+def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str) -> None:
     """Raises BadInput for an unknown metaparameter, or one without a range."""
     needed = registry.tuned(optimizer, schedule)
     accepted = registry.tunable(dataset, optimizer, schedule)
@@ -150,7 +149,7 @@ def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, sch
             )
 
 
-def _budget_steps(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> int:
+def _budget_steps(task: Config, dataset: Dataset, batch_size: int) -> int:
     """Returns the steps of a trial: epochs or examples over the batch size, within ``at_least_steps`` and ``steps``."""
     budget, examples = task["budget"], dataset.train_examples
     for key, value in budget.items():
@@ -170,7 +169,7 @@ def _budget_steps(task: Mapping[str, Any], dataset: Dataset, batch_size: int) ->
     return min(steps)
 
 
-def _evaluation_spacing(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> float:
+def _evaluation_spacing(task: Config, dataset: Dataset, batch_size: int) -> float:
     """Returns the steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
 
     An evaluated example counts as much as a trained one, although it needs no backward pass, because large evaluation

@@ -17,7 +17,7 @@ from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
-from sweeps.configured_study import ABSENT, ConfiguredStudy
+from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
@@ -57,10 +57,10 @@ class Request:
     """
 
     studies: tuple[Plan, ...]
-    sources: Mapping[str, Mapping[str, Any]]
+    sources: Mapping[str, Config]
     settings: Settings
     store: Path
-    launcher: Mapping[str, Any]
+    launcher: Config
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
     notify: str | None = None
@@ -126,7 +126,7 @@ def assemble(
     configured: Sequence[ConfiguredStudy[Any]],
     folder: Path,
     settings: Settings,
-    launcher: Mapping[str, Any],
+    launcher: Config,
     *,
     written: bool = True,
 ) -> Request:
@@ -143,7 +143,7 @@ def assemble(
       BadInput: the settings are invalid, or the store cannot be written or has another plan.
     """
     studies: dict[str, Plan] = {}  # by plan
-    sources: dict[str, Mapping[str, Any]] = {}
+    sources: dict[str, Config] = {}
     for study, source in configured:
         if source is not None:
             sources[study.plan_json] = source
@@ -216,7 +216,7 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
     return last.launcher != "slurm" or last.code is not None
 
 
-def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], None]) -> None:
+def make_ready(request: Request, studies: Sequence[Plan], say: Say) -> None:
     """Prepares the data of studies of a request, without writing to its store.
 
     Raises:

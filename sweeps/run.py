@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, multihost, provenance, search
-from harness.run import Record, RunProgress, Settings, unmeasured
+from harness.run import Record, RunProgress, Settings, Source, unmeasured
 from harness.runners import RUNNERS, Job
 from harness.scheduler import BestSteps, TrialOutcome
 from harness.shutdown import Shutdown
@@ -64,7 +64,7 @@ def run_study(
     settings: Settings,
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
     *,
-    source: Mapping[str, Any] | None = None,
+    source: Source = None,
     shutdown: Shutdown | None = None,
 ) -> RunSummary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks. Safe to repeat, and to run twice at once.
@@ -113,9 +113,7 @@ def run_study(
     return _summary(study, outcomes, time.perf_counter() - began)
 
 
-def follow_study(
-    study: Plan, settings: Settings, source: Mapping[str, Any] | None, shutdown: Shutdown
-) -> Mapping[int, TrialOutcome]:
+def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shutdown) -> Mapping[int, TrialOutcome]:
     """Runs the trials of ``run_study`` on the leading host in lockstep with it. Returns their outcomes."""
     work = multihost.broadcast(None)
     if work is None:

@@ -5,9 +5,8 @@ import mmap
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from harness import costs, multihost
 from harness.run import RunProgress, Settings
@@ -18,6 +17,7 @@ from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.claims import TakenOver
+from sweeps.configured_study import Config
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
 from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
@@ -25,25 +25,25 @@ from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
 OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code that all hosts must have in the same version
 
 
-def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, or studies that several hosts cannot run together."""
     _find(asked)
     check_over_hosts(studies, settings)
 
 
-def devices(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+def devices(asked: Config, study: Plan, settings: Settings) -> int:
     """Returns the number of devices of all hosts, which are connected by then."""
     import jax  # not before `watched` has forked
 
     return jax.device_count()
 
 
-def _find(asked: Mapping[str, Any]) -> multihost.Hosts:
+def _find(asked: Config) -> multihost.Hosts:
     where, count, index = (asked[key] for key in ("coordinator", "hosts", "host"))
     return multihost.find(where, count, index, asked["heartbeat_seconds"], os.environ)
 
 
-def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
+def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     """Runs studies on all hosts, one after another. Called on host 0.
 
     Raises:
@@ -113,7 +113,7 @@ def follow() -> int:
     return exit_codes.DONE
 
 
-def watched(asked: Mapping[str, Any], command: str, run: Callable[[], int]) -> int:
+def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
     JAX aborts the child if host 0 is lost or never connects. The child receives this process's SIGTERM, and never

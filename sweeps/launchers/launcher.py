@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.run import RunProgress, Settings
 from harness.runners import RUNNERS
@@ -17,6 +17,7 @@ from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
+from sweeps.configured_study import Config
 from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
@@ -44,18 +45,18 @@ class Launch:
     studies: Sequence[Plan]
     settings: Settings
     limits: Limits
-    sources: Mapping[str, Mapping[str, Any]]
+    sources: Mapping[str, Config]
     words: Mapping[str, Sequence[Sequence[str]]]
     on_progress: Callable[[StudyUpdate], None]
     on_wait: Callable[[], None]
 
 
-def devices_asked(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+def devices_asked(asked: Config, study: Plan, settings: Settings) -> int:
     """Returns the number of devices that run a study on one host: from its plan, from ``shards``, or 1."""
     return study.devices or settings.shards or 1
 
 
-def cpus_and_gpus(asked: Mapping[str, Any], study: Plan, settings: Settings) -> tuple[int, int]:
+def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, int]:
     """Returns the CPUs and GPUs that a study needs on a node: those of the launcher's keys, or one per device."""
     devices = devices_asked(asked, study, settings)
     gpus = devices if asked["gpus"] is None else asked["gpus"]
@@ -63,14 +64,14 @@ def cpus_and_gpus(asked: Mapping[str, Any], study: Plan, settings: Settings) -> 
     return cpus, gpus
 
 
-def check_least(asked: Mapping[str, Any], **least: int) -> None:
+def check_least(asked: Config, **least: int) -> None:
     """Raises BadInput if a value of a launcher's configuration is below its minimum. None is valid."""
     for key, value in least.items():
         if asked[key] is not None and asked[key] < value:
             raise BadInput(f"launcher.{key} must be at least {value}, not {asked[key]}")
 
 
-def check_retries(asked: Mapping[str, Any]) -> None:
+def check_retries(asked: Config) -> None:
     """Raises BadInput for invalid ``retries`` or ``silence_seconds``."""
     check_least(asked, retries=0)
     if asked["silence_seconds"] is not None and not asked["silence_seconds"] > 0:
@@ -102,12 +103,12 @@ class Launcher(NamedTuple):
       devices: the number of devices that run a study.
     """
 
-    check: Callable[[Mapping[str, Any], Sequence[Plan], Settings], None]
-    at_once: Callable[[Mapping[str, Any], Sequence[Plan], Settings], int]
-    run_all: Callable[[Mapping[str, Any], Launch], list[StudyOutcome]]
-    around: Callable[[Mapping[str, Any], str, Callable[[], int]], int] = lambda asked, command, run: run()
+    check: Callable[[Config, Sequence[Plan], Settings], None]
+    at_once: Callable[[Config, Sequence[Plan], Settings], int]
+    run_all: Callable[[Config, Launch], list[StudyOutcome]]
+    around: Callable[[Config, str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True
-    devices: Callable[[Mapping[str, Any], Plan, Settings], int] = devices_asked
+    devices: Callable[[Config, Plan, Settings], int] = devices_asked
 
 
 class WorkerLost(Exception):

@@ -24,6 +24,7 @@ from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
+from sweeps.configured_study import Config
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
 from sweeps.launchers.launcher import (
@@ -57,7 +58,7 @@ class Task(NamedTuple):
     slice: Any = None
 
 
-def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, or without Ray."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, at_once=1)
@@ -71,7 +72,7 @@ def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings)
         raise BadInput("launcher=ray needs the extra ray. Install it with: pip install 'scaling-limits[ray]'")
 
 
-def devices(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+def devices(asked: Config, study: Plan, settings: Settings) -> int:
     """Returns the number of devices that run a study."""
     if asked["tpu_slice"] is None:
         return devices_asked(asked, study, settings)
@@ -83,7 +84,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ray") is not None
 
 
-def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
+def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     """Runs studies as tasks of Ray.
 
     Args:
@@ -252,21 +253,19 @@ def _done(ray: Any, references: list[Any]) -> list[Any]:
     return list(ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0])
 
 
-def _begin(ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, wishes: Path) -> Task:
+def _begin(ray: Any, asked: Config, launch: Launch, study: Plan, wishes: Path) -> Task:
     options = _needs(asked, study, launch.settings)
     commands = _commands(asked, launch, study)
     reference = _remote(ray, run_attempt, options).remote(str(launch.store), study.name, commands, str(wishes))
     return Task(study.name, (reference,))
 
 
-def _commands(asked: Mapping[str, Any], launch: Launch, study: Plan) -> list[list[str]]:
+def _commands(asked: Config, launch: Launch, study: Plan) -> list[list[str]]:
     silence = asked["silence_seconds"]
     return [attempt.command(words, launch.store, silence_seconds=silence) for words in launch.words[study.name]]
 
 
-def _begin_on_slice(
-    ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, reserved: Any, wishes: Path
-) -> Task:
+def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserved: Any, wishes: Path) -> Task:
     """Starts a task on each host of a slice. The study owns the slice until it ends."""
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -330,17 +329,17 @@ def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
     return any(_ended(ray, running[reference]).code == exit_codes.PREEMPTED for reference in done)
 
 
-def _needs(asked: Mapping[str, Any], study: Plan, settings: Settings) -> dict[str, Any]:
+def _needs(asked: Config, study: Plan, settings: Settings) -> dict[str, Any]:
     cpus, gpus = cpus_and_gpus(asked, study, settings)
     return {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(asked["resources"])}
 
 
-def _remote(ray: Any, function: Any, options: Mapping[str, Any]) -> Any:
+def _remote(ray: Any, function: Any, options: Config) -> Any:
     """Makes a function a task in its own process, which Ray never retries."""
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
-def _check_fits(ray: Any, asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+def _check_fits(ray: Any, asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     """Raises BadInput if no node has the resources of a study. Skips clusters that may grow."""
     if asked["tpu_slice"] is not None or asked["address"] not in (None, "auto"):
         return
@@ -359,7 +358,7 @@ def _check_fits(ray: Any, asked: Mapping[str, Any], studies: Sequence[Plan], set
 
 
 @contextlib.contextmanager
-def _cluster(asked: Mapping[str, Any]) -> Iterator[tuple[Any, Callable[[], None]]]:
+def _cluster(asked: Config) -> Iterator[tuple[Any, Callable[[], None]]]:
     """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises after a signal."""
     import ray
 

@@ -26,6 +26,7 @@ from results.plans.plan import Plan
 from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
+from sweeps.configured_study import Config
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import (
     Launch,
@@ -75,7 +76,7 @@ class Seen(NamedTuple):
     reason: str
 
 
-def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, studies that several nodes cannot run, or without SLURM."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
@@ -98,14 +99,14 @@ def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings)
         check_over_hosts(studies, settings)
 
 
-def devices(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+def devices(asked: Config, study: Plan, settings: Settings) -> int:
     """Returns the number of devices that run a study on all its nodes."""
     if asked["nodes"] == 1:
         return devices_asked(asked, study, settings)
     return int(asked["nodes"] * (cpus_and_gpus(asked, study, settings)[1] or 1))
 
 
-def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
+def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     """Runs studies as jobs of SLURM.
 
     Args:
@@ -221,9 +222,7 @@ def _forget(folder: Path, job: str) -> None:
             each.log.unlink(missing_ok=True)
 
 
-def _arrays(
-    asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings
-) -> Iterator[tuple[Resources, list[Plan]]]:
+def _arrays(asked: Config, studies: Sequence[Plan], settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
     """Yields studies grouped by resources, in arrays no longer than SLURM allows."""
     by_need: dict[Resources, list[Plan]] = {}
     for study in studies:
@@ -235,7 +234,7 @@ def _arrays(
             yield need, own[first : first + most]
 
 
-def _submit_all(asked: Mapping[str, Any], launch: Launch, studies: Sequence[Plan]) -> dict[str, str]:
+def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> dict[str, str]:
     """Submits studies and returns the job of each. After an error none of them stays queued."""
     jobs: dict[str, str] = {}
     try:
@@ -247,7 +246,7 @@ def _submit_all(asked: Mapping[str, Any], launch: Launch, studies: Sequence[Plan
     return jobs
 
 
-def _submit(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
+def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
     """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
     output = launch.store / FOLDER
     durable.make_folder(output)
@@ -273,7 +272,7 @@ def _submit(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: 
     return jobs
 
 
-def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
+def batch_script(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
     """Returns the batch script of an array with one element per study."""
     output = (launch.store / FOLDER).absolute()
     options: dict[str, Any] = {
@@ -362,7 +361,7 @@ def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
     return seen
 
 
-def _stop(jobs: Sequence[str], asked: Mapping[str, Any]) -> bool:
+def _stop(jobs: Sequence[str], asked: Config) -> bool:
     """Saves and ends jobs, and waits for them. Returns whether any was running."""
     if not jobs:
         return False

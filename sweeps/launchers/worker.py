@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.run import RunProgress, Settings
+from harness.run import RunProgress, Settings, Source
 from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput
 from results.plans.kinds import from_plan
@@ -41,7 +41,7 @@ class Order(NamedTuple):
     log: str | None = None
 
 
-def order(store: str, study: Plan, settings: Any, source: Mapping[str, Any] | None) -> Order:
+def order(store: str, study: Plan, settings: Any, source: Source) -> Order:
     """Makes the order to run a study.
 
     Args:
