@@ -1,7 +1,6 @@
-"""scaling-limits COMMAND …: every command of this software under one name, from any folder.
+"""scaling-limits COMMAND …: all commands of this software under one name, from any folder.
 
-The program imports a command's package once it is asked for, and none from the working folder: unlike `python -m`,
-an installed program does not search it.
+The program imports only the package of the command. Unlike `python -m`, it does not import from the working folder.
 """
 
 import sys
@@ -14,7 +13,7 @@ from results.cli import answer, answer_help
 
 
 class Command(NamedTuple):
-    """A command: the module whose ``main`` it is, the words it takes before those of a user, and what it does."""
+    """A command: the module with its ``main``, words inserted before the user's words, and its purpose."""
 
     module: str
     words: tuple[str, ...]
@@ -22,28 +21,28 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "sweep": Command("sweeps.__main__", (), "run one study, or with -m a sweep; what is stored is not run again"),
-    "plan": Command("sweeps.plan", (), "what a sweep would run, what it would cost, what is stored"),
-    "status": Command("sweeps.status", (), "what is done, running, missing and failed in a store"),
-    "probe": Command("harness.probe", (), "measure how fast a device is, for what `plan` predicts"),
-    "prepare": Command("workloads.prepare", (), "download a data set, once; most need none of that"),
-    "steps": Command("analysis.__main__", ("steps",), "steps to target, study by study"),
+    "sweep": Command("sweeps.__main__", (), "run one study, or with -m a sweep; stored trials are not repeated"),
+    "plan": Command("sweeps.plan", (), "list the studies of a sweep, their cost and their stored trials"),
+    "status": Command("sweeps.status", (), "show finished, running, missing and failed trials of a store"),
+    "probe": Command("harness.probe", (), "measure the speed of a device for the predictions of `plan`"),
+    "prepare": Command("workloads.prepare", (), "download a data set, once; most data sets need no download"),
+    "steps": Command("analysis.__main__", ("steps",), "steps to target of each study"),
     "fit": Command("analysis.__main__", ("fit",), "critical batch sizes with intervals and verdicts"),
-    "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations over cores"),
-    "payoff": Command("analysis.__main__", ("payoff",), "how far more devices pay off, and what they cost"),
+    "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations by number of cores"),
+    "payoff": Command("analysis.__main__", ("payoff",), "how far more devices pay off, and their cost"),
     "figures": Command("analysis.__main__", ("figures",), "figures as PNG and SVG"),
-    "report": Command("analysis.__main__", ("report",), "all of a store as one page for a browser"),
-    "layouts": Command("analysis.__main__", ("layouts",), "what each layout of a step on a mesh costs"),
-    "all": Command("analysis.__main__", ("all",), "epochs, steps, fit and figures of a store, one after the other"),
-    "compare": Command("analysis.__main__", ("compare",), "two stores or releases side by side"),
+    "report": Command("analysis.__main__", ("report",), "a whole store as one page for a browser"),
+    "layouts": Command("analysis.__main__", ("layouts",), "cost of each layout of a step on a mesh"),
+    "all": Command("analysis.__main__", ("all",), "epochs, steps, fit and figures of a store"),
+    "compare": Command("analysis.__main__", ("compare",), "compare two stores or releases"),
     "coverage": Command("analysis.__main__", ("coverage",), "how often fits of simulated searches are right"),
     "verify": Command("results.__main__", ("verify",), "check hashes, tables and totals of a store or a release"),
     "repair": Command("results.__main__", ("repair",), "rebuild or drop torn files"),
-    "import": Command("results.__main__", ("import",), "published data of others into a store"),
-    "export": Command("results.__main__", ("export",), "a release of a store: Parquet, dataset card, hashes"),
-    "merge": Command("results.__main__", ("merge",), "join stores and releases into a store"),
+    "import": Command("results.__main__", ("import",), "import published data of others into a store"),
+    "export": Command("results.__main__", ("export",), "write a release of a store: Parquet, dataset card, hashes"),
+    "merge": Command("results.__main__", ("merge",), "merge stores and releases into one store"),
 }
-# What texts call these commands, and what they are called here.
+# Names of the modules in texts, and of these commands.
 NAMES = {
     "python -m sweeps": "scaling-limits sweep",
     "python -m sweeps.plan": "scaling-limits plan",
@@ -66,13 +65,13 @@ examples:
   scaling-limits fit --store first
   scaling-limits report --store first --out first.html
 
-scaling-limits COMMAND --help explains a command. In all of them --store DIR and store=DIR mean the same, and so it is
-with every other option. scaling-limits --version says which software this is. In a checkout, `python -m sweeps`,
-`python -m analysis` and `python -m results` are the same commands, and docs/start.md begins the manual."""
+scaling-limits COMMAND --help explains a command. --store DIR and store=DIR mean the same in all commands, as do both
+forms of every other option. scaling-limits --version prints the version. In a checkout, `python -m sweeps`,
+`python -m analysis` and `python -m results` are the same commands. The manual starts at docs/start.md."""
 
 
 def main() -> NoReturn:
-    """The program: runs the command that the words of this process name, and ends with its exit code."""
+    """Runs the command on the command line, and exits with its exit code."""
     words = sys.argv[1:]
     command = COMMANDS.get(words[0]) if words else None
     if command is None:
@@ -83,7 +82,7 @@ def main() -> NoReturn:
 
 @cli.guarded
 def _without_command(words: Sequence[str]) -> int:
-    """Help, the version, or BadInput for a command that does not exist."""
+    """Prints help or the version. Raises BadInput for an unknown command."""
     if not words or words[0] in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS)) + 2
         answer_help(
@@ -96,7 +95,7 @@ def _without_command(words: Sequence[str]) -> int:
         answer(f"scaling-limits {importlib.metadata.version('scaling-limits')}")
         return 0
     if "=" in words[0] or words[0].startswith("-"):
-        raise BadInput(f"{words[0]} comes after a command, such as `scaling-limits sweep {words[0]}`; see --help")
+        raise BadInput(f"{words[0]} must follow a command, as in `scaling-limits sweep {words[0]}`. See --help.")
     raise BadInput(f"unknown command {words[0]!r}; {nearest(words[0], COMMANDS)}")
 
 
