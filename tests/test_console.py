@@ -62,7 +62,7 @@ def test_its_help_has_a_line_for_every_command() -> None:
         ("swep", "error: unknown command 'swep'; did you mean 'sweep'?"),
         (
             "task=digits_fc",
-            "error: task=digits_fc comes after a command, such as `scaling-limits sweep task=digits_fc`",
+            "error: task=digits_fc must follow a command, as in `scaling-limits sweep task=digits_fc`",
         ),
         ("fit --store nowhere", "error: no store at nowhere; create one with `scaling-limits sweep store=nowhere`"),
         ("status store=a(1)", "error: no store at a(1); create one with `scaling-limits sweep store='a(1)'`"),

@@ -36,9 +36,9 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 # First lines of help, by command.
 HELP = {
-    "sweeps": "python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again.",
+    "sweeps": "python -m sweeps: runs one study, or a sweep of studies with -m. Stored trials are not run again.",
     "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored,",
-    "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed,",
+    "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed",
     "analysis": "usage: python -m analysis [-h]",
     **{
         f"analysis {name}": f"usage: python -m analysis {name} [-h]"
@@ -59,7 +59,7 @@ MISTAKES = {
     "lanes=0": "error: lanes must be at least 1, not 0",
     "task.model.widths=64": "error: task.model: widths must be a list of whole numbers of at least 1, such as [64], "
     "not 64",
-    "task.targets=0.18": "error: task.targets=0.18: targets are a list of metrics and values, such as "
+    "task.targets=0.18": "error: task.targets=0.18: targets must be a list of metrics and values, such as "
     "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes",
     "task=webgraph_synthetic als.solver=qrr": "error: unknown solver 'qrr'; did you mean 'qr'?",
 }

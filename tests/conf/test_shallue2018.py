@@ -169,7 +169,7 @@ def test_tiny_workloads_are_as_many_studies_as_their_first_line_says(tmp_path: P
 
 def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
-        BadInput, match=r"\A\+experiment=shallue2018/figure5 unites 6 presets; add -m to run all of them\Z"
+        BadInput, match=r"\A\+experiment=shallue2018/figure5 combines 6 presets\. Add -m to run them all\.\Z"
     ):
         planning.request(overrides.command_line(["+experiment=shallue2018/figure5", f"store={tmp_path}"]))
 
@@ -180,7 +180,7 @@ def test_batches_larger_than_a_data_set_are_refused_in_one_line(tmp_path: Path) 
         ("mnist_subsets/mnist_6875/simple_cnn_base", 8192, 6875),
     ):
         line = [f"+experiment=shallue2018/{workload}/nesterov_momentum", f"batch_size={batch}", f"store={tmp_path}"]
-        with pytest.raises(BadInput, match=rf"\Abatch_size={batch} is larger than the training set of .*{size}\Z"):
+        with pytest.raises(BadInput, match=rf"\Abatch_size={batch} is larger than the training set of .*{size}\.\Z"):
             planning.request(overrides.command_line(line))
 
 

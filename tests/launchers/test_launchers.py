@@ -257,7 +257,7 @@ def test_what_failed_too_often_is_left_out_by_every_launcher(
     err = capsys.readouterr().err
     line = f"{limit}: skipping 1 study: {bad.name}. Raise the limit to retry."
     assert line in err.splitlines()
-    assert "goes on with them" not in err
+    assert "did not start" not in err
     assert sweeps_cli.main([*words, limit, "--dry-run"]) == exit_codes.DONE
     assert bad.name not in capsys.readouterr().out
     assert sweeps_cli.main([*words, "limits.study.max_failures=3"]) == exit_codes.DONE
@@ -286,7 +286,7 @@ def test_a_limit_of_the_sweep_ends_what_runs_and_begins_nothing_more(
     began = time.monotonic()
     assert sweeps_cli.main([*words, "limits.sweep.max_device_hours=0.003", f"store={tmp_path}"]) == exit_codes.DONE
     assert time.monotonic() - began < 120
-    assert "2 studies did not begin; the same command goes on with them" in capsys.readouterr().err
+    assert "2 studies did not start. Run the same command to continue." in capsys.readouterr().err
     trials = store.read(tmp_path).trials
     assert set(trials["reason"]) == {"time_limit"}
     assert trials["study"].nunique() == 1

@@ -292,7 +292,7 @@ def test_a_cancelled_element_is_saved_and_stays_out_of_the_queue(
     assert log.code == exit_codes.PREEMPTED
     assert running.returncode == exit_codes.FAILED
     assert f"failed: job {job}: cancelled by scancel; see {log.log}" in output
-    assert "same command tries them again" in output
+    assert "Run the same command to retry them" in output
     time.sleep(5)
     assert not states() + states("PENDING")
     text = shown(tmp_path, capsys)

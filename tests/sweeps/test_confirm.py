@@ -146,7 +146,7 @@ def test_the_commands_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "6 trials to run" in capsys.readouterr().out
     assert sweeps_cli.main(line) == 0
     assert sweeps_cli.main([*line, "confirm=2"]) == 0
-    assert "1 study, 2 trials to run; 4 trials are stored already" in capsys.readouterr().err
+    assert "1 study, 2 trials to run (4 trials already stored)" in capsys.readouterr().err
     assert sweeps_cli.main([*line, "confirm=2"]) == 0
     assert "nothing to train" in capsys.readouterr().out
     assert status.main([f"store={tmp_path}"]) == 0
