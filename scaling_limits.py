@@ -28,7 +28,7 @@ COMMANDS = {
     "prepare": Command("workloads.prepare", (), "download a data set, once; most data sets need no download"),
     "steps": Command("analysis.__main__", ("steps",), "steps to target of each study"),
     "fit": Command("analysis.__main__", ("fit",), "critical batch sizes with intervals and verdicts"),
-    "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations by number of cores"),
+    "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations by cores"),
     "payoff": Command("analysis.__main__", ("payoff",), "how far more devices pay off, and their cost"),
     "figures": Command("analysis.__main__", ("figures",), "figures as PNG and SVG"),
     "report": Command("analysis.__main__", ("report",), "a whole store as one page for a browser"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from results import exit_codes
-from results.bad_input import number_of
+from results.bad_input import BadInput, number_of
 from results.cli import answer, quoted, say
 from results.storage import attempts
 from sweeps import help_text
@@ -109,11 +109,8 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         _show_no_rows()
         return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: cli.numbered(one.study))
-    cli.show(
-        _HEADER,
-        [(*s[:-1], round(s.seconds, 1)) for s in ran],
-        lambda: cli.table(_HEADER, [(*s[:-1], f"{s.seconds:.1f}") for s in ran]),
-    )
+    rows = [(*one[:-1], round(one.seconds, 1)) for one in ran]
+    cli.show(_HEADER, rows, lambda: cli.table(_HEADER, [(*row[:-1], f"{row[-1]:.1f}") for row in rows]))
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         if places:
@@ -124,8 +121,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         say(f"{number_of(left, 'study')} did not start. Run the same command to continue.")
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed. Run the same command to retry them.")
-        return exit_codes.FAILED
-    if left_out:
+    if failures or left_out:
         return exit_codes.FAILED
     reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
@@ -143,9 +139,10 @@ def _report_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
     """Prints the studies that are skipped because they failed too often."""
     if studies:
         names = [study.name for study in studies]
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        named = ", ".join(names[:_NAMED])
+        if len(names) > _NAMED:
+            named += f" and {len(names) - _NAMED:,} more"
         limit = f"limits.study.max_failures={request.limits[1].max_failures}"
-        named = ", ".join(names[:_NAMED]) + more
         say(f"{limit}: skipping {number_of(len(names), 'study')}: {named}. Raise the limit to retry.")
 
 
@@ -154,7 +151,6 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
     most = request.ask_above_device_hours
     if most is None:
         return
-    from results.bad_input import BadInput
     from sweeps import costs
 
     predicted = costs.of_sweep(request, missing, say)

@@ -108,6 +108,11 @@ class Measured(NamedTuple):
         """Measured over predicted seconds."""
         return self.seconds / self.predicted.middle
 
+    @property
+    def within(self) -> bool:
+        """Whether the measured seconds lie in the predicted range."""
+        return self.predicted.low <= self.seconds <= self.predicted.high
+
 
 class MeasuredRun(NamedTuple):
     """The total time of the runs of a study on equal devices."""
@@ -162,7 +167,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
-    together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    together: dict[tuple, list[Mapping[str, Any]]] = {}
     for row in read_table(commit, "studies").to_pylist():
         if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
             continue
@@ -192,9 +197,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
 def _calls(commit: Commit) -> float:
     """Returns program calls per step of a study. Each evaluation is a call."""
     grid = RUNNERS[commit.study.kind].evaluations(commit.study)
-    taken = [steps for steps in read_table(commit, "trials")["steps"].to_pylist() if steps] or [
-        commit.study.budget_steps
-    ]
+    taken = list(filter(None, read_table(commit, "trials")["steps"].to_pylist())) or [commit.study.budget_steps]
     return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
 
 
@@ -204,7 +207,7 @@ class StoreRatios:
     def __init__(self, commits: Sequence[Commit], say: Say):
         self._commits = commits
         self._say = say
-        self._measured: dict[tuple[Any, ...], list[Measured]] = {}
+        self._measured: dict[tuple, list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
         """Returns the ratios of runs on the same kind of device: of the same model if there are enough, or of all.
@@ -258,19 +261,15 @@ def show(store: Path) -> int:
     Raises:
       BadInput: there are no runs to compare with.
     """
-    found = sorted(measured(commits(store), cli.say), key=_order)
+    found = measured(commits(store), cli.say)
+    found.sort(key=lambda one: (one.device.kind, cli.numbered(one.study.name)))
     if not found:
         raise BadInput(f"store={store} has no runs with usable times. Run a sweep into it first.")
     cli.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
     return 0
 
 
-def _order(one: Measured) -> tuple[Any, ...]:
-    return one.device.kind, cli.numbered(one.study.name)
-
-
-def _cells(one: Measured) -> tuple[Any, ...]:
-    within = one.predicted.low <= one.seconds <= one.predicted.high
+def _cells(one: Measured) -> tuple:
     return (
         one.device.kind,
         one.study.name,
@@ -278,7 +277,7 @@ def _cells(one: Measured) -> tuple[Any, ...]:
         one.seconds,
         *one.predicted,
         one.ratio,
-        within,
+        one.within,
         predictions.PREDICTOR,
     )
 
@@ -294,15 +293,17 @@ def _text(found: list[Measured]) -> str:
                 f"{one.seconds:.3g}",
                 f"{one.predicted.low:.2g} – {one.predicted.high:.2g}",
                 f"{one.ratio:.2f}",
-                "yes" if one.predicted.low <= one.seconds <= one.predicted.high else "no",
+                "yes" if one.within else "no",
             )
             for one in own
         ]
         known = predictions.calibration([one.ratio for one in own])
         assert known is not None
         ratios = sorted(one.ratio for one in own)
-        spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}, standard deviation × ÷ {math.exp(_deviation(ratios)):.2f}"
-        inside = sum(row[-1] == "yes" for row in rows)
+        logs = [math.log(ratio) for ratio in ratios]
+        deviation = math.exp(statistics.stdev(logs)) if len(logs) > 1 else 1.0
+        spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}, standard deviation × ÷ {deviation:.2f}"
+        inside = sum(one.within for one in own)
         parts += [
             f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
             cli.table(_HEADER, rows, ("study", "in range")),
@@ -310,9 +311,3 @@ def _text(found: list[Measured]) -> str:
             "",
         ]
     return "\n".join(parts[:-1])
-
-
-def _deviation(ratios: list[float]) -> float:
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = sum(logs) / len(logs)
-    return math.sqrt(sum((each - mean) ** 2 for each in logs) / max(1, len(logs) - 1))

@@ -21,7 +21,7 @@ from results.bad_input import BadInput, check_choice, first_line, nearest
 from sweeps import kind_configs, overrides
 from sweeps.configured_study import Config
 from sweeps.kind_configs import READERS
-from sweeps.overrides import GROUPS, CommandLine
+from sweeps.overrides import GROUPS, CommandLine, Words
 from workloads import registry
 
 _SHOWN = 5  # tasks named in a message
@@ -107,7 +107,7 @@ class Point(NamedTuple):
     """A point of a sweep: its configuration, and the command-line words that select only this point."""
 
     config: dict[str, Any]
-    words: tuple[str, ...]
+    words: Words
 
 
 def compose_all(line: CommandLine) -> list[dict[str, Any]]:
@@ -198,7 +198,7 @@ def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
 
 
 def _points(
-    points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[tuple[str, ...], _Base]
+    points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[Words, _Base]
 ) -> Iterator[Point]:
     """Yields every point with its configuration. Adds missing choices to ``bases``.
 
@@ -214,7 +214,7 @@ def _points(
     for override in parsed:
         if not any(kind_configs.takes(base.kind, override.key_or_group) for base in bases.values()):
             raise BadInput(_misplaced(override.key_or_group, at[0]))
-    models: dict[tuple[tuple[str, ...], ...], _Model | None] = {}
+    models: dict[tuple[Words, ...], _Model | None] = {}
     for point, base in zip(points, at, strict=True):
         own = [o for o in point if kind_configs.takes(base.kind, o.key_or_group)]
         like = _choices(point), tuple(o.key_or_group for o in own)
@@ -229,7 +229,7 @@ def _points(
             yield Point(_copied(plain), _words(own))
 
 
-def _words(point: Iterable[Override]) -> tuple[str, ...]:
+def _words(point: Iterable[Override]) -> Words:
     words = tuple(
         str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
     )
@@ -244,7 +244,7 @@ def _copied(plain: Any) -> Any:
     return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
-def _choices(point: Iterable[Override]) -> tuple[str, ...]:
+def _choices(point: Iterable[Override]) -> Words:
     return tuple(str(o.input_line) for o in point if o.key_or_group in GROUPS)
 
 

@@ -217,11 +217,13 @@ def _ask(
     """
     shared: dict[Any, Question] = {}
     keys = {}
+    # Only settings that costs depend on, so that cached answers are found for any others.
+    names = ("lanes", "lane_strategy", "shards", "microbatches")
+    asked = Settings(**{name: getattr(request.settings, name) for name in names})
     for study in studies:
-        settings = _asked_settings(request.settings)
-        verdict = verdicts.get(study.name)
+        settings, verdict = asked, verdicts.get(study.name)
         if verdict is not None:
-            settings = dataclasses.replace(settings, shards=verdict.shards, microbatches=verdict.microbatches)
+            settings = dataclasses.replace(asked, shards=verdict.shards, microbatches=verdict.microbatches)
         programs = RUNNERS[study.kind].programs(study)
         keys[study.name] = key = study.kind, programs, study.trials if topology else 0, settings
         source = request.sources.get(study.name)
@@ -230,12 +232,6 @@ def _ask(
     by_key = dict(zip(shared, answers, strict=True))
     found = {name: by_key[key] for name, key in keys.items()}
     return {name: answer for name, answer in found.items() if answer is not None}
-
-
-def _asked_settings(settings: Settings) -> Settings:
-    """Returns only the settings that costs depend on, so that cached answers are found for any other settings."""
-    names = ("lanes", "lane_strategy", "shards", "microbatches")
-    return Settings(**{name: getattr(settings, name) for name in names})
 
 
 def _cost(

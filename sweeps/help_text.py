@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import conf
@@ -11,7 +11,7 @@ from results.cli import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
-DEEP = 2  # choices this many folders down are not listed: a choice above combines them
+DEEP = 2  # choices in deeper folders are not listed, because a choice above combines them
 
 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
@@ -25,14 +25,13 @@ def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
 
 
 def _help(about: str) -> str:
+    """Returns the text of --help."""
     lines = [
         about.strip(),
         "",
         "--csv and --json print only the table, as CSV or JSON. --wide prints all columns on a terminal.",
         "",
         "examples:",
-    ]
-    lines += [
         "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
         "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
         "  python -m sweeps task=webgraph_synthetic als.dim=64 cores=1,2 -m",
@@ -60,25 +59,21 @@ def _help(about: str) -> str:
             _lines("task", "webgraph_synthetic")
         ),
     }.items():
-        lines += ["", f"{title}:", *_without_head(section)]
+        without_head = itertools.dropwhile(lambda line: line.startswith("#"), section)
+        lines += ["", f"{title}:", *(f"  {line}" for line in without_head)]
     return "\n".join(lines)
 
 
 def _about(group: str, name: str) -> str:
-    """The first comment line of a choice's file, or the first above a preset in a table."""
+    """Returns the first comment line of a choice's file, or the first above a preset in a table."""
     place = overrides.place_in_table(name) if group == "experiment" else None
     if place is None:
         return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]
     lines = place[0].read_text().splitlines()
     before = list(itertools.takewhile(lambda line: not line.startswith(f"  {place[1]}:"), lines))
-    above = [*itertools.takewhile(lambda line: line.startswith("  # "), reversed(before))]
+    above = list(itertools.takewhile(lambda line: line.startswith("  # "), reversed(before)))
     return above[-1].removeprefix("  # ") if above else ""
 
 
 def _lines(group: str, name: str) -> list[str]:
     return (_CONF / group / f"{name}.yaml").read_text().strip().splitlines()
-
-
-def _without_head(lines: Iterable[str]) -> list[str]:
-    """The lines of a YAML file, indented, without its leading comments."""
-    return [f"  {line}" for line in itertools.dropwhile(lambda line: line.startswith("#"), lines)]

@@ -5,7 +5,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
@@ -16,6 +16,8 @@ import conf
 from results.bad_input import BadInput, check_choice
 from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
+
+Words: TypeAlias = tuple[str, ...]  # of a command line
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
@@ -40,7 +42,7 @@ class CommandLine(NamedTuple):
       dry_run: whether to list the studies without running them.
     """
 
-    overrides: tuple[str, ...]
+    overrides: Words
     multirun: bool
     store: str | None = None
     dry_run: bool = False
@@ -64,8 +66,8 @@ class _Presets(NamedTuple):
       places: the file that lists a preset, and its key there.
     """
 
-    united: dict[str, tuple[str, ...]]
-    words: dict[str, tuple[str, ...]]
+    united: dict[str, Words]
+    words: dict[str, Words]
     places: dict[str, tuple[Path, str]]
 
 
@@ -104,7 +106,7 @@ def _is_only_table(name: str) -> bool:
     return Path(name).name == "presets"
 
 
-def _words_in(path: Path, key: str, content: Any) -> tuple[str, ...]:
+def _words_in(path: Path, key: str, content: Any) -> Words:
     try:
         if not isinstance(content, Mapping):
             raise BadInput(f"{content!r} is neither a mapping of keys to values nor a list of presets")
@@ -134,7 +136,7 @@ def united(preset: str) -> list[str]:
     return [preset] if listed is None else [each for name in listed for each in united(name)]
 
 
-def words_of(preset: str) -> tuple[str, ...]:
+def words_of(preset: str) -> Words:
     """Returns the overrides that a preset stands for: those in its table, or ``+experiment=NAME``."""
     return _presets().words.get(preset, (f"+experiment={preset}",))
 
@@ -177,7 +179,7 @@ def as_text(text: str) -> str:
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
 
 
-def as_words(values: Mapping[str, Any]) -> tuple[str, ...]:
+def as_words(values: Mapping[str, Any]) -> Words:
     """Returns overrides for values by key, as ``sweeps.sweep`` takes them. A list or tuple is an axis.
 
     Raises:

@@ -168,7 +168,7 @@ _DIVISION = "lanes × shards × microbatches"
 _NAME = re.compile(r"(.+)-([a-z]*\d+-[0-9a-f]{8,16})")  # name of a study: workload, then batch size or cores and hash
 
 
-def _row(study: "Plan", missing: int) -> tuple[Any, ...]:
+def _row(study: "Plan", missing: int) -> tuple:
     planned = study.request.planned
     return study.name, planned, planned - missing, missing, study.budget_steps, missing * study.budget_steps
 

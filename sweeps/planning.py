@@ -21,6 +21,7 @@ from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
+from sweeps.overrides import Words
 from sweeps.run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # studies named in a line
@@ -65,7 +66,7 @@ class Request:
     ask_above_device_hours: float | None = None
     notify: str | None = None
     limits: tuple[Bounds, Bounds] = (Bounds(), Bounds())
-    words: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
+    words: Mapping[str, tuple[Words, ...]] = dataclasses.field(default_factory=dict)
 
 
 def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written: bool = True) -> Request:
@@ -109,10 +110,10 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 
 
 def _words(
-    studies: Sequence[Plan], configured: Sequence[ConfiguredStudy[Any]], words: Sequence[tuple[str, ...]]
-) -> dict[str, tuple[tuple[str, ...], ...]]:
+    studies: Sequence[Plan], configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
+) -> dict[str, tuple[Words, ...]]:
     """Returns the words that request each study. Prefers words that request all of its trials."""
-    by_plan: dict[str, dict[Any, tuple[str, ...]]] = {}  # by plan and request
+    by_plan: dict[str, dict[Any, Words]] = {}  # by plan and request
     for (study, _), own in zip(configured, words, strict=True):
         by_plan.setdefault(study.plan_json, {})[study.request] = own
     found = {}

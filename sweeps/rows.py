@@ -10,8 +10,12 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.rules import confirmation
 
-# Columns of studies that only some plans have.
-_OF_PLAN = ("evaluation_ratio", "evaluation_spacing")
+_PROPERTIES = ("dataset", "optimizer", "batch_size", "budget_steps", "pruning")  # columns of studies from any plan
+_OF_PLAN = ("evaluation_ratio", "evaluation_spacing")  # columns of studies from only some plans
+_OF_RECORD = (
+    *("compile_seconds", "run_seconds", "train_seconds", "evaluate_seconds", "trial_steps"),
+    *("lanes", "lane_strategy", "shards", "microbatches"),
+)
 
 
 def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.Table]:
@@ -24,15 +28,14 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
     """
     by_id = sorted(record.trials, key=lambda trial: trial.id)
     outcomes = [record.outcomes[trial.id] for trial in by_id]
-    trial_rows = {
+    trial_rows: dict[str, list[Any]] = {
         "study": [study.name] * len(by_id),
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
-        "status": [each.status for each in outcomes],
-        "reason": [each.reason for each in outcomes],
-        "steps": [each.steps for each in outcomes],
-    } | {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
+    }
+    trial_rows |= {name: [getattr(each, name) for each in outcomes] for name in ("status", "reason", "steps")}
+    trial_rows |= {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
     measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study) | _timing_columns(record)
     own = {column.name: column.type for column in KINDS[study.kind].columns}
@@ -46,32 +49,14 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
 
 def _study_columns(study: Plan) -> dict[str, Any]:
     plan = study.plan()
-    return {
-        "study": study.name,
-        "dataset": study.dataset,
-        "model": study.model_label,
-        "optimizer": study.optimizer,
-        "batch_size": study.batch_size,
-        "budget_steps": study.budget_steps,
-        "pruning": study.pruning,
-        "planned_trials": study.trials,
-        "plan": study.plan_json,
-    } | {name: plan.get(name) for name in _OF_PLAN}
+    about = {"study": study.name, "model": study.model_label, "planned_trials": study.trials, "plan": study.plan_json}
+    return about | {name: getattr(study, name) for name in _PROPERTIES} | {name: plan.get(name) for name in _OF_PLAN}
 
 
 def _timing_columns(record: Record) -> dict[str, Any]:
     seconds, steps, per_epoch = record.train_seconds, record.trial_steps, record.steps_per_epoch
     per_step = seconds / steps if seconds is not None and steps else None
-    return {
-        "compile_seconds": record.compile_seconds,
-        "run_seconds": record.run_seconds,
-        "train_seconds": seconds,
-        "evaluate_seconds": record.evaluate_seconds,
-        "trial_steps": steps,
+    return {name: getattr(record, name) for name in _OF_RECORD} | {
         "seconds_per_step": per_step,
         "seconds_per_epoch": None if per_step is None or per_epoch is None else per_step * per_epoch,
-        "lanes": record.lanes,
-        "lane_strategy": record.lane_strategy,
-        "shards": record.shards,
-        "microbatches": record.microbatches,
     }

@@ -4,7 +4,7 @@ import collections
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -175,8 +175,8 @@ class Lengths:
         return steps, evaluations, True
 
     @functools.cached_property
-    def _tables(self) -> dict[tuple[Any, ...], LifeTable]:
-        tables: dict[tuple[Any, ...], LifeTable] = {}
+    def _tables(self) -> dict[tuple, LifeTable]:
+        tables: dict[tuple, LifeTable] = {}
         for commit in self._commits:
             rows = read_table(commit, "trials")
             reasons = rows["reason"].to_pylist()
@@ -191,7 +191,7 @@ class Lengths:
         return tables
 
 
-def _family(study: Plan) -> tuple[Any, ...]:
+def _family(study: Plan) -> tuple:
     """Returns the key of studies whose trials have similar lengths as shares of their budgets."""
     targets = tuple((target.metric, target.value) for target in study.ends_at)
     return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets

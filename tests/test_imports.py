@@ -119,7 +119,7 @@ def test_a_finished_sweep(tmp_path: Path) -> None:
             claim.write(tables(study, ended, provenance.software() | {"started_at": now}))
             claim.commit(study)
     code, first, imported = start(tmp_path, "sweeps", *words)
-    assert (code, first) == (0, f"nothing to train: 4 studies with 8 trials stored in {folder} already")
+    assert (code, first) == (0, f"nothing to train: 4 studies with 8 trials already stored in {folder}")
     assert not imported & SLOW
     code, first, imported = start(tmp_path, "sweeps.status", f"store={folder}")
     assert code == 0 and first.split()[:2] == ["study", "state"]

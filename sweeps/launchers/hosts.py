@@ -22,8 +22,6 @@ from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
 from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
 
-OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code that all hosts must have in the same version
-
 
 def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, or studies that several hosts cannot run together."""
@@ -132,7 +130,7 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(multihost.start(found, command, costs.code_hash(OURS)))
+        say(multihost.start(found, command, costs.code_hash(worker.OURS)))
         came[0] = 1
         return ended(run if multihost.leads() else follow)
     os.close(reader)

@@ -68,7 +68,7 @@ def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
         topologies.check(asked["tpu_slice"])
     if asked["address"] not in (None, "auto") and not re.fullmatch(r"[^\s/:]+:\d{1,5}", asked["address"]):
         raise BadInput(f"launcher.address={asked['address']}: write HOST:PORT, such as 10.0.0.1:6379, or auto")
-    if not is_installed():
+    if importlib.util.find_spec("ray") is None:
         raise BadInput("launcher=ray needs the extra ray. Install it with: pip install 'scaling-limits[ray]'")
 
 
@@ -77,11 +77,6 @@ def devices(asked: Config, study: Plan, settings: Settings) -> int:
     if asked["tpu_slice"] is None:
         return devices_asked(asked, study, settings)
     return topologies.count(asked["tpu_slice"])
-
-
-def is_installed() -> bool:
-    """Returns whether Ray can be imported."""
-    return importlib.util.find_spec("ray") is not None
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:

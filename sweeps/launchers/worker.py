@@ -22,7 +22,7 @@ from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
 
 _ROOT = Path(__file__).parents[2]
-_OURS = ("harness", "results", "sweeps", "workloads")
+OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code of a worker
 _LONGEST = 300  # most characters of a cause
 
 
@@ -175,6 +175,6 @@ def taken(error: Exception) -> Failure:
 def _within_ours(file: str) -> str | None:
     """Returns the path of a file of our code relative to the root. None for other files."""
     path = Path(file)
-    if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in _OURS:
+    if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in OURS:
         return None
     return within.as_posix()
