@@ -49,7 +49,6 @@ class Known(NamedTuple):
 
     steps: Calibration | None = None
     compiling: Calibration | None = None
-    same_model: bool = False
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
@@ -219,14 +218,11 @@ class StoreRatios:
           study: the plan.
           flops: FLOPs of a step on one device.
         """
-        for model in (_model(study), None):
-            same = model is not None
+        for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
             there = [one for one in self._of_model(device, study.kind, model) if _alike(one.flops, flops)]
-            if len(there) >= (predictions.FEWEST if same else 1):
+            if len(there) >= least:
                 compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
-                return Known(
-                    predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled), same
-                )
+                return Known(predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled))
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:

@@ -37,14 +37,16 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
         _check_fused()
     tuned = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
     space = SearchSpace.from_plan(ranges(tuned))
-    fixed = all(len(ranged.values) == 1 for ranged in space.values())
+    trials = config["trials"]
+    if trials is None:
+        trials = 1 if all(len(ranged.values) == 1 for ranged in space.values()) else DEFAULT_TRIALS
     study = Factorization(
         dataset=source.name,
         dataset_version=_version(source, data_needed=DATA not in absent),
         dataset_options=registry.generated_from(ratings),
         space=space,
         seed=config["seed"],
-        trials=(1 if fixed else DEFAULT_TRIALS) if config["trials"] is None else config["trials"],
+        trials=trials,
         cores=config["cores"],
         **{name: als[name] for name in als if name not in tuned},
     )

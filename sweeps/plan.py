@@ -164,6 +164,7 @@ COLUMNS = (
 )
 _PLAN_COLUMNS = ("study", "trials", "stored", "to_run", "budget_steps", "at_most_trial_steps")
 _HEADER = ("study", "trials", "stored", "to run", "budget steps", "trial-steps at most")
+_UNKNOWN = (None, None, None)  # a range
 _DIVISION = "lanes × shards × microbatches"
 _NAME = re.compile(r"(.+)-([a-z]*\d+-[0-9a-f]{8,16})")  # name of a study: workload, then batch size or cores and hash
 
@@ -175,7 +176,7 @@ def _row(study: "Plan", missing: int) -> tuple:
 
 def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]) -> None:
     cells = {name: _cells(cost) for name, cost in costs.items()}
-    unknown = [None] * len(COLUMNS)
+    unknown = [None for _ in COLUMNS]
     rows = [(*_row(study, missing[study.name]), *cells.get(study.name, unknown)) for study in studies]
     printing.show([*_PLAN_COLUMNS, *COLUMNS], rows, str)
 
@@ -207,8 +208,8 @@ def _cells(cost: "StudyCost") -> list[Any]:
         verdict.microbatches if verdict else None,
         cost.steps,
         "store" if cost.from_store else "budget",
-        *(step or (None,) * 3),
-        *((each / 3600 for each in total) if total else (None,) * 3),
+        *(step or _UNKNOWN),
+        *((each / 3600 for each in total) if total else _UNKNOWN),
         cost.by,
         PREDICTOR,
     ]

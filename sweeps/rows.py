@@ -29,14 +29,14 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
     by_id = sorted(record.trials, key=lambda trial: trial.id)
     outcomes = [record.outcomes[trial.id] for trial in by_id]
     trial_rows: dict[str, list[Any]] = {
-        "study": [study.name] * len(by_id),
+        "study": [study.name for _ in by_id],
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
     }
     trial_rows |= {name: [getattr(each, name) for each in outcomes] for name in ("status", "reason", "steps")}
     trial_rows |= {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
-    measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
+    measured = {"study": [study.name for _ in record.trial], "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study) | _timing_columns(record)
     own = {column.name: column.type for column in KINDS[study.kind].columns}
     kinds = {name: own.get(name, pa.float32()) for name in record.metrics}

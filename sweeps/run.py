@@ -26,11 +26,11 @@ class RunSummary(NamedTuple):
     """The result of running a study: trials by status, and seconds spent."""
 
     study: str
-    ran: int
-    complete: int
-    infeasible: int
-    incomplete: int
-    seconds: float
+    ran: int = 0
+    complete: int = 0
+    infeasible: int = 0
+    incomplete: int = 0
+    seconds: float = 0.0
 
 
 class StudyOutcome(NamedTuple):
@@ -53,7 +53,7 @@ class StudyUpdate(NamedTuple):
     """
 
     study: Plan
-    progress: RunProgress | None
+    progress: RunProgress | None = None
     outcome: StudyOutcome | None = None
     silent: float | None = None
 

@@ -144,7 +144,7 @@ def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyO
         return StudyOutcome(record_failure(store, study, reason), *why)
     except Exception as error:  # an error in one study must not end the others
         also = f"{why.cause} (storing this failed too: {failure(error).cause})"
-        return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+        return StudyOutcome(RunSummary(study.name), also, why.places)
 
 
 def worst_code(codes: Iterable[int]) -> int:
@@ -215,7 +215,7 @@ class RemoteStudy:
         """Reports that it waits again."""
         if self._began is not None:
             self._began = self._seen = self._reported = None
-            self._report(StudyUpdate(self.study, None))
+            self._report(StudyUpdate(self.study))
 
     def end(self, failure: str | None) -> StudyOutcome:
         """Reports and returns its outcome after it has ended."""
@@ -225,7 +225,7 @@ class RemoteStudy:
         total = ran.complete + ran.infeasible + incomplete
         summary = RunSummary(self.study.name, total, ran.complete, ran.infeasible, incomplete, seconds)
         outcome = StudyOutcome(summary, failure)
-        self._report(StudyUpdate(self.study, None, outcome))
+        self._report(StudyUpdate(self.study, outcome=outcome))
         return outcome
 
     def _report(self, update: StudyUpdate) -> None:

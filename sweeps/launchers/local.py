@@ -346,14 +346,14 @@ class _Pool:
             self._end(study, StudyOutcome(report.value))
         elif report.kind == "taken":
             one.ended(exit_codes.PREEMPTED, report.value.cause)  # not an error of the study
-            self._end(study, StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), *report.value))
+            self._end(study, StudyOutcome(RunSummary(study.name), *report.value))
         else:
             one.ended(exit_codes.FAILED, report.value.cause)
             self._end(study, record_failed(self.store, study, "failed", report.value))
 
     def _end(self, study: Plan, outcome: StudyOutcome) -> None:
         self._outcomes.append(outcome)
-        self.on_progress(StudyUpdate(study, None, outcome))
+        self.on_progress(StudyUpdate(study, outcome=outcome))
 
     def _bury(self, dead: Worker, study: Plan) -> None:
         """Replaces a dead worker, and retries its study or records it as lost or failed."""
@@ -376,7 +376,7 @@ class _Pool:
         counted = code if is_preempted else exit_codes.PEER_LOST
         if policy.again(counted, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
             self._queue.append(study)
-            self.on_progress(StudyUpdate(study, None))
+            self.on_progress(StudyUpdate(study))
         elif attempts.VARIABLE in os.environ and not no_memory and not is_preempted:
             raise WorkerLost(f"{study.name}: its process died {end}")
         elif no_memory:
