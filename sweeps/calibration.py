@@ -49,6 +49,7 @@ class Known(NamedTuple):
 
     steps: Calibration | None = None
     compiling: Calibration | None = None
+    same_model: bool = False
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
@@ -221,8 +222,9 @@ class StoreRatios:
         for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
             there = [one for one in self._of_model(device, study.kind, model) if _alike(one.flops, flops)]
             if len(there) >= least:
+                steps = predictions.calibration([one.ratio for one in there])
                 compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
-                return Known(predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled))
+                return Known(steps, predictions.calibration(compiled), same_model=model is not None)
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
