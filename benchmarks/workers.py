@@ -18,6 +18,7 @@ from harness import processors
 from results import store
 from sweeps import overrides, planning
 from sweeps.launchers import local
+from sweeps.launchers.launcher import Launch
 
 QUICKSTART = ("+experiment=quickstart", "-m")
 SMOKE = ("optimizer=sgd,momentum", "batch_size=256", "trials=2", "task.budget.steps=4", "-m")
@@ -32,9 +33,13 @@ def seconds(workers: int, sweep: Sequence[str]) -> float:
         bar = tqdm(total=len(request.studies), desc=f"{workers} workers", disable=None)
         began = time.perf_counter()
         with bar:
-            outcomes = local.run_all(
-                request.store, request.studies, request.settings, workers, lambda p: bar.update(p.outcome is not None)
+            launch = Launch(
+                request.store,
+                request.studies,
+                request.settings,
+                on_progress=lambda update: bar.update(update.outcome is not None),
             )
+            outcomes = local.run_all(request.launcher | {"workers": workers}, launch)
         duration = time.perf_counter() - began
     assert not any(outcome.failure for outcome in outcomes)
     return duration

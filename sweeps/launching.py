@@ -9,33 +9,8 @@ from results.plans.plan import Plan
 from sweeps import overrides
 from sweeps.configured_study import Config
 from sweeps.launchers import hosts, local, on_ray, slurm
-from sweeps.launchers.launcher import Launch, Launcher, check_least, check_retries
-from sweeps.run import StudyOutcome
+from sweeps.launchers.launcher import Launcher
 from sweeps.schema import LauncherConfig
-
-
-def _check_local(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
-    check_least(asked, workers=1)
-    check_retries(asked)
-
-
-def _local(asked: Config, launch: Launch) -> list[StudyOutcome]:
-    return local.run_all(
-        launch.store,
-        launch.studies,
-        launch.settings,
-        asked["workers"],
-        launch.on_progress,
-        launch.on_wait,
-        sources=launch.sources,
-        retries=asked["retries"],
-        limits=launch.limits,
-        silence_seconds=asked["silence_seconds"],
-    )
-
-
-def _local_at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
-    return len(local.slots(asked["workers"], settings.shards or 1))
 
 
 def _cluster_at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
@@ -43,7 +18,7 @@ def _cluster_at_once(asked: Config, studies: Sequence[Plan], settings: Settings)
 
 
 LAUNCHERS: dict[str, Launcher] = {
-    "local": Launcher(_check_local, _local_at_once, _local),
+    "local": Launcher(local.check, local.at_once, local.run_all),
     "hosts": Launcher(
         hosts.check, lambda asked, studies, settings: 1, hosts.run_all, hosts.watched, devices=hosts.devices
     ),

@@ -50,12 +50,8 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     outcomes: list[StudyOutcome] = []
     store, settings, sources = launch.store, launch.settings, launch.sources
 
-    def report(update: StudyUpdate) -> None:
-        launch.limits.hear(update)
-        launch.on_progress(update)
-
     def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
-        report(StudyUpdate(study, progress))
+        launch.report(StudyUpdate(study, progress))
         shutdown.time_is_up = launch.limits.is_over(study.name)
 
     for study in in_order(store, launch.studies):
@@ -63,7 +59,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             break
         source = sources.get(study.name)
         multihost.broadcast(worker.order(os.devnull, study, settings, source))  # only host 0 writes
-        report(StudyUpdate(study, RunProgress()))
+        launch.report(StudyUpdate(study, RunProgress()))
         shutdown = Shutdown()
         progress = functools.partial(on_progress, study, shutdown)
         try:
@@ -83,7 +79,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             if not multihost.all_fail(study.name):  # then the others still wait in a collective
                 raise
         outcomes.append(outcome)
-        report(StudyUpdate(study, None, outcome))
+        launch.report(StudyUpdate(study, outcome=outcome))
     return outcomes
 
 

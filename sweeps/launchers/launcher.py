@@ -44,11 +44,16 @@ class Launch:
     store: Path
     studies: Sequence[Plan]
     settings: Settings
-    limits: Limits
-    sources: Mapping[str, Config]
-    words: Mapping[str, Sequence[Sequence[str]]]
-    on_progress: Callable[[StudyUpdate], None]
-    on_wait: Callable[[], None]
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    sources: Mapping[str, Config] = dataclasses.field(default_factory=dict)
+    words: Mapping[str, Sequence[Sequence[str]]] = dataclasses.field(default_factory=dict)
+    on_progress: Callable[[StudyUpdate], None] = lambda update: None
+    on_wait: Callable[[], None] = lambda: None
+
+    def report(self, update: StudyUpdate) -> None:
+        """Counts an update towards the limits and passes it on."""
+        self.limits.hear(update)
+        self.on_progress(update)
 
 
 def devices_asked(asked: Config, study: Plan, settings: Settings) -> int:
@@ -191,7 +196,7 @@ class RemoteStudy:
         """Reports that it runs, or that its process is starting."""
         if self._began is None:
             self._began = time.monotonic()
-            self._report(StudyUpdate(self.study, RunProgress()))
+            self._launch.report(StudyUpdate(self.study, RunProgress()))
 
     def look(self) -> None:
         """Reads its heartbeat and reports progress, or the length of its silence."""
@@ -209,13 +214,13 @@ class RemoteStudy:
             self._began = now
         seconds = beat.steps / beat.steps_per_second if beat.steps_per_second else 0.0
         progress = RunProgress(beat.doing, {}, {}, beat.steps, seconds, now - self._began)
-        self._report(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
+        self._launch.report(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
 
     def waits(self) -> None:
         """Reports that it waits again."""
         if self._began is not None:
             self._began = self._seen = self._reported = None
-            self._report(StudyUpdate(self.study))
+            self._launch.report(StudyUpdate(self.study))
 
     def end(self, failure: str | None) -> StudyOutcome:
         """Reports and returns its outcome after it has ended."""
@@ -225,12 +230,8 @@ class RemoteStudy:
         total = ran.complete + ran.infeasible + incomplete
         summary = RunSummary(self.study.name, total, ran.complete, ran.infeasible, incomplete, seconds)
         outcome = StudyOutcome(summary, failure)
-        self._report(StudyUpdate(self.study, outcome=outcome))
+        self._launch.report(StudyUpdate(self.study, outcome=outcome))
         return outcome
-
-    def _report(self, update: StudyUpdate) -> None:
-        self._launch.limits.hear(update)
-        self._launch.on_progress(update)
 
     def is_done(self) -> bool:
         """Returns whether all requested trials are stored."""

@@ -15,10 +15,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from harness import processors
@@ -29,24 +28,32 @@ from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
+from sweeps.configured_study import Config
 from sweeps.launchers import worker
-from sweeps.launchers.launcher import RetryPolicy, WorkerLost, failed_too_often, record_failed
+from sweeps.launchers.launcher import (
+    Launch,
+    RetryPolicy,
+    WorkerLost,
+    check_least,
+    check_retries,
+    failed_too_often,
+    record_failed,
+)
 from sweeps.launchers.silence import Silence
 from sweeps.launchers.worker import Failure
-from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
 from workloads import data_stream
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
-RETRIES = 1  # default, of a study whose worker died
 WAIT_SECONDS = 1.0  # longest time between looks at the sweep
 END_SECONDS = 30.0  # time a worker has to save before it is killed (two are enough on an idle machine)
 # The program of a worker. It uses the module search path of its parent.
 PROGRAM = """
 import json, sys
 descriptor, cpus, sys.path[:] = json.loads(sys.argv[1])
+from sweeps.configured_study import Config
 from sweeps.launchers import worker
 worker.main(descriptor, cpus)
 """
@@ -208,81 +215,54 @@ def cost(study: Plan) -> float:
     return study.request.planned * study.budget_steps * step_cost(study)
 
 
-def run_all(
-    store: Path,
-    studies: Sequence[Plan],
-    settings: Settings,
-    workers: int | None,
-    on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
-    on_wait: Callable[[], None] = lambda: None,
-    *,
-    sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-    retries: int = RETRIES,
-    limits: Limits | None = None,
-    silence_seconds: float | None = None,
-) -> list[StudyOutcome]:
+def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+    """Raises BadInput for an invalid configuration."""
+    check_least(asked, workers=1)
+    check_retries(asked)
+
+
+def at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
+    """Returns the number of workers."""
+    return len(slots(asked["workers"], settings.shards or 1))
+
+
+def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     """Runs studies in worker processes, the largest first, and then the exclusive ones in their order.
 
     A study that raises is recorded as failed. A study whose worker dies is retried by ``RetryPolicy``, then recorded as
     lost. The other studies continue.
 
     Args:
-      store: folder of the store.
-      studies: the studies to run.
-      settings: settings of each run.
-      workers: number of processes. None starts one per physical core or accelerator.
-      on_progress: called with every update.
-      on_wait: called about every second while no update arrives.
-      sources: data sources by study name. See ``sweeps.planning.Request``.
-      retries: retries of a study whose worker died.
-      limits: limits of the sweep. None means no limits.
-      silence_seconds: seconds of silence after which a worker is lost. None means never.
+      asked: the configuration of the launcher.
+      launch: the studies to run.
 
     Returns:
       An outcome for each study that started, in the order they ended.
     """
-    limits = limits or Limits()
-
-    def report(update: StudyUpdate) -> None:
-        limits.hear(update)
-        on_progress(update)
-
-    def run(studies: Sequence[Plan], slots: Sequence[Slot]) -> list[StudyOutcome]:
-        return _Pool(store, studies, orders, slots, report, on_wait, retries, limits, silence_seconds).run()
-
-    together = [study for study in studies if not KINDS[study.kind].alone]
-    orders = {study.name: worker.order(str(store), study, settings, sources.get(study.name)) for study in studies}
-    outcomes = run(together, slots(workers, settings.shards or 1)) if together else []
-    exclusive = [study for study in studies if KINDS[study.kind].alone]
+    outcomes: list[StudyOutcome] = []
+    together = [study for study in launch.studies if not KINDS[study.kind].alone]
+    if together:
+        outcomes += _Pool(asked, launch, together, slots(asked["workers"], launch.settings.shards or 1)).run()
+    exclusive = [study for study in launch.studies if KINDS[study.kind].alone]
     for _, group in itertools.groupby(exclusive, key=lambda study: RUNNERS[study.kind].process(study)):
-        if limits.reached is None:
+        if launch.limits.reached is None:
             own = list(group)
-            outcomes += run(own, [slot_alone(own[0].devices)])
+            outcomes += _Pool(asked, launch, own, [slot_alone(own[0].devices)]).run()
     return outcomes
 
 
-@dataclasses.dataclass
 class _Pool:
     """Workers that run studies: one worker per slot, or fewer if there are fewer studies."""
 
-    store: Path
-    studies: Sequence[Plan]
-    orders: Mapping[str, worker.Order]
-    slots: Sequence[Slot]
-    on_progress: Callable[[StudyUpdate], None]
-    on_wait: Callable[[], None]
-    retries: int
-    limits: Limits
-    silence_seconds: float | None
-
-    def __post_init__(self) -> None:
-        self._queue = sorted(self.studies, key=cost)  # pop() takes the largest
-        self._policies = {study.name: RetryPolicy(self.retries) for study in self.studies}
+    def __init__(self, asked: Config, launch: Launch, studies: Sequence[Plan], slots: Sequence[Slot]) -> None:
+        self._launch, self._silence_seconds = launch, asked["silence_seconds"]
+        self._queue = sorted(studies, key=cost)  # pop() takes the largest
+        self._policies = {study.name: RetryPolicy(asked["retries"]) for study in studies}
         self._outcomes: list[StudyOutcome] = []
         self._kills = out_of_memory_kills()
         self._accelerated = bool(processors.accelerators()[1])
-        self.slots = occupied(self.slots, len(self.studies))
-        self._workers = [start(i, *slot) for i, slot in enumerate(self.slots)]
+        self._slots = occupied(slots, len(studies))
+        self._workers = [start(i, *slot) for i, slot in enumerate(self._slots)]
 
     def run(self) -> list[StudyOutcome]:
         """Runs all studies and returns their outcomes in the order they ended."""
@@ -292,10 +272,10 @@ class _Pool:
                 busy: dict[Any, Worker] = {one.orders: one for one in self._workers if one.study is not None}
                 heard = multiprocessing.connection.wait(list(busy), WAIT_SECONDS)
                 if not heard:
-                    self.on_wait()
+                    self._launch.on_wait()
                 for orders, one in busy.items():
                     self._watch(one, is_heard=orders in heard)
-                if self.limits.reached is not None:
+                if self._launch.limits.reached is not None:
                     self._queue.clear()
                 for orders in heard:
                     self._hear(busy[orders])
@@ -312,20 +292,21 @@ class _Pool:
             if idle.study is None and self._queue:
                 in_use = {_programs(one.study) for one in self._workers if one.study is not None}
                 study = _next(self._queue, in_use)
-                idle.take(study, self.orders[study.name])
-                self.on_progress(StudyUpdate(study, RunProgress()))
+                store, source = str(self._launch.store), self._launch.sources.get(study.name)
+                idle.take(study, worker.order(store, study, self._launch.settings, source))
+                self._launch.report(StudyUpdate(study, RunProgress()))
 
     def _watch(self, one: Worker, *, is_heard: bool) -> None:
         """Ends a study that reached a limit, and reports a silent worker."""
         assert one.study is not None
-        if self.limits.is_over(one.study.name):
+        if self._launch.limits.is_over(one.study.name):
             one.hurry()
         if is_heard:
             return
-        seconds = one.silent(self.silence_seconds, accelerated=self._accelerated)
+        seconds = one.silent(self._silence_seconds, accelerated=self._accelerated)
         if seconds != one.reported_silence:
             one.reported_silence = seconds
-            self.on_progress(StudyUpdate(one.study, one.progress, silent=seconds))
+            self._launch.report(StudyUpdate(one.study, one.progress, silent=seconds))
 
     def _hear(self, one: Worker) -> None:
         """Handles the next report of a worker, or its death."""
@@ -338,7 +319,7 @@ class _Pool:
         if report.kind == "progress":
             one.progress = report.value
             one.advanced |= report.value.steps > 0
-            self.on_progress(StudyUpdate(study, report.value))
+            self._launch.report(StudyUpdate(study, report.value))
             return
         one.study = None
         if report.kind == "done":
@@ -349,45 +330,45 @@ class _Pool:
             self._end(study, StudyOutcome(RunSummary(study.name), *report.value))
         else:
             one.ended(exit_codes.FAILED, report.value.cause)
-            self._end(study, record_failed(self.store, study, "failed", report.value))
+            self._end(study, record_failed(self._launch.store, study, "failed", report.value))
 
     def _end(self, study: Plan, outcome: StudyOutcome) -> None:
         self._outcomes.append(outcome)
-        self.on_progress(StudyUpdate(study, outcome=outcome))
+        self._launch.report(StudyUpdate(study, outcome=outcome))
 
     def _bury(self, dead: Worker, study: Plan) -> None:
         """Replaces a dead worker, and retries its study or records it as lost or failed."""
         dead.bury()
-        self._workers[dead.slot] = start(dead.slot, *self.slots[dead.slot])
+        self._workers[dead.slot] = start(dead.slot, *self._slots[dead.slot])
         code, policy, no_memory = dead.process.returncode, self._policies[study.name], False
         if code == -signal.SIGKILL and not dead.ended_silent:
             before, self._kills = self._kills, out_of_memory_kills()
             no_memory = self._kills > before
         end = exit_description(code, no_memory=no_memory or None)
         if dead.ended_silent:
-            end = f"by launcher.silence_seconds={self.silence_seconds:g}, without a sign of life"
+            end = f"by launcher.silence_seconds={self._silence_seconds:g}, without a sign of life"
         dead.ended(code, end)
         is_preempted = code == exit_codes.PREEMPTED
         if not is_preempted:
             RUNNERS[study.kind].after_death(study)
-        most = self.limits.study.max_failures
-        allowed = not failed_too_often(self.store / study.name, most)
+        most = self._launch.limits.study.max_failures
+        allowed = not failed_too_often(self._launch.store / study.name, most)
         # A worker reports errors of a study before it ends, so any other code is a lost process.
         counted = code if is_preempted else exit_codes.PEER_LOST
         if policy.again(counted, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
             self._queue.append(study)
-            self.on_progress(StudyUpdate(study))
+            self._launch.report(StudyUpdate(study))
         elif attempts.VARIABLE in os.environ and not no_memory and not is_preempted:
             raise WorkerLost(f"{study.name}: its process died {end}")
         elif no_memory:
             why = "its process ran out of memory and was killed. Use more memory, fewer lanes or microbatches=…"
-            self._end(study, record_failed(self.store, study, "failed", Failure(why)))
+            self._end(study, record_failed(self._launch.store, study, "failed", Failure(why)))
         else:
             times = policy.preempted if is_preempted else policy.lost
             why = f"its process died {number_of(times, 'time')}, last {end}"
             if not allowed:
                 why += f" (limits.study.max_failures={most})"
-            self._end(study, record_failed(self.store, study, "lost", Failure(why)))
+            self._end(study, record_failed(self._launch.store, study, "lost", Failure(why)))
 
 
 def out_of_memory_kills() -> int:

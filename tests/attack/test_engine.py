@@ -1,5 +1,6 @@
 """The real engine and the real sweep, killed on the way and run again: no result changes."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -16,7 +17,11 @@ from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from sweeps.launchers import local
+from sweeps.launchers.launcher import Launch
 from sweeps.run import run_study
+from sweeps.schema import LauncherConfig
+
+ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
 
 
 def reached(folder: Path, moment: str) -> bool:
@@ -50,7 +55,9 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
     done: list[local.StudyOutcome] = []
     for folder in (killed, calm):
         store.ask(folder, study)
-    launcher = threading.Thread(target=lambda: done.extend(local.run_all(killed, [study], settings, 1)))
+    launcher = threading.Thread(
+        target=lambda: done.extend(local.run_all(ONE_WORKER, Launch(killed, [study], settings)))
+    )
     launcher.start()
     while not reached(killed / study.name, moment) and launcher.is_alive():
         time.sleep(0.001)

@@ -28,6 +28,7 @@ from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, command_line, launcher_keys, options
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
+from sweeps.schema import LauncherConfig
 
 from ..analysis.conftest import Ran, plan, publish
 from ..results import by_hand
@@ -223,7 +224,9 @@ def test_max_failures_of_a_study(
     store.ask(tmp_path, study)
     monkeypatch.setattr(local, "slots", lambda workers, shards: [((), {"XLA_FLAGS": "--xla_no_such_flag=1"})])
     bounds = Limits(study=Bounds(max_failures=2))
-    (outcome,) = local.run_all(tmp_path, [study], Settings(), 1, retries=9, limits=bounds)
+    (outcome,) = local.run_all(
+        dataclasses.asdict(LauncherConfig(workers=1, retries=9)), Launch(tmp_path, [study], Settings(), bounds)
+    )
     assert "died 2 times" in (outcome.failure or "")
     assert "(limits.study.max_failures=2)" in (outcome.failure or "")
     assert len(attempts.read(tmp_path / study.name)) == 2

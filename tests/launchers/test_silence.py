@@ -1,5 +1,6 @@
 """A worker that hangs: how long nothing was heard of it is told, and it is ended where that is asked for."""
 
+import dataclasses
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ from sweeps.launchers.launcher import Launch, RemoteStudy
 from sweeps.launchers.silence import Silence
 from sweeps.limits import Limits
 from sweeps.run import StudyUpdate
+from sweeps.schema import LauncherConfig
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 SLEEPING = "import time; print(flush=True); time.sleep(60)"
@@ -46,7 +48,10 @@ def test_a_worker_that_stands_still_is_ended_and_its_study_begun_again(
             stopped.extend(children(os.getpid()))
             os.kill(stopped[0], signal.SIGSTOP)
 
-    (outcome,) = local.run_all(tmp_path, [study], Settings(), 1, stop, silence_seconds=3)
+    (outcome,) = local.run_all(
+        dataclasses.asdict(LauncherConfig(workers=1, silence_seconds=3)),
+        Launch(tmp_path, [study], Settings(), on_progress=stop),
+    )
     assert outcome.failure is None
     assert max(silent) > 1
     (lost,) = attempts.read(tmp_path / study.name)

@@ -25,6 +25,7 @@ from results import cli as commands
 from results import store
 from sweeps import planning, overrides
 from sweeps.launchers import local
+from sweeps.launchers.launcher import Launch
 
 def show(update):
     if update.progress is not None and update.progress.steps:  # after an evaluation
@@ -34,7 +35,8 @@ def cli(argv):
     request = planning.request(overrides.command_line(argv))
     for study in request.studies:
         store.ask(request.store, study)
-    local.run_all(request.store, request.studies, request.settings, 1, show)
+    asked = {"workers": 1, "retries": 1, "silence_seconds": None}
+    local.run_all(asked, Launch(request.store, request.studies, request.settings, on_progress=show))
     return 0
 
 if __name__ == "__main__":

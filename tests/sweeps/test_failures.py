@@ -20,6 +20,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
+from sweeps.launchers.launcher import Launch
 from sweeps.run import record_failure, run_study
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,7 @@ from workloads import registry
 from workloads.models.fully_connected import fully_connected
 from workloads.workload import Model
 
+ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
 def mistaken(classes, widths):
     right = fully_connected(classes, widths)
     def apply(params, state, x, keys, train):
@@ -125,7 +127,7 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
         store.ask(tmp_path, study)
     (tmp_path / bad.name / "claim-000001.json").write_text("{}")
     (tmp_path / bad.name / "part-000000-000001.arrows").write_text("")
-    outcomes = {o.summary.study: o for o in local.run_all(tmp_path, [bad, good], Settings(), 1)}
+    outcomes = {o.summary.study: o for o in local.run_all(ONE_WORKER, Launch(tmp_path, [bad, good], Settings()))}
     assert outcomes[good.name].failure is None
     failure = outcomes[bad.name].failure
     assert failure and "claim-000001.json is not what was written" in failure and "storing this failed too: " in failure

@@ -21,9 +21,13 @@ from results.plans.search_space import Range, SearchSpace
 from sweeps import __main__ as sweeps_cli
 from sweeps import overrides, planning, status
 from sweeps.launchers import local
+from sweeps.launchers.launcher import Launch
 from sweeps.run import run_study
+from sweeps.schema import LauncherConfig
 
 from ..same import assert_same
+
+ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
 
 
 def run(*overrides: str) -> int:
@@ -111,7 +115,7 @@ def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(
     good, bad = make_study(trials=2, budget_steps=3), make_study(trials=2, budget_steps=3, dataset="none_such")
     for study in (good, bad):
         store.ask(tmp_path, study)
-    outcomes = {o.summary.study: o for o in local.run_all(tmp_path, [bad, good], Settings(), 1)}
+    outcomes = {o.summary.study: o for o in local.run_all(ONE_WORKER, Launch(tmp_path, [bad, good], Settings()))}
     assert outcomes[good.name].failure is None
     failure = outcomes[bad.name].failure
     assert failure is not None
@@ -132,12 +136,12 @@ def test_a_worker_that_always_dies_loses_its_study_only(
     store.ask(tmp_path, study)
     # An XLA flag that does not exist makes the process abort as soon as JAX starts.
     monkeypatch.setattr(local, "slots", lambda workers, shards: [((), {"XLA_FLAGS": "--xla_no_such_flag=1"})])
-    (outcome,) = local.run_all(tmp_path, [study], Settings(), 1)
+    (outcome,) = local.run_all(ONE_WORKER, Launch(tmp_path, [study], Settings()))
     assert outcome.failure is not None
     assert "died 2 times" in outcome.failure
     assert store.read(tmp_path, study.name).trials["reason"].tolist() == ["lost", "lost"]
     monkeypatch.undo()
-    (outcome,) = local.run_all(tmp_path, [study], Settings(), 1)
+    (outcome,) = local.run_all(ONE_WORKER, Launch(tmp_path, [study], Settings()))
     assert outcome.failure is None
     assert store.read(tmp_path, study.name).trials["status"].tolist() == ["COMPLETE", "COMPLETE"]
 
@@ -164,7 +168,7 @@ def test_a_study_over_shards_and_microbatches_is_the_study_within_rounding(
     study = make_study(trials=2, budget_steps=12, batch_size=30, space=space, targets=())
     found = []
     for name, settings in (("whole", Settings()), ("divided", Settings(shards=4, microbatches=2))):
-        (outcome,) = local.run_all(tmp_path / name, [study], settings, 1)
+        (outcome,) = local.run_all(ONE_WORKER, Launch(tmp_path / name, [study], settings))
         assert outcome.failure is None
         found.append(store.read(tmp_path / name))
     whole, divided = found
