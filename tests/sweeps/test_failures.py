@@ -24,6 +24,7 @@ from sweeps.launchers.launcher import Launch
 from sweeps.run import record_failure, run_study
 
 ROOT = Path(__file__).parents[2]
+ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
 SHORT = ("trials=1", "task.budget.steps=2", "launcher.workers=1", "-m")
 ON_STANDARD_INPUT = """
 import sys
@@ -37,7 +38,6 @@ from workloads import registry
 from workloads.models.fully_connected import fully_connected
 from workloads.workload import Model
 
-ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
 def mistaken(classes, widths):
     right = fully_connected(classes, widths)
     def apply(params, state, x, keys, train):
