@@ -1,5 +1,6 @@
 """Whatever goes wrong before a study's first evaluation is one line with its cause, and the sweep goes on."""
 
+import dataclasses
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch
 from sweeps.run import record_failure, run_study
+from sweeps.schema import LauncherConfig
 
 ROOT = Path(__file__).parents[2]
 ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
