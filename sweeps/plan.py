@@ -290,7 +290,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
     if cost is None:
-        return [""] * (7 if asked else 5)
+        return ["" for _ in range(7 if asked else 5)]
     from sweeps.costs import span
 
     counts, verdict = cost.counts, cost.verdict
