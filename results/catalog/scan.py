@@ -143,7 +143,7 @@ def _check_bounded(file: Path, columns: Sequence[str]) -> None:
         pass  # which reading it reports
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = first_line(error)
-        raise Damaged(f"{file} cannot be read ({reason}); check all of it with `python -m results verify`") from None
+        raise Damaged(f"{file} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
 
 
 def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:

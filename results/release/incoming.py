@@ -124,9 +124,9 @@ def _bytes(file: File) -> bytes:
     try:
         data = durable.read(file.path, file.bytes)
     except FileNotFoundError:
-        raise Damaged(f"{file.path} is missing; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{file.path} is missing. Check everything with `python -m results verify`.") from None
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-        raise Damaged(f"{file.path} is not what was written; check all of it with `python -m results verify`")
+        raise Damaged(f"{file.path} is not what was written. Check everything with `python -m results verify`.")
     return data
 
 

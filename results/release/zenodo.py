@@ -73,4 +73,4 @@ def metadata(release: Folder) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadInput(f"no release at {release}: it has no croissant.json; write one with `results export`") from None
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not what a release has; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not what a release has. Check everything with `python -m results verify`.") from None
