@@ -54,7 +54,9 @@ def parser() -> CommandParser:
         sub.set_defaults(command=run)
         return sub
 
-    sub = command("verify", "report faults in a store or a release, one per line, and exit with 1 if there are any", _verify)
+    sub = command(
+        "verify", "report faults in a store or a release, one per line, and exit with 1 if there are any", _verify
+    )
     cli.add_output_arguments(sub)
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
     command("repair", "rebuild or drop torn files, and list them", _repair)
