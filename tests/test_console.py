@@ -70,7 +70,7 @@ def test_its_help_has_a_line_for_every_command() -> None:
         ("sweep --batch-size", "error: --batch-size has no value. Write --batch-size VALUE or batch-size=VALUE. "),
         (
             "verify --store results/published",
-            "error: no folder results/published; the repository ships it, so",
+            "error: no folder results/published. The repository ships it.",
         ),
     ],
 )

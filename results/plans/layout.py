@@ -62,8 +62,8 @@ class LayoutStudy(Plan):
 
     Attributes:
       model: name of the shape.
-      model_options: its numbers.
-      batch_size: global, in sequences.
+      model_options: options of the shape.
+      batch_size: global batch size, in sequences.
       length: tokens per sequence.
       mesh: axes and their sizes, such as ``data:2;model:4``.
       layout: axes of tensors and the mesh axes they are split over, such as ``batch:data;heads:model``.
@@ -72,13 +72,13 @@ class LayoutStudy(Plan):
       engine: ``cpu-emulated`` (run for its results, on devices that a CPU emulates), ``device`` (run and timed) or
         ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice, without the slice, and not run).
       hardware: the device of the predicted costs.
-      precision: of activations and matmuls.
+      precision: precision of activations and matmuls.
       rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
       budget_steps: steps to run.
       space: empty; nothing is tuned.
-      seed: of parameters and data.
+      seed: seed of parameters and data.
       trials: 1, or more with their own seeds. Not part of the identity.
-      comparable: Major.Minor of the software; results of different ones are not comparable.
+      comparable: Major.Minor of the software; results of different versions are not comparable.
       digits: number of hex digits of the plan's hash in its name. Not part of the identity.
     """
 
@@ -104,8 +104,17 @@ class LayoutStudy(Plan):
     kind: ClassVar[str] = "layout"
     # The stream depends only on model, batch and seed: all layouts train the same parameters on the same data.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset(
-        {"mesh", "layout", "strict", "device_count", "engine", "hardware", "precision", "rematerialization"}
-        | {"budget_steps"}
+        {
+            "mesh",
+            "layout",
+            "strict",
+            "device_count",
+            "engine",
+            "hardware",
+            "precision",
+            "rematerialization",
+            "budget_steps",
+        }
     )
     dataset: ClassVar[str] = "counting"
     optimizer: ClassVar[str] = "adam"

@@ -39,7 +39,7 @@ POINTS = (
     Column("mesh", TEXT, "layouts: axes of the device mesh and their sizes, such as data:2;model:4"),
     Column("layout", TEXT, "layouts: axes of tensors, each with the mesh axis that it is split over"),
     Column("engine", TEXT, "layouts: cpu-emulated, device, or tpu-aot and the topology compiled for"),
-    Column("target_metric", TEXT, "the error that has to fall; null without a target"),
+    Column("target_metric", TEXT, "the error to bring down; null without a target"),
     Column("target_value", FLOAT64, "the value to reach, at or below it, in the metric's own type"),
     Column(
         "reached",
@@ -53,7 +53,11 @@ POINTS = (
         "selected: the best trial crossed the target after more steps than this; if none reached it, none did in this "
         "number of steps; null if all diverged, or reached is null",
     ),
-    Column("steps_high", INT32, "selected: and at or before this step; null if none reached it; 0: met at the start"),
+    Column(
+        "steps_high",
+        INT32,
+        "selected: the best trial crossed it at or before this step; null if none reached it; 0: met at the start",
+    ),
     Column("examples", INT64, "steps_high times batch_size: examples seen"),
     Column("trial", INT32, "the selected trial; for a factorization, the one that validation chose"),
     Column("seed", UINT32, "seed of the selected trial; null if not published"),
@@ -61,10 +65,14 @@ POINTS = (
     Column("complete", INT32, "trials of the search that reached every target, or their budget"),
     Column("infeasible", INT32, "trials of the search that diverged, or whose layout was rejected"),
     Column("incomplete", INT32, "trials of the search that were pruned, lost, failed or ran out of time"),
-    Column("confirmed_trial", INT32, "the trial whose repeats, with fresh seeds, report; null if there are none"),
-    Column("confirmed_low", FLOAT64, "confirmed: the median of these repeats lies above this number of steps"),
-    Column("confirmed_high", FLOAT64, "confirmed: and at or below this; null if half of them never reached"),
-    Column("repeats", INT32, "number of repeats that report, each with its own seed"),
+    Column("confirmed_trial", INT32, "the trial with reporting repeats on fresh seeds; null without repeats"),
+    Column("confirmed_low", FLOAT64, "confirmed: the median of the repeats lies above this number of steps"),
+    Column(
+        "confirmed_high",
+        FLOAT64,
+        "confirmed: the median lies at or below this; null if half of them never reached the target",
+    ),
+    Column("repeats", INT32, "number of reporting repeats, each with its own seed"),
     Column("repeats_reached", INT32, "number of these that reached the target"),
     Column("curve", TEXT, "name of the point's curve over batch sizes, or cores; null if it is on none"),
     Column("critical_batch_size", FLOAT64, f"critical batch size of that curve, as selected, {_FIT}"),
@@ -91,7 +99,11 @@ POINTS = (
         category=TIMING,
     ),
     Column("device_kind", TEXT, "device of the measurements; null if unknown", category=PROVENANCE),
-    Column("comparable", TEXT, "do not put different values into one curve; null for studies of others"),
+    Column(
+        "comparable",
+        TEXT,
+        "software version; results of different versions are not comparable; null for studies of others",
+    ),
 )  # then one float64 column per metaparameter of the selected trial, under its own name
 
 _OF_A_FIT = ("critical_batch_size", "critical_low", "critical_high", "verdict", "doubts")
