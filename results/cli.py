@@ -76,7 +76,7 @@ OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
 class Terminated(BaseException):
-    """SIGTERM as an exception, like KeyboardInterrupt; ``saved`` if a trial under way was saved and can be resumed."""
+    """SIGTERM as an exception, like KeyboardInterrupt; ``saved`` if a running trial was saved and can be resumed."""
 
     saved = False
 

@@ -97,7 +97,7 @@ def located_both(
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably; returns False without a change if the name is taken.
+    """Creates a file atomically and durably. Returns False without a change if the name is taken.
 
     Args:
       path: path in an existing folder, local or on an fsspec file system with exclusive creation.
@@ -230,7 +230,7 @@ _QUOTED = json.encoder.encode_basestring_ascii  # JSON strings as in json.dumps
 
 
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:
-    """Returns the record in a text from ``seal``; raises Damaged, naming ``path``, if any byte differs."""
+    """Returns the record in a text from ``seal``. Raises Damaged, naming ``path``, if any byte differs."""
     try:
         digest = hashlib.sha256(memoryview(data)[: max(0, len(data) - _SEAL_BYTES)])
         digest.update(b"\n}")
@@ -267,7 +267,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)  # NaN and Infinity are not 
 
 
 def read(path: Folder, most: int | None = None) -> bytes:
-    """Reads a file; raises Damaged if that fails or it has over ``most`` bytes, FileNotFoundError if it is missing."""
+    """Reads a file. Raises Damaged if that fails or it has over ``most`` bytes, FileNotFoundError if it is missing."""
     check_file(path)
     try:
         if most is not None and (size := path.stat().st_size) > most:
@@ -294,7 +294,7 @@ def check_file(path: Folder) -> None:
 
 
 def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
-    """Reads a sealed file; raises Damaged if it cannot be read, is damaged, or has over ``most`` bytes."""
+    """Reads a sealed file. Raises Damaged if it cannot be read, is damaged, or has over ``most`` bytes."""
     return unseal(read(path, most), path)
 
 

@@ -89,7 +89,7 @@ def is_json() -> bool:
 
 
 def width(stream: Any) -> int | None:
-    """Columns of a terminal; None for a pipe, a file, or with --wide, which have no limit."""
+    """Columns of a terminal, or None for a pipe, a file, or with --wide, which have no limit."""
     if _output.wide or not stream.isatty():
         return None
     return shutil.get_terminal_size().columns
@@ -197,7 +197,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a Python object; None for a missing one."""
+    """A value as a Python object, or None for a missing one."""
     if value is None or type(value).__name__ == "NAType":
         return None
     if hasattr(value, "dtype"):  # a NumPy scalar

@@ -129,7 +129,7 @@ def with_stored_name(store: Folder, study: T) -> T:
 
 @durable.located
 def ask(store: Folder, study: Plan) -> None:
-    """Records a request for ``study``; raises BadInput with the differences if its name belongs to another plan."""
+    """Records a request for ``study``. Raises BadInput with the differences if its name belongs to another plan."""
     check_same_plan(store, study)
     folder = store / study.name
     durable.make_folder(folder)
@@ -379,7 +379,7 @@ def lock(store: Folder, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_lock(path: Path, flags: int) -> Iterator[int]:
-    """Yields a handle to lock a file, without following links or changing it; raises Damaged unless it is a file."""
+    """Yields a handle to lock a file, without following links or changing it. Raises Damaged unless it is a file."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:

@@ -26,7 +26,7 @@ class Factorization(Als, Plan):
     Attributes:
       dataset: name of the ratings.
       dataset_version: hash of the ratings.
-      dataset_options: options of generated data; empty for other data.
+      dataset_options: options of generated data, or empty for other data.
       cores: number of devices that share the tables and the work.
       space: ranges of ``METAPARAMETERS``.
       seed: seed of the search and of every trial.

@@ -60,7 +60,7 @@ P = TypeVar("P", bound=Plan)
 
 
 def kind_of(plan: Mapping[str, Any]) -> str:
-    """Returns the kind of a plan, plain data; raises BadInput for an unknown kind."""
+    """Returns the kind of a plan, plain data. Raises BadInput for an unknown kind."""
     kind = plan.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadInput(unreadable(plan, f"kind={kind}"))
@@ -68,13 +68,13 @@ def kind_of(plan: Mapping[str, Any]) -> str:
 
 
 def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS, name: str | None = None) -> Plan:
-    """Returns the study of a plan of any kind; raises BadInput for a plan of another version of this software.
+    """Returns the study of a plan of any kind. Raises BadInput for a plan of another version of this software.
 
     Args:
       plan: the identity, plain data.
       trials: number of requested trials.
       repeats: requested repeats of the best trials.
-      name: name in a store, which sets the number of digits of the hash; None for the current number.
+      name: name in a store, which sets the number of digits of the hash, or None for the current number.
     """
     if plan.get("comparable") == "0.1":
         raise TooOld(name or "the plan", "is a study of scaling-limits 0.1")

@@ -23,11 +23,11 @@ _PER_DEVICE = "bytes per device, from the compiler"
 # Measurements of layouts have these after the loss: the reason of a rejection; counts from the compiled step;
 # predictions; and measurements.
 COLUMNS = (
-    Column("refusal", TEXT, "kind of the error that rejected the layout; null if it was accepted"),
+    Column("refusal", TEXT, "kind of the error that rejected the layout, or null if it was accepted"),
     Column("explanation", TEXT, "the rejection, in one line"),
     Column("ideal_flops", FLOAT64, "FLOPs of the matmuls of a step, each done once"),
     Column("executed_flops", FLOAT64, "counted: FLOPs of the compiled step, over all devices"),
-    Column("redundancy", FLOAT64, "counted: executed over ideal FLOPs; 1 if no device repeats another's work"),
+    Column("redundancy", FLOAT64, "counted: executed over ideal FLOPs, 1 if no device repeats another's work"),
     Column("argument_bytes", INT64, f"counted: parameters, optimizer and batch, {_PER_DEVICE}"),
     Column("temporary_bytes", INT64, f"counted: all other memory of a step, {_PER_DEVICE}"),
     Column("peak_bytes", INT64, f"counted: both, and results that do not replace an argument, {_PER_DEVICE}"),
@@ -46,7 +46,7 @@ COLUMNS = (
         FLOAT64,
         "measured: largest difference over all parameters, relative to the gradient on one device",
     ),
-    Column("step_seconds", FLOAT64, "measured: median seconds of a step; null if it was not timed", category=TIMING),
+    Column("step_seconds", FLOAT64, "measured: median seconds of a step, or null if it was not timed", category=TIMING),
     Column("step_seconds_low", FLOAT64, "measured: lower quartile of seconds of a step", category=TIMING),
     Column("step_seconds_high", FLOAT64, "measured: upper quartile of seconds of a step", category=TIMING),
     Column("timed_steps", INT32, "measured: timed steps, after warming up", category=PROVENANCE),
@@ -146,7 +146,7 @@ class LayoutStudy(Plan):
 
     @property
     def topology(self) -> str:
-        """The TPU slice that it is compiled for; empty for other engines."""
+        """The TPU slice that it is compiled for, or empty for other engines."""
         return self.engine.partition(":")[2]
 
     @property

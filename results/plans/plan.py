@@ -24,13 +24,13 @@ class Plan(Protocol):
       OMITTED_AT: fields and the values at which the plan omits them.
       NOT_IN_STREAM: fields of the plan that do not change the random numbers of its trials.
       dataset, optimizer: names, for tables.
-      batch_size: global batch size, in examples; None if each step takes all data.
+      batch_size: global batch size, in examples, or None if each step takes all data.
       space: ranges of the metaparameters.
       targets: targets of the trials.
       ends_at: the targets that end a trial once it has reached all of them.
       stop: ``target`` or ``budget``, whichever ends its trials.
       pruning: ``exact`` if losing trials are stopped early, else ``off``.
-      source: source of a published study; None for studies of this software.
+      source: source of a published study, or None for studies of this software.
       budget_steps: maximum number of steps of a trial; the largest possible one for published studies.
       most_evaluations: upper bound of the number of evaluations of a trial.
       trials: number of requested trials.
@@ -89,14 +89,14 @@ class Plan(Protocol):
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
-        """Returns the fields of a request; raises BadInput if this kind does not support it."""
+        """Returns the fields of a request. Raises BadInput if this kind does not support it."""
         if request.repeats.confirm:
             raise BadInput(f"a study of kind {cls.kind} does not support repeats of the best trials")
         return {"trials": request.trials}
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any], request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
-        """Returns the study of a ``plan()`` with its request; raises BadInput for a plan of other software."""
+        """Returns the study of a ``plan()`` with its request. Raises BadInput for a plan of other software."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
         known = set(cls.identity_fields()) - left_out
@@ -129,7 +129,7 @@ class Plan(Protocol):
 
     @property
     def devices(self) -> int | None:
-        """The number of devices it is measured on; None for all devices, if their number does not change results."""
+        """The number of devices it is measured on, or None for all devices, if their number does not change results."""
         return None
 
     @functools.cached_property

@@ -17,11 +17,11 @@ COLUMNS = (
     Column(
         "target_metric",
         TEXT,
-        "metric of its first target, its own or its source's; null without targets. Points have all targets",
+        "metric of its first target, its own or its source's, or null without targets. Points have all targets",
     ),
     Column("target_value", FLOAT64, "value of its first target, to be reached at or below"),
-    Column("schedule", TEXT, "decay of the learning rate: constant, linear or cosine; null if unknown"),
-    Column("dataset_version", TEXT, "version of the data; null if the name identifies it, or it is unknown"),
+    Column("schedule", TEXT, "decay of the learning rate: constant, linear or cosine, or null if unknown"),
+    Column("dataset_version", TEXT, "version of the data, or null if the name identifies it, or it is unknown"),
     Column("space", TEXT, "ranges of the metaparameters, JSON"),
 )
 

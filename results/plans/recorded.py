@@ -23,7 +23,7 @@ class Recorded(Plan):
       source: shallue2018, mlperf-rcp or algoperf.
       dataset, model, optimizer: names in the source; ``/`` is allowed.
       batch_size: global batch size, in examples.
-      space: ranges of the metaparameters; empty if the source does not report them.
+      space: ranges of the metaparameters, or empty if the source does not report them.
       details: other data that distinguish the study or are needed to read it, plain JSON data.
       trials: number of trials in the source. Not part of the identity.
       digits: number of hex digits of the plan's hash in its name. Not part of the identity.

@@ -46,13 +46,13 @@ STUDIES = (
     Column(
         "run",
         INT32,
-        "number of the run, that of the claim it wrote under; a study grows by runs",
+        "number of the run and of its claim. A study grows by runs",
         category=PROVENANCE,
     ),
     Column("dataset", TEXT, f"name of the data set; {COUNTING}"),
     Column("model", TEXT, "name of the model, then its options"),
     Column("optimizer", TEXT, "name of the optimizer"),
-    Column("batch_size", INT32, "global batch size, examples; null if each step takes all data"),
+    Column("batch_size", INT32, "global batch size, examples, or null if each step takes all data"),
     Column("budget_steps", INT32, "maximum number of steps of a trial"),
     Column("evaluation_ratio", FLOAT64, "factor by which the steps between evaluations grow"),
     Column("evaluation_spacing", FLOAT64, "minimum steps per evaluation, from the limit on its cost"),
@@ -64,13 +64,13 @@ STUDIES = (
     Column(
         "git_commit",
         TEXT,
-        "commit of this software, with +dirty for uncommitted changes; null outside git",
+        "commit of this software, with +dirty for uncommitted changes, or null outside git",
         category=PROVENANCE,
     ),
     Column("python_version", TEXT, "version of Python", category=PROVENANCE),
     Column("package_versions", TEXT, "versions of the packages that computed, JSON", category=PROVENANCE),
-    Column("backend", TEXT, "cpu, gpu or tpu; null if the run failed before it had one", category=PROVENANCE),
-    Column("device_kind", TEXT, "JAX's name of the device; for a CPU, the processor model", category=PROVENANCE),
+    Column("backend", TEXT, "cpu, gpu or tpu, or null if the run failed before it had one", category=PROVENANCE),
+    Column("device_kind", TEXT, "JAX's name of the device, or the processor model for a CPU", category=PROVENANCE),
     Column("device_count", INT32, "devices that the run used", category=PROVENANCE),
     Column("emulated", BOOL, "more devices than physical cores: times do not measure speed", category=PROVENANCE),
     Column("physical_cores", INT32, "physical cores that it could use", category=PROVENANCE),
@@ -98,13 +98,13 @@ STUDIES = (
     Column(
         "seconds_per_step",
         FLOAT64,
-        "train_seconds / trial_steps; with several lanes the reciprocal of throughput",
+        "train_seconds / trial_steps. With several lanes, the reciprocal of throughput",
         category=TIMING,
     ),
     Column(
         "seconds_per_epoch",
         FLOAT64,
-        "seconds_per_step times training examples over batch size: of all trials together; null without epochs",
+        "seconds_per_step times training examples over batch size: of all trials together, or null without epochs",
         category=TIMING,
     ),
 )
@@ -114,23 +114,23 @@ TRIALS = (
     Column("trial", INT32, "number of the trial within its study, from 0; k million + i repeats trial i"),
     Column("run", INT32, "number of the run that made the trial, as in studies", category=PROVENANCE),
     Column("role", TEXT, "search, or confirm: a repeat of one of its best trials with a fresh seed", "search"),
-    Column("seed", UINT32, "seed of initial parameters and data order; null if not published"),
+    Column("seed", UINT32, "seed of initial parameters and data order, or null if not published"),
     Column(
         "status",
         TEXT,
-        "COMPLETE; INFEASIBLE: the trial diverged, or its layout was rejected; or INCOMPLETE",
+        "COMPLETE, INFEASIBLE (the trial diverged, or its layout was rejected) or INCOMPLETE",
     ),
-    Column("reason", TEXT, "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
-    Column("steps", INT32, "steps at the last evaluation; null if its source does not specify them"),
+    Column("reason", TEXT, "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated. Else null"),
+    Column("steps", INT32, "steps at the last evaluation, or null if its source does not specify them"),
 )  # then one float64 column per metaparameter, under its own name
 
 MEASUREMENTS = (
     Column("study", _CATEGORY, "name of the study"),
     Column("trial", INT32, "number of the trial within its study"),
-    Column("step", INT32, "training steps before this evaluation; epochs for a factorization"),
+    Column("step", INT32, "training steps before this evaluation, or epochs for a factorization"),
 )  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
-_MEAN = "without compiling; mean over the epochs since the previous measurement"
+_MEAN = "without compiling, mean over the epochs since the previous measurement"
 # Measurements of factorizations have these after their metrics: the costs of the epochs.
 COSTS = (
     Column("row_half_seconds", FLOAT32, f"seconds of solving all rows, {_MEAN}", category=TIMING),
@@ -179,7 +179,7 @@ def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
 
 
 def version(schema: pa.Schema) -> int:
-    """The schema version of a file; 0 if this software did not write it."""
+    """The schema version of a file, or 0 if this software did not write it."""
     return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
 
 

@@ -27,7 +27,7 @@ METRIC_KINDS = {
     "recall_20_error": "1 − Recall@20 of held-out links",
     "recall_50_error": "1 − Recall@50 of held-out links",
     "objective": "the objective that a factorization minimizes, with its ridge",
-    "shortfall": "0 once a benchmark's own quality target is met; for sources that report only that",
+    "shortfall": "0 once a benchmark's own quality target is met, for sources that report only that",
 }
 # No kind can be below 0. These are also at most 1, from the start of every trial.
 SHARES = ("error", "average_precision_error", "bleu_error", "recall_20_error", "recall_50_error")
@@ -51,7 +51,7 @@ def decimal(value: float) -> str:
 
 
 def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
-    """Returns ``value`` as an int; raises BadInput, naming ``what``, unless it is one from ``least`` to ``most``."""
+    """Returns ``value`` as an int. Raises BadInput, naming ``what``, unless it is one from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
     if most is not None and value > most:

@@ -36,10 +36,10 @@ class Attempt(NamedTuple):
       log: path of the log.
       number: number of the attempt, from 1.
       launcher: name of the launcher.
-      job: job of a cluster; None without a cluster.
+      job: job of a cluster, or None without a cluster.
       host, process, began: None until it begins.
       code: exit code, or minus the signal; None while it runs, or if its machine was lost.
-      cause: cause of the end, in one line; None if ``code`` is.
+      cause: cause of the end, in one line, or None if ``code`` is.
     """
 
     log: Path

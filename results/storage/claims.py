@@ -34,7 +34,7 @@ class Claim:
 
     Attributes:
       settled: ids of the trials that need no further run.
-      number: number of the claim, token of its parts and number of its run; None until the first write.
+      number: number of the claim, token of its parts and number of its run, or None until the first write.
     """
 
     def __init__(self, store: Folder, name: str):
@@ -56,7 +56,7 @@ class Claim:
         return self._base is not None and not self._parts
 
     def tables(self) -> Tables:
-        """The stored tables of the study, visible or not; empty if nothing is stored."""
+        """The stored tables of the study, visible or not, or empty if nothing is stored."""
         return _frames(self._stored())
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
@@ -153,7 +153,7 @@ class Claim:
         }
 
     def _newest(self) -> Commit:
-        """Returns the newest commit; raises FileNotFoundError if one of its files is missing."""
+        """Returns the newest commit. Raises FileNotFoundError if one of its files is missing."""
         newest = newest_commit(self._folder.parent, self._name)
         assert newest is not None
         for file in newest.files.values():

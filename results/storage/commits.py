@@ -54,7 +54,7 @@ class File(NamedTuple):
       path, sha256: location and hash of the whole file.
       bytes: size of the file; for a slice, approximate size of the study's share.
       rows: number of rows of the study.
-      shared: the shared file of a slice; None if the file belongs to one study.
+      shared: the shared file of a slice, or None if the file belongs to one study.
       start: first row of a slice; its first byte for envelopes.
       columns: for a slice of a table, Arrow type names of the columns that only some studies have, by column.
     """
@@ -138,13 +138,13 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 
 @durable.located
 def released_commits(folder: Folder) -> list[Commit] | None:
-    """Returns the studies of a release, sorted by name; None if the folder is not a release."""
+    """Returns the studies of a release, sorted by name, or None if the folder is not a release."""
     path = folder / MANIFEST
     return commits_of(durable.read_sealed(path, durable.LIST_BYTES), folder) if path.is_file() else None
 
 
 def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
-    """Returns the studies in the manifest of a release, sorted by name; raises Damaged for an invalid manifest."""
+    """Returns the studies in the manifest of a release, sorted by name. Raises Damaged for an invalid manifest."""
     path = folder / MANIFEST
     studies = manifest.get("studies")
     if not isinstance(studies, list):
@@ -161,13 +161,13 @@ def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
 def commit_of(
     record: Mapping[str, Any], folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
 ) -> Commit:
-    """Parses a commit record; raises Damaged, naming ``path``, if it is invalid.
+    """Parses a commit record. Raises Damaged, naming ``path``, if it is invalid.
 
     Args:
       record: untrusted plain data in the form of ``record_of``.
       folder: folder that the paths of its files are relative to.
       path: source of the record, for errors.
-      shared_files: shared files of a release, by name; None for a store.
+      shared_files: shared files of a release, by name, or None for a store.
     """
     try:
         schema.check_number(path, record["schema"])
@@ -222,7 +222,7 @@ def _slice(
 
 
 def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedFile]:
-    """Returns the shared files of a release by name; raises Damaged if ``files`` is invalid."""
+    """Returns the shared files of a release by name. Raises Damaged if ``files`` is invalid."""
     try:
         return {
             _matching(_DATA, name): SharedFile(
@@ -340,7 +340,7 @@ def to_frame(table: pa.Table) -> "pd.DataFrame":
 
 
 def retry(look: Callable[[], T]) -> T:
-    """Returns the result of ``look``, retried if the folder changes; raises Damaged if a file stays missing."""
+    """Returns the result of ``look``, retried if the folder changes. Raises Damaged if a file stays missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()

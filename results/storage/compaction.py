@@ -39,7 +39,7 @@ def part_bytes(piece: Piece) -> bytes:
 
 
 def read_part(path: Folder) -> Piece:
-    """Reads the tables of a part; raises Damaged if the file differs from its hash."""
+    """Reads the tables of a part. Raises Damaged if the file differs from its hash."""
     data = durable.read(path)
     payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:

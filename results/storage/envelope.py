@@ -105,7 +105,7 @@ def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
 
 
 def read(source: pa.Buffer) -> pa.Table:
-    """Returns all rows of an envelope without copying; raises any exception if it is invalid."""
+    """Returns all rows of an envelope without copying. Raises any exception if it is invalid."""
     bounds.check_stream(pa.BufferReader(source))
     table = pa.ipc.open_stream(source).read_all()
     table.validate(full=True)
@@ -113,7 +113,7 @@ def read(source: pa.Buffer) -> pa.Table:
 
 
 def head_of(columns: pa.Schema) -> Any:
-    """Returns the head of an envelope, plain data; raises any exception if it is invalid."""
+    """Returns the head of an envelope, plain data. Raises any exception if it is invalid."""
     text = columns.metadata[KEY]
     if len(text) > durable.RECORD_BYTES:
         raise ValueError("the head is too long")
@@ -121,7 +121,7 @@ def head_of(columns: pa.Schema) -> Any:
 
 
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
-    """Returns the rows of an envelope for ``rule``; None if they are invalid, or not for the files of ``record``.
+    """Returns the rows of an envelope for ``rule``, or None if they are invalid, or not for the files of ``record``.
 
     Args:
       data: the file, or a sufficient part of its start.
@@ -216,7 +216,7 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
 
 
 def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> pa.Table:
-    """Returns all rows of envelopes with the same metrics; raises Damaged if columns or values are invalid."""
+    """Returns all rows of envelopes with the same metrics. Raises Damaged if columns or values are invalid."""
     fields = [(name, pa.int32()) for name in COLUMNS] + [(name, METRIC_TYPES[kind]) for name, kind in metrics]
     try:
         table = pa.Table.from_batches([batch for each in envelopes for batch in each.rows], pa.schema(fields))

@@ -84,7 +84,7 @@ class Entry(NamedTuple):
 
 
 def entries(folder: Folder) -> list[Entry]:
-    """Returns the entries of a folder, sorted by name; raises BadInput if it cannot be listed."""
+    """Returns the entries of a folder, sorted by name. Raises BadInput if it cannot be listed."""
     try:
         content = _local_entries(folder) if isinstance(folder, Path) else _remote_entries(folder)
     except (FileNotFoundError, NotADirectoryError):

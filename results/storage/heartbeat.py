@@ -37,7 +37,7 @@ class Heartbeat(NamedTuple):
       unit: unit of steps, such as step or epoch.
       steps: steps of this run, summed over trials.
       steps_per_second: speed while training.
-      sweep_ends: expected end of the whole sweep, seconds since 1970; None if unknown.
+      sweep_ends: expected end of the whole sweep, seconds since 1970, or None if unknown.
       silent: seconds since the last sign of life of the process that runs the study, which another process observes.
     """
 
@@ -83,7 +83,7 @@ class Seen(NamedTuple):
     Attributes:
       beat: the heartbeat.
       host: host of the process that wrote it.
-      alive: whether that process is alive; None on another host, where only the next heartbeat shows it.
+      alive: whether that process is alive, or None on another host, where only the next heartbeat shows it.
       written: time of writing in ns, by the clock of the file system.
     """
 

@@ -95,7 +95,7 @@ def attempt_file(number: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """Returns a number in six digits; raises BadInput if it has more, as ``listing`` would miss such a name."""
+    """Returns a number in six digits. Raises BadInput if it has more, as ``listing`` would miss such a name."""
     if number > MOST:
         raise BadInput(f"a study holds at most {MOST:,} claims and parts. Merge it into another store.")
     return f"{number:06d}"

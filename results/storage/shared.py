@@ -64,7 +64,7 @@ class SharedFile:
 
     @property
     def hidden(self) -> str:
-        """The first column with values that its statistics hide by claiming only nulls; empty without one."""
+        """The first column with values that its statistics hide by claiming only nulls, or empty without one."""
         with self._lock:
             if self._hidden is None:
                 self._hidden = self._first_hidden()

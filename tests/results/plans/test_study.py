@@ -89,7 +89,7 @@ def test_no_measured_value_that_is_infinite_reaches_a_target_however_large() -> 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400)])
 def test_a_number_of_400_digits_is_one_line(number: int) -> None:
-    with pytest.raises(BadInput, match="target on train_loss must be a finite number, not one of more"):
+    with pytest.raises(BadInput, match="target on train_loss must be a finite number, not one with more"):
         Target("train_loss", number)
     for fields in ({"scale": "LINEAR", "low": -1, "high": number}, {"scale": "DISCRETE", "values": (number,)}):
         with pytest.raises(BadInput, match="must be a finite number"):
