@@ -76,7 +76,7 @@ MISTAKES = [
     ("task=mnist_fc task.targets.0.value=-1", ["task.targets: validation_error is never below 0, so -1"]),
     (
         "task=mnist_fc task.targets.0.value=5",
-        ["task.targets: validation_error is never above 1, so 5 is no target", "0.05"],
+        ["task.targets: validation_error is never above 1, so 5 is not a target", "0.05"],
     ),
     ("task.targets.0.value=nan", ["validation_loss", "nan"]),
     ("task.targets=[{{metrc:validation_loss,value:1}}]", ["'metrc'", "metric"]),

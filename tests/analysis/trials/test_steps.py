@@ -282,7 +282,7 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
             ["--metric", "test_error", "--value", "-0.1"],
             "--value: test_error is never below 0, so -0.1 cannot be reached",
         ),
-        (["--metric", "test_error", "--value", "5"], "--value: test_error is never above 1, so 5 is no target"),
+        (["--metric", "test_error", "--value", "5"], "--value: test_error is never above 1, so 5 is not a target"),
         (["--metric", "test_error", "--value", "nan"], "target on test_error must be a finite number, not nan"),
     ],
 )
