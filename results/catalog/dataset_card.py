@@ -7,6 +7,7 @@ from results.catalog import contents, croissant, licences
 from results.catalog.contents import Contents
 from results.plans.plan_columns import OWN
 from results.plans.study import METRIC_KINDS
+from results.rules import ledger
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"
@@ -293,7 +294,7 @@ def _ledgers(release: Contents) -> str:
     heads = ("source", "licence", "studies", "planned", "complete", "infeasible", "incomplete", "missing")
     rows = []
     for terms, commits in release.sources.items():
-        counts = contents.total(commits)
+        counts = ledger.total(commit.ledger for commit in commits)
         incomplete = counts.planned - counts.complete - counts.infeasible - counts.missing
         numbers = [len(commits), counts.planned, counts.complete, counts.infeasible, incomplete, counts.missing]
         rows.append((terms.source, str(terms.licence), *(f"{number:,}" for number in numbers)))

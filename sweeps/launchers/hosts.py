@@ -170,9 +170,7 @@ def ended(run: Callable[[], int]) -> int:
         say("terminated. Stored results are kept; run the same sweep to continue.")
         multihost.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
     except KeyboardInterrupt:
-        multihost.leave(
-            exit_codes.INTERRUPTED, "interrupted. Stored results are kept; run the same sweep to continue."
-        )
+        multihost.leave(exit_codes.INTERRUPTED, "interrupted. Stored results are kept; run the same sweep to continue.")
     except Exception as error:
         if multihost.lost(error):
             multihost.leave(exit_codes.PEER_LOST, _GONE)
