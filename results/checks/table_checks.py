@@ -248,7 +248,7 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     wrong = {"has a negative number of steps in": steps < 0}
     if not KINDS[study.kind].recorded:
         repeats = study.request.repeats
-        wrong["was never requested:"] = (confirmation.original(ids) >= study.trials) | (
+        wrong["has results without a request in"] = (confirmation.original(ids) >= study.trials) | (
             confirmation.repeat(ids) > np.where(_is_extra(table), MOST_REPEATS, repeats.confirm)
         )
         wrong["has more steps than the budget in"] = steps > study.budget_steps

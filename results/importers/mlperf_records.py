@@ -124,7 +124,7 @@ def canonical(name: str, release: str) -> str:
 
 def benchmark_of(name: str, release: str) -> Benchmark:
     """The benchmark of a record; an unknown one has neither unit nor examples."""
-    word = re.sub(r"[^A-Za-z0-9_.+-]", "_", canonical(name, release)).lstrip("_.+-")[:80] or "unnamed"
+    word = untrusted.word(canonical(name, release), "unnamed")
     unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
     return BENCHMARKS.get(canonical(name, release), unknown)
 

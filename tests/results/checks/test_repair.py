@@ -214,7 +214,7 @@ def test_what_is_not_repaired(
     release = make_release(states["committed"])
     before = contents(release)
     assert cli.main(["repair", "--store", str(release)]) == 2
-    assert "fetch it again" in capsys.readouterr().err
+    assert "Fetch or export it again" in capsys.readouterr().err
     assert contents(release) == before
     assert cli.main(["repair", "--store", str(states["committed"])]) == 0
     assert capsys.readouterr().out == "0 files dropped or rebuilt; no faults left\n"

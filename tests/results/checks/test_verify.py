@@ -213,4 +213,4 @@ def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_
     assert "2 envelopes checked by hash only (--full rebuilds all); " in capsys.readouterr().out
     assert cli.main(["verify", "--store", str(place), "--full"]) == 1
     out = capsys.readouterr().out
-    assert f"{study.name}/envelope-000004.arrow: is not the envelope of the tables" in out and "--full" not in out
+    assert f"{study.name}/envelope-000004.arrow: does not match the tables" in out and "--full" not in out

@@ -312,7 +312,7 @@ def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callabl
     theirs = ours._replace(measurements=ours.measurements.set_column(3, "test_error", column))
     assert union(ours, ours, study) == Union(frozenset())
     (clash,) = union(ours, theirs, study).clashes
-    assert clash.told("A", "B") == "the type of test_error is double in A and float in B"
+    assert clash.describe("A", "B") == "the type of test_error is double in A and float in B"
 
 
 def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_a_larger_search_makes_extra_the_repeats_of_another_trial(study: BatchSt
     lines: list[str] = []
     assert release.export(tmp_path, tmp_path.with_name("release"), lines.append) == 0
     assert verify.run(tmp_path.with_name("release"), quiet) == 0
-    words = "extra: such a trial that the study's request does not ask for any more"
+    words = "extra: a repeat that the study's request no longer includes"
     assert words in (tmp_path.with_name("release") / "DICTIONARY.md").read_text()
 
 
@@ -304,12 +304,12 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchSt
         (
             REPEATS,
             {"learning_rate": [0.02, 0.01, 0.01, 0.5, 0.01]},
-            "has a different learning_rate from the repeated trial",
+            "has a learning_rate that differs from the repeated trial",
         ),
         (REPEATS, {"role": ["search"] * 5}, "has the wrong role in 2 trials (first 1000001): search"),
         (REPEATS, {"role": ["search"] * 2 + ["confirm"] * 3}, "has the wrong role in trial 2: confirm"),
-        ({APART + 1: [0.1], 3 * APART + 1: [0.1]}, {}, "was never asked for trial"),
-        ({APART + 1: [0.1], 2 * APART + 9: [0.1]}, {}, "was never asked for trial"),
+        ({APART + 1: [0.1], 3 * APART + 1: [0.1]}, {}, "has results without a request in trial"),
+        ({APART + 1: [0.1], 2 * APART + 9: [0.1]}, {}, "has results without a request in trial"),
     ],
 )
 def test_verify_finds_repeats_that_repeat_nothing(
