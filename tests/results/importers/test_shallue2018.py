@@ -384,7 +384,7 @@ def test_the_checksum_is_looked_at_first(tmp_path: Path, archives: ModuleType, m
         with pytest.raises(BadInput, match="--any-checksum"):
             run(path)
     assert not (tmp_path / "store").exists()
-    digest = archive.sha256(tmp_path / "a.tar.bz2", lambda count: None)
+    digest = archive.sha256(tmp_path / "a.tar.bz2", lambda total: None)
     monkeypatch.setattr(shallue2018, "SHA256", frozenset({digest}))
     assert run(tmp_path / "a.tar.bz2") == 0
     with pytest.raises(BadInput, match="no archive at"):
