@@ -342,7 +342,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         table = envelope.read(_buffer(source))
         head = envelope.head_of(table.schema)
         if head["sha256"] != hashes or len(table) != file.rows:
-            return [Fault(file.path, "was not made from the tables in its commit record")]
+            return [Fault(file.path, "was not made from the tables listed with it")]
         if not envelope.is_readable(head):
             return [Fault(file.path, f"has the unknown format {head['format']} or schema {head['schema']}")]
         if envelope.has_empty_interval(table):
@@ -354,7 +354,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
             if not envelope.is_same(rebuilt, table):
                 if envelope.is_same(envelope.build(study, _without_nulls(whole), hashes)[0], table):
                     return [Fault(file.path, OLDER_ENVELOPE, torn=True)]
-                return [Fault(file.path, "does not match the tables in its commit record")]
+                return [Fault(file.path, "does not match the tables listed with it")]
     except Exception as error:  # an untrusted file can raise anything in its reader
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []

@@ -167,7 +167,7 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Unusable(f"is not JSON ({first_line(error)[:80]})") from None
     if not isinstance(content, dict):
-        raise Unusable(f"holds a {type(content).__name__}, not a JSON object")
+        raise Unusable(f"holds {type(content).__name__}, not a JSON object")
     return content
 
 
