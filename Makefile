@@ -58,7 +58,7 @@ test-slurm: .venv/installed
 test-ray: .venv/installed-ray
 	$(BIN)/python -m pytest -m ray tests/launchers
 
-# The one-liners of README, each in an environment that has its reader alone: build/readers/NAME.
+# The one-liners of docs/sql.md, each in an environment that has its reader alone: build/readers/NAME.
 READERS := datasets mlcroissant duckdb polars pandas fastparquet
 test-readers: .venv/installed $(READERS:%=build/readers/%/installed)
 	$(BIN)/python -m pytest -m readers tests/readers
@@ -84,6 +84,7 @@ figures: .venv/installed
 	$(BIN)/python -m analysis figures --store results/published --out build/figures
 	$(BIN)/python -m analysis figures --store results/published --out build/figures --kind metaparameters \
 	  --where 'dataset=digits,model=fully_connected*,optimizer=sgd,schedule=constant'
+	$(BIN)/python -m analysis figures --store results/published --out build/figures --name payoff_paper
 	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
 	  < docs/figures/pictures.txt
 
@@ -181,5 +182,5 @@ lock: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv figures build docs/notebooks docs/commands.md docs/dictionary.md *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv figures build docs/notebooks docs/commands.md docs/dictionary.md $(addprefix docs/api/,$(addsuffix .md,results workloads harness sweeps analysis)) *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

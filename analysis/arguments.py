@@ -1,162 +1,154 @@
 """Arguments of every command of python -m analysis, and its --help."""
 
-from collections.abc import Callable
+import argparse
 
 from analysis import columns, help_text
+from analysis.help_text import meanings
 from results import cli
+from results.bad_input import BadInput
 from results.cli import CommandParser, location, path
 from results.rules.answers import RULES
 
+# A command is the function ``run`` of the module of its name in analysis.commands.
+COMMANDS = ("steps", "fit", "coverage", "epochs", "layouts", "payoff", "compare", "figures", "report", "all")
+
 
 def parser() -> CommandParser:
-    """All commands with their help."""
+    """Returns the parser of all commands."""
     top = CommandParser(prog="python -m analysis", description=help_text.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
-    target.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
-    target.add_argument("--value", type=float, help="the value to reach; needs --metric")
+    target.add_argument("--metric", help="use this metric instead of the studies' own targets (needs --value)")
+    target.add_argument("--value", type=float, help="the value to reach (needs --metric)")
     cli.add_output_arguments(csv)
     commands = top.add_subparsers(
         dest="command",
         required=True,
-        metavar="steps | fit | coverage | epochs | layouts | payoff | compare | figures | report | all",
+        metavar=" | ".join(COMMANDS),
     )
 
-    def command(name: str, summary: str, fill: Callable[[CommandParser], None], *shared: CommandParser) -> None:
-        fill(commands.add_parser(name, help=summary, parents=shared))
+    def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
+        return commands.add_parser(name, help=summary, description=description, parents=shared)
 
-    command("steps", "steps to target of every study", _steps_arguments, store, target, csv)
-    command("fit", "critical batch sizes with intervals", _fit_arguments, target, csv)
-    command(
-        "coverage", "how often fits of simulated searches and of epochs over cores are right", _coverage_arguments, csv
-    )
-    command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments, store, csv)
-    command("layouts", "what each layout of a step on a mesh costs", _layouts_arguments, store, csv)
-    command("payoff", "how far more devices pay off, and what they cost", _payoff_arguments, target, csv)
-    command("compare", "two stores or releases side by side", _compare_arguments, target, csv)
-    command("figures", "figures as PNG and SVG", _figures_arguments, csv)
-    command("report", "all of a store as one page for a browser", _report_arguments, store, target)
-    command("all", "epochs, steps, fit and figures of a store", _all_arguments, store)
+    description = help_text.STEPS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS)
+    description += help_text.MEDIANS + meanings(columns.MEDIANS | columns.DIFFERS)
+    _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
+    description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
+    _add_fit(command("fit", "critical batch sizes with intervals", description, target, csv))
+    description = help_text.COVERAGE + meanings(columns.COVERAGE)
+    description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
+    _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
+    description = help_text.EPOCHS + meanings(columns.EPOCHS) + help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)
+    summary = "seconds per epoch and recall of factorizations over cores"
+    epochs = command("epochs", summary, description, store, csv)
+    epochs.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
+    description = help_text.LAYOUTS + meanings(columns.LAYOUTS)
+    command("layouts", "the costs of each layout of a step on a mesh", description, store, csv)
+    description = help_text.PAYOFF + meanings(columns.PAYOFF)
+    description += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
+    _add_payoff(command("payoff", "how far more devices pay off, and what they cost", description, target, csv))
+    description = help_text.COMPARE + meanings(columns.COMPARE)
+    compare = command("compare", "two stores or releases side by side", description, target, csv)
+    for name in ("A", "B"):
+        compare.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
+    _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, csv))
+    report = command("report", "a store as one page for a browser", help_text.REPORT, store, target)
+    report.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
+    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
+    every.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")
     return top
 
 
-def _steps_arguments(sub: CommandParser) -> None:
-    steps = columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS
-    answers, medians = (help_text.meanings(each) for each in (steps, columns.MEDIANS | columns.DIFFERS))
-    sub.description = help_text.STEPS + answers + help_text.MEDIANS + medians
+def requested_target(options: argparse.Namespace) -> tuple[str, float] | None:
+    """Returns the metric and the value of ``--metric`` and ``--value``, or None without them."""
+    if (options.metric is None) != (options.value is None):
+        raise BadInput("--metric and --value need each other, such as --metric test_error --value 0.05")
+    return None if options.metric is None else (options.metric, options.value)
+
+
+def _add_steps(sub: CommandParser) -> None:
     sub.add_argument(
         "--rule",
         choices=(*RULES, "median"),
         default="minimum",
         metavar="RULE",
-        help="minimum, released or median: how an answer is taken from the trials (minimum)",
+        help="how trials give an answer: minimum, released or median (minimum)",
     )
-    sub.add_argument(
-        "--first", type=int, metavar="N", help="COMPLETE trials that count; goes with --rule released (100)"
-    )
-    sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count; goes with --rule median")
-    sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search; goes with --rule median")
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count (with --rule median)")
+    sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search (with --rule median)")
 
 
 def _counts(words: str) -> list[int]:
-    """Numbers of trials, such as 8,16,32."""
+    """Parses numbers of trials, such as 8,16,32."""
     counts = [int(word) for word in words.split(",")]
     if min(counts) < 1:
         raise ValueError
     return counts
 
 
-_counts.__name__ = "numbers of trials, such as 8,16,32,"  # as argparse calls it: invalid … value
+_counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: invalid … value
 
 
-def _fit_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.FIT + help_text.meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
+def _add_fit(sub: CommandParser) -> None:
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
-    sub.add_argument(
-        "--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials instead, a row for each K"
-    )
-    sub.add_argument("--checks", action="store_true", help="list what each fit assumes, and what was seen of it")
+    sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
+    sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")
 
 
-def _coverage_arguments(sub: CommandParser) -> None:
-    of_cores = help_text.COVERAGE_OF_CORES + help_text.meanings(columns.COVERAGE_OF_CORES)
-    sub.description = help_text.COVERAGE + help_text.meanings(columns.COVERAGE) + of_cores
-    sub.add_argument(
-        "--of", choices=("fits", "cores"), help="this table alone; both are printed unless told (CSV: fits)"
-    )
-    sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated per scenario (300)")
-    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
-
-
-def _epochs_arguments(sub: CommandParser) -> None:
-    of_fit = help_text.EPOCHS_FIT + help_text.meanings(columns.CORE_COUNTS)
-    sub.description = help_text.EPOCHS + help_text.meanings(columns.EPOCHS) + of_fit
-    sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
-
-
-def _layouts_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.LAYOUTS + help_text.meanings(columns.LAYOUTS)
+def _add_coverage(sub: CommandParser) -> None:
+    sub.add_argument("--of", choices=("fits", "cores"), help="print only this table (both; with --csv, fits)")
+    sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated data sets per scenario (300)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the simulation (0)")
 
 
 def _percent(words: str) -> float:
-    """A share as a percentage, above 0 and below 100."""
-    if not 0 < (percent := float(words)) < 100:
+    """Parses a percentage above 0 and below 100 into a fraction."""
+    percent = float(words)
+    if not 0 < percent < 100:
         raise ValueError
     return percent / 100
 
 
-_percent.__name__ = "percentage above 0 and below 100"  # as argparse calls it: invalid … value
+_percent.__name__ = "percentage above 0 and below 100"  # argparse prints it: invalid … value
 
 
-def _payoff_arguments(sub: CommandParser) -> None:
-    of_times = help_text.PAYOFF_TIMES + help_text.meanings(columns.PAYOFF_TIMES)
-    sub.description = help_text.PAYOFF + help_text.meanings(columns.PAYOFF) + of_times
+def _add_payoff(sub: CommandParser) -> None:
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
-    source.add_argument("--paper", metavar="NAME", help="curves that a paper published instead: shallue2018")
-    sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help="goes with --store")
+    source.add_argument("--paper", metavar="NAME", help="published curves instead of a store: shallue2018")
+    _add_where(sub, "--store")
     sub.add_argument(
-        "--gain", type=_percent, default=0.2, metavar="PERCENT", help="that a doubling has to make it faster by (20)"
+        "--gain", type=_percent, default=0.2, metavar="PERCENT", help="speed-up required of a doubling (20)"
     )
     sub.add_argument("--times", action="store_true", help="time and device-hours for every number of devices")
-    sub.add_argument("--price", action="append", default=[], metavar="[KIND=]PRICE", help="of a device-hour")
-    sub.add_argument("--measured", type=path, metavar="FILE", help="step times that were measured elsewhere")
-    sub.add_argument("--predicted", type=path, metavar="FILE", help="step times that were predicted")
+    sub.add_argument("--price", action="append", default=[], metavar="[KIND=]PRICE", help="price of a device-hour")
+    sub.add_argument("--measured", type=path, metavar="FILE", help="step times measured elsewhere")
+    sub.add_argument("--predicted", type=path, metavar="FILE", help="predicted step times")
 
 
-def _compare_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.COMPARE + help_text.meanings(columns.COMPARE)
-    for name in ("A", "B"):
-        sub.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
+def _add_where(sub: CommandParser, needs: str) -> None:
+    sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help=f"needs {needs}")
 
 
-def _figures_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.FIGURES
-    sub.add_argument("--list", action="store_true", help="name the figures and stop")
+def _add_figures(sub: CommandParser) -> None:
+    sub.add_argument("--list", action="store_true", help="list the figures and exit")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
-    sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to; made if it is not there")
-    sub.add_argument("--name", metavar="NAME", help="draw this figure only, or those of this paper")
-    sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure of the studies that --where asks for")
-    sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help="goes with --kind")
-    sub.add_argument("--by", metavar="NAME", help="what --kind compare, split or scatter tells apart")
+    sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to, created if missing")
+    sub.add_argument("--name", metavar="NAME", help="draw only this figure, or the figures of this paper")
+    sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure from the studies selected by --where")
+    _add_where(sub, "--kind")
+    sub.add_argument("--by", metavar="NAME", help="the field that separates lines of --kind compare, split, scatter")
     sub.add_argument(
-        "--steps", type=int, action="append", default=[], metavar="N", help="budget, of --kind budget or scatter"
+        "--steps", type=int, action="append", default=[], metavar="N", help="budget of --kind budget or scatter"
     )
     sub.add_argument("--best-of", type=_counts, default=[], metavar="K,...", help="trials of --kind searches")
-    sub.add_argument("--rule", choices=("minimum", "released"), help="which trials count for --kind (minimum)")
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count; with --rule released (100)")
-    sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets")
-    sub.add_argument("--value", type=float, action="append", default=[], help="the value to reach; several with --kind")
-
-
-def _report_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.REPORT
-    sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page; what is there is replaced")
-
-
-def _all_arguments(sub: CommandParser) -> None:
-    sub.description = help_text.ALL
-    sub.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures; made if missing")
+    sub.add_argument("--rule", choices=("minimum", "released"), help="trials that count for --kind (minimum)")
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    sub.add_argument("--metric", help="use this metric instead of the studies' own targets")
+    sub.add_argument(
+        "--value", type=float, action="append", default=[], help="the value to reach (several with --kind)"
+    )

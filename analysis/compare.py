@@ -1,4 +1,4 @@
-"""Comparing: what two stores or releases say of the same studies, side by side, and what cannot both be true."""
+"""Comparison of two stores or releases: their results for the same studies, and contradictions between them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,8 +30,8 @@ RESULTS = {
 }
 STEPS, CRITICAL, SECONDS, RECALLS = "steps", "critical_batch_size", "seconds_per_epoch", ("recall_20", "recall_50")
 NAMING = ("what", "dataset", "model", "optimizer", "batch_size", "cores", "target_metric", "target_value")
-PLAN = "plan"  # of a row; no column
-MOST_NAMED = 3  # of what is in one place alone
+PLAN = "plan"  # key of a row, not a column
+MOST_NAMED = 3  # names of results that only one place has
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
@@ -43,11 +43,11 @@ def table(a: Location, b: Location, request: tuple[str, float] | None = None) ->
       request: metric and value of a target other than the studies' own.
 
     Raises:
-      BadInput: one of them is no store, or there is nothing that both hold.
+      BadInput: one of them is not a store, or they share no study.
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
-    result = pd.DataFrame(_told_apart(rows), columns=list(COLUMNS))
+    result = pd.DataFrame(_separated(rows), columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():
         raise BadInput(f"{a} and {b} have nothing in common: no workload at a batch size and target, no factorization")
     for name in ("a_low", "a_high", "b_low", "b_high"):
@@ -56,8 +56,8 @@ def table(a: Location, b: Location, request: tuple[str, float] | None = None) ->
     return result.astype({"batch_size": "Int64", "cores": "Int64"})
 
 
-def _told_apart(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with the fields of their plans that tell them from others with the same names."""
+def _separated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds the fields of plans that separate rows with the same names."""
     groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(_names(row), {})[digest(row[PLAN])] = row[PLAN]
@@ -69,12 +69,12 @@ def _names(row: Mapping[Any, Any]) -> tuple[Any, ...]:
 
 
 def differs(table: pd.DataFrame) -> bool:
-    """True if anything that A says is contradicted by B."""
+    """Whether any result of A contradicts one of B."""
     return bool((table["result"] == "differ").any())
 
 
 class _Contents:
-    """Contents of one store or release: trials by what tables call their study, curves, factorizations."""
+    """Contents of one store or release: trials by the names of their study, curves and factorizations."""
 
     def __init__(self, folder: Folder, request: tuple[str, float] | None):
         commits = store.catalogue(folder)
@@ -136,7 +136,7 @@ def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, 
 
 
 def as_text(table: pd.DataFrame, a: object, b: object) -> str:
-    """Tables for a reader: all rows but answers that are the same, with the number of each result."""
+    """Tables for a reader: all rows except equal answers, with the number of each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
         own = table[table["what"].isin(what)]
@@ -144,17 +144,20 @@ def as_text(table: pd.DataFrame, a: object, b: object) -> str:
         results = [f"{counts[result]:,} {words}" for result, words in RESULTS.items() if result in counts]
         lines = [f"{title}: {', '.join(results)}"] if results else []
         for result in ("only_a", "only_b"):
-            alone = [_naming(row) for row in own[own["result"] == result].to_dict("records")]
-            further = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
-            lines += [f"{RESULTS[result]}: {'; '.join(alone[:MOST_NAMED])}{further}"] if alone else []
+            names = [_naming(row) for row in own[own["result"] == result].to_dict("records")]
+            further = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            if names:
+                lines.append(f"{RESULTS[result]}: {'; '.join(names[:MOST_NAMED])}{further}")
         shown = own[~own["result"].isin(["only_a", "only_b"]) & ~((own["what"] == STEPS) & (own["result"] == "same"))]
-        lines += [_shown(shown)] if len(shown) else []
-        blocks += ["\n".join(lines)] if lines else []
+        if len(shown):
+            lines.append(_shown(shown))
+        if lines:
+            blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
 def _shown(rows: pd.DataFrame) -> str:
-    """Rows in a table, contradictions first, with how they were judged below."""
+    """Rows in a table, contradictions first, with the reasons below."""
     order = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
     records = rows.iloc[np.argsort(order.to_numpy(), kind="stable")].to_dict("records")
     apart = text.telling([row["differs"] for row in records], [_names(row) for row in records])
@@ -169,34 +172,35 @@ def _shown(rows: pd.DataFrame) -> str:
         for row, words in zip(records, apart, strict=True)
     ]
     header = ["", "by", "A", "B", "of"]
-    return "\n".join(
-        [
-            cli.table(header, lines, left=header, prose=["A", "B", "of"]),
-            *(f"[{i}] {why}" for i, why in enumerate(whys, 1)),
-        ]
-    )
+    shown = cli.table(header, lines, left=header, prose=["A", "B", "of"])
+    return "\n".join([shown, *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
 
 
 def _naming(row: Mapping[Any, Any]) -> str:
     words = [f"{row['dataset']} · {row['model']} · {row['optimizer']}"]
-    words += [f"batch size {row['batch_size']:,}"] if not pd.isna(row["batch_size"]) else []
-    words += [f"{row['cores']:,} core{'s' * (row['cores'] > 1)}"] if not pd.isna(row["cores"]) else []
-    words += [f"{row['target_metric']} ≤ {decimal(row['target_value'])}"] if not pd.isna(row["target_metric"]) else []
-    words += [row["what"].replace("_", " ")] if row["what"] in BLOCKS["factorizations"] else []
+    if not pd.isna(row["batch_size"]):
+        words.append(f"batch size {row['batch_size']:,}")
+    if not pd.isna(row["cores"]):
+        words.append("1 core" if row["cores"] == 1 else f"{row['cores']:,} cores")
+    if not pd.isna(row["target_metric"]):
+        words.append(f"{row['target_metric']} ≤ {decimal(row['target_value'])}")
+    if row["what"] in BLOCKS["factorizations"]:
+        words.append(row["what"].replace("_", " "))
     return ", ".join(words)
 
 
 def _statement(row: Mapping[Any, Any], side: str) -> str:
-    """The statement of one place: an interval of steps, a critical batch size, or a number and where it is from."""
+    """The statement of one place: an interval of steps, a critical batch size, or a number with its source."""
     low, high, words = (row[f"{side}_{name}"] for name in ("low", "high", "words"))
     if not isinstance(words, str):
         return ""
-    ends = f"{text.number(low)}, {text.number(high)}"
     if row["what"] == CRITICAL:
         return text.statement(words, "", text.number(low), text.number(high)).lstrip()
     if row["what"] == STEPS:
-        interval = f"({low:,.0f}, .." if pd.isna(high) else text.interval(low, high)
-        return words if pd.isna(low) else interval
+        if pd.isna(low):
+            return words
+        return f"({low:,.0f}, .." if pd.isna(high) else text.interval(low, high)
     if pd.isna(low):
         return f"unknown ({words})"
-    return f"{text.number(low, 4) if low == high else ends.replace(', ', ' .. ')} ({words})"
+    shown = text.number(low, 4) if low == high else f"{text.number(low)} .. {text.number(high)}"
+    return f"{shown} ({words})"

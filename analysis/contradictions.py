@@ -1,9 +1,9 @@
-"""Contradictions: whether what two places say of the same thing can both be true.
+"""Contradictions: whether the results of two places for the same thing can both be true.
 
-Studies of equal streams tried the same trials: they contradict each other where the censoring intervals of one trial
-are disjoint, pruned or not. Independent searches do where the 90 % bands of the median best of k' are, at equal k and
-k'. Critical batch sizes do where the intervals that their verdicts state are disjoint, and times on devices of one kind
-where the slowest epoch of one place is faster than the fastest of the other.
+Studies of equal streams tried the same trials. They contradict each other if the censoring intervals of a trial are
+disjoint, pruned or not. Independent searches contradict each other if the 90 % bands of the median best of k' are
+disjoint, at equal k and k'. Critical batch sizes do if the intervals of their verdicts are disjoint, and times on
+devices of one kind if the slowest epoch of one place is faster than the fastest of the other.
 """
 
 from collections import Counter
@@ -22,14 +22,14 @@ from analysis.trials import best_of, trials
 from analysis.trials.trials import StudyTrials
 from results.als import COMPUTATION
 
-FEWEST_EPOCHS = 3  # whose times are judged
+FEWEST_EPOCHS = 3  # needed to judge times
 REACHED, NOT_REACHED = "reached", "not reached"
 
 T = TypeVar("T")
 
 
 class Reading(NamedTuple):
-    """The statement of one place: an interval, infinite where open or not reached, and a word on it."""
+    """The statement of one place: an interval, infinite if open or not reached, and a word about it."""
 
     low: float
     high: float
@@ -37,9 +37,9 @@ class Reading(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The same thing in A and in B; None where a place lacks it.
+    """The same thing in A and in B, None if a place lacks it.
 
-    ``why`` is set where both places have candidates that cannot be matched one to one.
+    ``why`` is set if both places have candidates that cannot be matched one to one.
     """
 
     a: Any
@@ -51,9 +51,9 @@ class Finding(NamedTuple):
     """Result of comparing a pair.
 
     Attributes:
-      a, b: what each place says; None if it says nothing.
+      a, b: the statement of each place, or None without one.
       result: same, agree, differ, not_judged, only_a or only_b.
-      why: how it was judged, or why not.
+      why: the basis of the judgement, or why there is no judgement.
     """
 
     a: Reading | None
@@ -63,7 +63,7 @@ class Finding(NamedTuple):
 
 
 def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]) -> list[Pair]:
-    """Things of A with those of B: by the first of these identities that tells one from all others on both sides."""
+    """Matches things of A and B by the first identity that is unique on both sides."""
     pairs = []
     for identity in identities:
         counts = [Counter(map(identity, side)) for side in (a, b)]
@@ -72,12 +72,12 @@ def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]
         pairs += [Pair(here[key], there[key]) for key in both]
         a, b = ([one for one in side if identity(one) not in both] for side in (a, b))
     remaining = [set(map(identities[-1], side)) for side in (a, b)]
-    why = "several look alike in one place" if remaining[0] & remaining[1] else ""
+    why = "several similar ones in one place" if remaining[0] & remaining[1] else ""
     return [*pairs, *(Pair(one, None, why) for one in a), *(Pair(None, one, why) for one in b)]
 
 
 def stream(one: StudyTrials) -> Hashable:
-    """The stream of random numbers, which studies of the same trials share."""
+    """The stream of random numbers, which is equal for studies of the same trials."""
     return one.study.stream
 
 
@@ -88,7 +88,7 @@ def of_answers(pair: Pair) -> Finding:
     if stream(pair.a) == stream(pair.b):
         return _same_stream(pair.a, pair.b)
     if "exact" in (pair.a.study.pruning, pair.b.study.pruning):
-        why = "independent searches, and a pruned one has no band"
+        why = "independent searches, one of them pruned and so without a band"
         return Finding(_best(pair.a.rows_in_k), _best(pair.b.rows_in_k), "not_judged", why)
     return _by_bands(pair.a, pair.b)
 
@@ -117,12 +117,11 @@ def of_times(pair: Pair) -> Finding:
         "different devices": len({(one.backend, one.device_kind, one.physical_cores) for one in hardware}) > 1,
         f"fewer than {FEWEST_EPOCHS} epochs": min(len(one.seconds) for one in pair[:2]) < FEWEST_EPOCHS,
     }
-    if any(obstacles.values()):
-        return Finding(a, b, "not_judged", next(why for why, is_there in obstacles.items() if is_there))
-    apart = a.low > b.high or b.low > a.high
-    return Finding(
-        a, b, "differ" if apart else "agree", "from the fastest epoch to the slowest, on devices of one kind"
-    )
+    for why, is_there in obstacles.items():
+        if is_there:
+            return Finding(a, b, "not_judged", why)
+    result = "differ" if a.low > b.high or b.low > a.high else "agree"
+    return Finding(a, b, result, "from the fastest epoch to the slowest, on devices of one kind")
 
 
 def of_recalls(pair: Pair, name: str) -> Finding:
@@ -134,12 +133,12 @@ def of_recalls(pair: Pair, name: str) -> Finding:
 
 
 def plan_of(one: MeasuredFactorization) -> Hashable:
-    """Identity of a factorization, unlike that of any other."""
+    """Identity of a factorization."""
     return one.study.plan_json
 
 
 def comparison_key(one: MeasuredFactorization) -> Hashable:
-    """Everything that must agree for two factorizations to be compared, whatever search they belong to."""
+    """Everything that must agree for two factorizations to be compared, in any search."""
     study = one.study
     shared = (*COMPUTATION, "cores", "evaluation_rows")
     return study.dataset, factorizations.data_label(one), *(getattr(study, field) for field in shared)
@@ -151,7 +150,7 @@ def curve_names(curve: Curve) -> tuple[Any, ...]:
 
 
 def stated_interval(points_fit: PointsFit) -> Reading:
-    """The interval that a verdict states: open on both sides where nothing is identified."""
+    """The interval that a verdict states, open on both sides if not identified."""
     fit, verdict = points_fit.fit, points_fit.verdict
     low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
     return Reading(
@@ -162,21 +161,21 @@ def stated_interval(points_fit: PointsFit) -> Reading:
 
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
-    """Trial by trial: a trial that both have took the same steps in both, as far as each followed it."""
+    """Compares each trial of both places, which must have taken the same steps as far as both ran it."""
     here, there = a.rows_in_k, b.rows_in_k
     both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
     if not len(both):
-        return Finding(_best(here), _best(there), "not_judged", "the same stream, but no trial that both have")
+        return Finding(_best(here), _best(there), "not_judged", "the same stream, but no trial in both")
     shared = [rows[rows["trial"].isin(both)] for rows in (here, there)]
     (low_a, high_a), (low_b, high_b) = (trials.bounds(rows) for rows in shared)
     apart = _beyond(low_a, high_b) & np.isfinite(high_b) | _beyond(low_b, high_a) & np.isfinite(high_a)
     uneven = max(len(here), len(there)) > len(both)
-    # Which trials a pruned study cut short depends on the best of all that it has.
+    # Pruning decides which trials to cut short from the best of all trials of a study.
     cut = uneven and "exact" in (a.study.pruning, b.study.pruning)
     one, other = map(_best, (here, there) if cut else shared)
-    why = "the same stream: censoring intervals" + (f" over the {len(both)} trials that both have" if uneven else "")
+    why = "the same stream: censoring intervals" + (f" of the {len(both)} trials in both" if uneven else "")
     if apart.any():
-        return Finding(one, other, "differ", f"{why}, of which {apart.sum()} cannot be of one run")
+        return Finding(one, other, "differ", f"{why}, of which {apart.sum()} cannot be from one run")
     return Finding(one, other, "agree" if cut else _verdict(one, other), why)
 
 
@@ -191,23 +190,20 @@ def _best(rows: pd.DataFrame) -> Reading:
 def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
     count = min(a.k, b.k)
     if not count:
-        return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", "no trial that counts in one of them")
+        return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", "no trial that counts in one place")
     best = best_of.largest_with_band(count)
     bands = [best_of.median(*trials.bounds(one.rows_in_k.iloc[:count]), best) for one in (a, b)]
     low, high = ([getattr(band, end) for band in bands] for end in ("band_low", "band_high"))
     if any(np.isnan([band.band_low, band.band_high]).all() for band in bands):
-        why = f"independent, and {count} trial{'s are' if count > 1 else ' is'} too few for a band"
+        trials_are = "1 trial is" if count == 1 else f"{count} trials are"
+        why = f"independent, but {trials_are} too few for a band"
         return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", why)
     one, other = (
         Reading(np.nan_to_num(at), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")
         for at, end in zip(low, high, strict=True)
     )
-    return Finding(
-        one,
-        other,
-        _verdict(one, other),
-        f"independent: 90 % bands of the median best of {best}, from {count} trials each",
-    )
+    why = f"independent: 90 % bands of the median best of {best}, from {count} trials each"
+    return Finding(one, other, _verdict(one, other), why)
 
 
 def _verdict(a: Reading, b: Reading) -> str:
@@ -218,12 +214,12 @@ def _verdict(a: Reading, b: Reading) -> str:
 
 
 def _beyond(low: Any, high: Any) -> Any:
-    """True where what begins at ``low`` is beyond what ends at ``high``; what begins at 0 may be 0."""
+    """Whether an interval from ``low`` lies beyond one up to ``high``. An interval from 0 may be 0."""
     return (low >= high) & (low > 0)
 
 
-def _alone(pair: Pair, says: Callable[[Any], Reading]) -> Finding:
-    a, b = (None if one is None else says(one) for one in pair[:2])
+def _alone(pair: Pair, read: Callable[[Any], Reading]) -> Finding:
+    a, b = (None if one is None else read(one) for one in pair[:2])
     if pair.why:
         return Finding(a, b, "not_judged", pair.why)
     return Finding(a, b, "only_b" if a is None else "only_a", "")

@@ -1,4 +1,4 @@
-"""Text of --help of every command, but for the meanings of columns, which are in ``columns``."""
+"""Text of --help of every command; ``columns`` has the meanings of the columns."""
 
 TOP = """\
 Numbers, regimes and figures from a store of results.
@@ -12,96 +12,99 @@ Numbers, regimes and figures from a store of results.
   python -m analysis report --store results/local --out report.html
   python -m analysis all --store results/local --out figures
 
-steps and fit are about studies of batch sizes, epochs about factorizations on several cores, payoff, figures and report
-about all.
-DIR of --store is the folder of a store or of a release, or a URL that fsspec knows, such as gs://bucket/folder.
+steps and fit cover studies over batch sizes, and epochs covers factorizations over cores. payoff, figures and report
+cover both.
+DIR of --store is the folder of a store or of a release, or a URL that fsspec supports, such as gs://bucket/folder.
 """
 STEPS = """\
-Steps to target: how many steps the best trial of every study needed to reach its target.
+Steps to target: the steps that the best trial of every study needed to reach its target.
 
   python -m analysis steps --store results/local
   python -m analysis steps --store results/local --csv > steps.csv
   python -m analysis steps --store results/local --metric test_error --value 0.05
   python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
 
---rule minimum    a trial reached a target once it is at or below it; all trials count, however they ended
---rule released   the analysis published with Shallue et al. (2018): strictly below, and of each study only the first
-                  trials that are COMPLETE count, by number: --first 100 of them, or all if there are fewer
---rule median     what a search of so many trials needs half of the time, with a 90 % band, and two verdicts: were
-                  enough trials sampled, and is the optimum at an edge of its search space; see below
+--rule minimum    a trial reaches a target at or below its value, and all trials count, however they ended
+--rule released   the analysis published with Shallue et al. (2018): a trial must be strictly below the value, and only
+                  the first COMPLETE trials of each study count, by number: --first 100, or all if there are fewer
+--rule median     the steps within which half of all searches of k' trials succeed, with a 90 % band and two verdicts
+                  on the number of trials and on the search space (see below)
 
-columns of --csv, one row per study and target, by the rules minimum and released:
+columns of --csv, one row per study and target, with the rules minimum and released:
 """
 MEDIANS = """
---rule median: the minimum over trials falls the more of them are run, and by luck. The median best of k' does not:
-it is what half of all random searches of k' trials reach their target in. It comes from the k trials of each study:
+--rule median: the minimum over trials falls as more of them run, partly by luck. The median best of k' does not. Half
+of all random searches of k' trials reach their target within this number of steps. It is estimated from the k trials
+of each study:
 
   python -m analysis steps --store results/local --rule median
   python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
 
---k N        the first N trials of every study count; without it, as many of every study of a curve as its study with
-             the fewest has. A study with fewer has no answer.
---best-of N  k', the trials of one search; without it the most for which the band of k trials has a lower end, .23 k
+--k N        use the first N trials of every study. The default is the smallest number of trials of any study of the
+             curve. A study with fewer trials has no answer.
+--best-of N  k', the trials of one search. The default is the largest k' whose band has a lower end, .23 k.
 
-Trials count if they diverged, used up their budget or reached the target. So do trials that a time limit stopped, or
-that ended for an unrecorded reason, as they may have been stopped for doing badly: they had not reached the target, and
-every interval allows for any later outcome. Left out are trials that were lost, failed, or never got to an evaluation.
-The band is distribution-free, by order statistics of the k trials, diverged ones at infinity: each end alone is a
-95 % bound, as are those of success, by Clopper and Pearson. Both take trials for independent. Those of a scrambled
-Halton search are more even than that, so bands are wider than necessary, and medians are those of random search.
+Trials count if they diverged, used up their budget or reached the target. Trials that a time limit stopped, or that
+ended for an unrecorded reason, also count, because poor progress may be the reason they were stopped. They had not
+reached the target, and every interval allows for any later outcome. Trials that were lost, failed or never reached an
+evaluation are left out.
+The band is distribution-free. It uses order statistics of the k trials and puts diverged ones at infinity. Each end by
+itself is a 95 % bound. The bounds of success are those of Clopper and Pearson. Both assume independent trials. Trials
+of a scrambled Halton search are more evenly spread, so the bands are wider than necessary, and the medians are those
+of random search.
 
-Sampled enough? No if the best of half of the k trials takes more than 10 % more steps than the best of all, on the
-geometric mean over all halves (their median is of the best two trials alone). Yes if it does not, and the bands of the
-median best of k/8.6 and of k/4.3 also lie within 10 % of each other. Otherwise unclear.
-At an edge: the best tenth of the trials, three at least, crowd at an end of a range, in its own scale (LOG, ...): half
-of them in the outer tenth of it, or, with a ?, closer to it than by chance and not off it. Below 30 trials the
-answer is never no, as an optimum at the edge is often missed by so few.
+Sampled enough? The answer is no if the best of half of the k trials takes more than 10 % more steps than the best of
+all, as a geometric mean over all halves (their median would depend on the best two trials only). It is yes if it does
+not, and if the bands of the median best of k/8.6 and of k/4.3 also lie within 10 % of each other. Otherwise it is
+unclear.
+At an edge: the best tenth of the trials, at least three, cluster at an end of a range in its own scale (LOG, ...).
+Half of them lie in the outer tenth of the range. With a ?, they are closer to the end than by chance and not detached
+from it. Below 30 trials the answer is never no, because so few trials often miss an optimum at the edge.
 
-Losing trials of a pruned study are cut short, so only the rule minimum answers for it; run it with pruning=off.
+Pruning cuts losing trials short, so only --rule minimum works for pruned studies. Run them with pruning=off for others.
 
-columns of --csv by the rule median, after those up to target_value:
+columns of --csv with the rule median, after those up to target_value:
 """
 FIT = """\
-The critical batch size of every curve: up to where a larger batch keeps saving steps, with a 90 % interval.
+The critical batch size of every curve: up to this batch size, larger batches still save steps. With a 90 % interval.
 
   python -m analysis fit --store results/local
   python -m analysis fit --points steps.csv --csv
   python -m analysis fit --store results/local --checks
   python -m analysis fit --store results/local --best-of 8,16,32,64
 
-A curve is the studies that differ in batch size alone. It has two answers where the best trials were run again: as
-selected, each point the best of all trials, which is also the luckiest; and as confirmed, each point the median of
-repeats on fresh seeds, by which nothing was chosen. The model of steps S at batch size B is
+A curve is a set of studies that differ only in batch size. If the best trials were repeated, it has two estimates.
+In the selected one, each point is the best of all trials, which is also the luckiest. In the confirmed one, each point
+is the median of repeats with new seeds, which played no part in the choice. The model of steps S at batch size B is
 
-  ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
+  ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness
 
-the interval is a profile over both parameters, so it does not rely on the knee being a hyperbola.
+The interval is a profile over both parameters, so it does not assume that the knee is a hyperbola.
 
---points takes a CSV file with batch_size and either steps, or steps_low and steps_high; rows that agree in all
-other columns make a curve. What `steps --csv` writes is such a file.
+--points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Rows that agree in all
+other columns make a curve. `steps --csv` writes such a file.
 
---best-of fits the best of the first K trials of each study: how the critical batch size moves with K. Losing trials
-of pruned studies were cut short, so that these answer only for their own number of trials; a curve has no row for
-any other K.
+--best-of fits the best of the first K trials of each study and shows how the critical batch size depends on K. Pruning
+cuts losing trials short, so pruned studies have a row only for their own number of trials.
 
---checks lists what each fit assumes, with the number that was seen and whether it bears that out: pass, doubt or
-cannot tell. With --csv it writes a row for each: the curve, then assumption, seen and outcome.
+--checks lists the assumptions of each fit with the evidence and an outcome: pass, doubt or cannot tell. With --csv it
+writes a row for each: the curve, then assumption, seen and outcome.
 
 columns of --csv, after those that name the curve:
 """
 FIT_LIMITS = """
-The interval has a model error in it: up to 0.35 octaves, and less where the shape can be judged on both sides of the
-knee or the data are exact. Four things change the verdict where the data show them, and it says so: a slope other than
--1 at small batch sizes, one other than 0 at large ones, a knee that is sharper on one side, and a search that gets
-harder with batch size. No interval is stated then, but a lower bound where there is one. What the data do not show is
-not in the interval: a slope of -0.85, seen in half of all curves with little luck, moves it by 0.75 octaves (`coverage`
-says how often each is seen). Look at the figures beside the numbers.
+The interval includes a model error of up to 0.35 octaves. It is smaller if the shape can be judged on both sides of the
+knee, or if the data are exact. Four findings change the verdict, and the reason names them: a slope other than -1 at
+small batch sizes, a slope other than 0 at large ones, a knee that is sharper on one side, and a search that gets harder
+with batch size. No interval is stated then, only a lower bound if there is one. The interval does not cover deviations
+that the data do not show. A true slope of -0.85 shifts the estimate by 0.75 octaves and is detected in half of the
+low-noise curves (`coverage` reports the rate of detection for each). Look at the figures as well as the numbers.
 """
 COVERAGE = """\
-How often the statements of `fit` are true, on simulated searches whose critical batch sizes are known. Six shapes of
-curve, 6, 9 or 13 batch sizes, little luck or much, two grids of evaluations; knees in the middle, near an end, beyond,
-absent. Then curves and searches that are not as the fit assumes, at 11 batch sizes, and how often the checks name the
-violated assumption.
+How often the statements of `fit` are true, on simulated searches with known critical batch sizes. There are six shapes
+of curve, 6, 9 or 13 batch sizes, two levels of noise and two grids of evaluations. Knees are in the middle, near an
+end, beyond it, or absent. A second set of curves and searches violates an assumption of the fit, at 11 batch sizes, and
+shows how often the checks name it.
 
   python -m analysis coverage
   python -m analysis coverage --datasets 20 --seed 1 --csv > coverage.csv
@@ -110,14 +113,15 @@ violated assumption.
 columns of --csv, one row per scenario:
 """
 COVERAGE_OF_CORES = """
-The second table is of what `epochs --fit` says of simulated seconds per epoch: laws that are fitted, and others that
-are not, such as communication that grows as log2 c, or a second memory beyond half of the cores; three sets of core
-counts, three spreads of epochs. Without --of both are printed; --csv writes one, that of fits by default.
+The second table covers the statements of `epochs --fit` on simulated seconds per epoch. Some laws are those that are
+fitted. Others are not, such as communication that grows as log2 c, or a second memory beyond half of the cores. There
+are three sets of core counts and three spreads of epochs. Without --of both tables are printed. --csv writes one, by
+default that of fits.
 
 columns of --of cores --csv, one row per scenario:
 """
 PAYOFF = """\
-Pay-off: up to how many devices the next doubling of their number still pays off, and what it costs.
+Pay-off: up to how many devices another doubling still pays off, and what it costs.
 
   python -m analysis payoff --store results/published
   python -m analysis payoff --store results/published --gain 50 --times --price 2.5
@@ -126,43 +130,44 @@ Pay-off: up to how many devices the next doubling of their number still pays off
   python -m analysis payoff --points points.csv --predicted step_times.csv
 
 Time to target is steps to target (the curve that `fit` fits) times seconds per step. A doubling pays off if it makes
-training faster by --gain or more; the answer is the number of devices that the last doubling leads to which does, as
-all before it do. Its interval carries both uncertainties, of the curve and of the seconds per step. Nothing is said
-beyond the batch sizes and the numbers of devices that there are: an answer on one side is all that they may support.
-Every number of devices takes the batch size that is there soonest, of those of the curve between the ones that were
-timed: ln seconds are interpolated over ln batch size. Where neighbours are more than a factor of 4 apart only bounds
-hold, which a note names. An answer ends at the first number of devices whose double has no times.
+training faster by --gain or more. The answer is the number of devices after the last doubling that pays off, if all
+doublings before it do, too. Its interval includes the uncertainty of the curve and of the seconds per step. The answer
+never extrapolates beyond the batch sizes and numbers of devices in the data, so it may be only a bound.
+Each number of devices uses its fastest batch size within the curve and the timed range: ln seconds are interpolated
+over ln batch size. If neighbours are more than a factor of 4 apart only bounds hold, and a note names them. An answer
+ends at the first number of devices whose double has no times.
 
-batch size          devices and batch doubled together at the same seconds per step: the curve alone, no hardware
-measured devices    by measured seconds per step: those of the store (emulated devices, and steps of several trials at
-                    once, are left out), or of --measured FILE
-predicted devices   by predicted ones: of --predicted FILE, or else those of one device with its share of the batch,
-                    without communication. That is a best case: no network makes training on so many devices faster.
+batch size          devices and batch doubled together at the same seconds per step: from the curve only, for any
+                    hardware
+measured devices    with measured seconds per step from the store, or from --measured FILE. Emulated devices and steps
+                    of several trials at once are left out.
+predicted devices   with predicted seconds per step from --predicted FILE. By default they are those of one device with
+                    its share of the batch, without communication. That is a best case for any network.
 
-Measured and predicted times are never in one column. FILE is CSV or Parquet with the columns device_kind, devices,
-batch_size, seconds_per_step, low, high (its 90 % interval) and says (measured or predicted), and where there are
-several workloads dataset, model or optimizer. A step of a factorization is an epoch, without a batch_size.
+Measured and predicted times never share a column. FILE is CSV or Parquet with the columns device_kind, devices,
+batch_size, seconds_per_step, low, high (its 90 % interval) and basis (measured or predicted). For several workloads it
+also needs dataset, model or optimizer. A step of a factorization is an epoch, without a batch_size.
 
 columns of --csv, a row per curve and kind of device, after the names of the curve:
 """
 PAYOFF_TIMES = """
 --times: time to target and device-hours, a row per number of devices, with the Pareto front of the two.
 
-columns of --csv, likewise:
+columns of --csv with --times, after the names of the curve:
 """
 COMPARE = """\
-Two stores or releases side by side: two machines, two versions, ours and what others published. The exit code is 1 if
-anything that A says and anything that B says cannot both be true, else 0; 2 if they have nothing in common.
+Two stores or releases side by side: two machines, two versions, or our results and published ones. The exit code is 1
+if a result of A contradicts a result of B, 2 if they have nothing in common, and 0 otherwise.
 
   python -m analysis compare results/local results/other
   python -m analysis compare results/local results/other --csv > compared.csv
   python -m analysis compare results/local results/published --metric validation_error --value 0.01
 
-Answers are of studies that agree in workload, batch size and target. Where both tried the same trials, because all
-that decides a result is the same in their plans, they differ if their censoring intervals are disjoint, over the trials
-that both have. Independent searches differ if the 90 % bands of the median best of k' trials are disjoint, at equal
-numbers of trials; of many such pairs some differ by chance. Critical batch sizes differ if the intervals that their
-verdicts state are disjoint. Seconds per epoch are judged on devices of one kind alone, and recalls are only shown.
+Answers are compared between studies with the same workload, batch size and target. If the plans agree in everything
+that decides a result, both tried the same trials. They differ if the censoring intervals of the trials in both are
+disjoint. Independent searches differ if the 90 % bands of the median best of k' trials are disjoint, at equal
+numbers of trials. Among many such pairs some differ by chance. Critical batch sizes differ if the intervals of their
+verdicts are disjoint. Seconds per epoch are judged only on devices of the same kind, and recalls are only shown.
 A result that only one place has does not count as a difference.
 
 columns of --csv, a row for everything that is compared:
@@ -177,12 +182,15 @@ Factorizations: seconds per epoch and recall on every number of cores, one row p
 columns of --csv, one row per study:
 """
 EPOCHS_FIT = """
---fit asks of every curve how far more cores pay off. A curve is the studies that differ in the number of cores
-alone, on devices of one kind, each of them a core of its own: emulated ones are left out. The law of seconds T on
-c cores is T = serial + parallel / c + communication (c - 1), fitted by relative errors to three counts or more; what
-moves (c - 1) / c of a table into every core cannot be told from the other two times, and is counted in serial.
-Intervals allow for communication that grows as log2 c and for a step beyond half of the cores; where one of them, or
-none, fits much better than the law does, the fit says that the law misfits.
+--fit shows how far more cores pay off. A curve is a set of studies that differ only in the number of cores, on devices
+of one kind, without emulated ones. The law of seconds T on c cores is
+
+  T = serial + parallel / c + communication (c - 1)
+
+It is fitted to at least three core counts by relative errors. Moving (c - 1) / c of a table into every core cannot be
+separated from the other two times, and counts as serial. Intervals allow for communication that grows as log2 c and
+for a step beyond half of the cores. If one of these fits much better than the law, or no law fits, the fit reports
+that the law misfits.
 
 columns of --fit --csv, one row per curve:
 """
@@ -196,38 +204,36 @@ Draws figures of a store as PNG and SVG.
   python -m analysis figures --store results/local --out figures --kind steps --where model=fully_connected*
   python -m analysis figures --store results/local --out figures --kind compare --by model --where optimizer=momentum
 
-Without --name and --kind, all figures by name that the store has studies for. A figure of a paper is drawn as far as
-its workloads are in the store, by the rule of the paper; what is missing is named: all of it in one line, or, with
---name, a line each. A kind can be drawn from any studies over batch sizes: --where takes conditions on dataset,
-model, optimizer, batch_size, schedule, seed, pruning, stop and source, with * for any text. All conditions of one
---where must hold; several --where ask for more studies. steps_to_target, optimizers, summary and best_of are kinds,
-too.
+Without --name and --kind, it draws all figures that the store has studies for. A figure of a paper is drawn with the
+workloads in the store, by the rule of the paper. Missing ones are listed in one line, or one per line with --name.
+A kind can be drawn from any studies over batch sizes: --where takes conditions on dataset, model, optimizer,
+batch_size, schedule, seed, pruning, stop and source, with * for any text. All conditions of one --where must hold.
+Several --where select more studies. steps_to_target, optimizers, summary and best_of are also kinds.
 """
 REPORT = """\
-All of a store or a release as one page: curves to hover over, filter and link to, workloads with verdicts and
-regimes, factorizations, ledger, provenance and licences. It is one file that any browser opens, and makes no
-network requests.
+A store or a release as one page: curves with tooltips, filters and links, workloads with verdicts and regimes,
+factorizations, ledger, provenance and licences. It is one file that any browser opens, and it makes no network
+requests.
 
   python -m analysis report --store results/local --out report.html
   python -m analysis report --store results/published --out report.html
   python -m analysis report --store shallue --out report.html --metric validation_error --value 0.01
 
-Workloads that name no target, as those of other sources, have curves where a figure of a paper has a target for them,
-or where --metric and --value give one; of others the best errors are shown. The same studies give a
-bitwise identical page. It needs vl-convert-python, which brings the charts as JavaScript:
-pip install 'scaling-limits[report]'
+Workloads without a target, such as those of other sources, use the target of a figure of their paper, or that of
+--metric and --value. Otherwise the page shows their best errors. The same studies give a bitwise identical page. It
+needs vl-convert-python, which contains the chart library: pip install 'scaling-limits[report]'
 """
 
 
 def meanings(columns: dict[str, str]) -> str:
-    """One line for every column: its name, and what it means."""
+    """Returns one line for every column: its name and its meaning."""
     width = max(map(len, columns)) + 2
     return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
 
 
 LAYOUTS = """\
-Layouts of one step of training on meshes of devices: what each costs, one row per study. What was counted in the
-compiled step, what is predicted and what was measured are different columns; emulated devices are never timed.
+Layouts of one training step on meshes of devices: the costs of each, one row per study. Numbers counted in the
+compiled step, predicted ones and measured ones have separate columns. Emulated devices are never timed.
 
   python -m analysis layouts --store results/local
   python -m analysis layouts --store results/local --csv > layouts.csv
@@ -235,9 +241,9 @@ compiled step, what is predicted and what was measured are different columns; em
 columns of --csv, one row per study:
 """
 ALL = """\
-What epochs, layouts, steps, fit and figures tell of a store, one after the other: one process, which imports once.
+Runs epochs, layouts, steps, fit and figures of a store in one process, which imports everything once.
 
   python -m analysis all --store results/local --out figures
 
-epochs and layouts are left out where the store has none, steps and fit where it has nothing else.
+It skips epochs and layouts if the store has no such studies, and steps and fit if it has only such studies.
 """

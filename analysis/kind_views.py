@@ -1,11 +1,11 @@
-"""Kinds of studies in tables, figures and reports: their descriptions, and the figures they are drawn in."""
+"""Kinds of studies in tables, figures and reports: their descriptions and figures."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from results.plans.plan import Plan
 
-# What figures are drawn from.
+# Sources of figures.
 BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layouts", "paper"
 
 
@@ -13,13 +13,13 @@ class Presentation(NamedTuple):
     """Presentation of studies of a kind.
 
     Attributes:
-      title: what the report calls them.
-      question: that they answer, in a sentence.
-      answers: whether tables tell their steps to target.
-      figures: what of them is drawn, keys of ``figures.registry.LOADERS``: ``batch``, curves of steps to target over
-        batch sizes; ``cores``, factorizations over cores; ``layouts``, layouts on meshes; ``paper``, the workloads of
-        a paper.
-      optimizer_label: of a plan, what filters of the report call its optimizer.
+      title: their title in the report.
+      question: the question that they answer, in a sentence.
+      answers: whether tables list their steps to target.
+      figures: sources of their figures, keys of ``figures.registry.LOADERS``: ``batch`` (curves of steps to target over
+        batch sizes), ``cores`` (factorizations over cores), ``layouts`` (layouts on meshes) and ``paper`` (the
+        workloads of a paper).
+      optimizer_label: returns the optimizer of a plan for filters of the report.
     """
 
     title: str
@@ -34,13 +34,13 @@ STEPS_TO_TARGET = (BATCH, PAPER)
 PRESENTATIONS: dict[str, Presentation] = {
     "batch": Presentation(
         "batch sizes, measured by scaling-limits",
-        "Steps to a target error against batch size, with metaparameters tuned afresh at every batch size.",
+        "Steps to a target error against batch size, with metaparameters tuned separately at every batch size.",
         answers=True,
         figures=STEPS_TO_TARGET,
     ),
     "recorded": Presentation(
         "batch sizes, published by others",
-        "What others published of it, read into the same tables.",
+        "Published results of others, in the same tables.",
         answers=True,
         figures=STEPS_TO_TARGET,
     ),
@@ -53,17 +53,17 @@ PRESENTATIONS: dict[str, Presentation] = {
     ),
     "layout": Presentation(
         "layouts of one step on meshes of devices",
-        "What one step of a Transformer costs under each mesh and layout, which change nothing that it computes.",
+        "The cost of one step of a Transformer for each mesh and layout, which do not change its result.",
         figures=(LAYOUTS,),
     ),
 }
 
 
 def kinds_drawn_as(figures: str) -> tuple[str, ...]:
-    """The kinds that such figures are drawn from."""
+    """The kinds with figures from this source."""
     return tuple(kind for kind, row in PRESENTATIONS.items() if figures in row.figures)
 
 
 def labels(study: Plan) -> tuple[str, str, str]:
-    """Data set, model and optimizer as filters call them."""
+    """Data set, model and optimizer for filters."""
     return study.dataset, study.model_label, PRESENTATIONS[study.kind].optimizer_label(study)

@@ -1,4 +1,4 @@
-"""Layouts: the studies of kind ``layout`` of a store, with what was counted, predicted and measured of each."""
+"""Layouts: the studies of kind ``layout`` of a store, with their counted, predicted and measured costs."""
 
 import dataclasses
 import functools
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
-from results import cli, store
+from results import store
 from results.bad_input import BadInput
 from results.cli import quoted
 from results.durable import Folder, located
@@ -19,7 +20,7 @@ from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
 from results.storage.commits import Commit, read_table, retry
 
-# Relative; sums in another order differ by less. A number of bfloat16 has eight bits.
+# Relative tolerances above the error of sums in another order. A bfloat16 has eight bits of precision.
 SAME_LOSS = {"float32": 1e-5, "bfloat16": 2.0**-8}
 
 
@@ -29,8 +30,8 @@ class MeasuredLayout:
 
     Attributes:
       study: its plan.
-      losses: float64[steps] of its first trial, before each step; empty where none was run.
-      row: columns of its measurements at the last step of its first trial, by name; what there is not is None.
+      losses: float64[steps], losses of its first trial before each step, or empty if no step ran.
+      row: columns of its measurements at the last step of its first trial, by name, with None for missing ones.
     """
 
     study: LayoutStudy
@@ -39,22 +40,22 @@ class MeasuredLayout:
 
     @property
     def refused(self) -> bool:
-        """Whether it was refused."""
+        """Whether the layout was rejected."""
         return self.row["refusal"] is not None
 
     def number(self, name: str) -> float:
-        """A column as a number; NaN where there is none."""
+        """A column as a number, or NaN if it is missing."""
         value = self.row.get(name)
         return math.nan if value is None else float(value)
 
     @functools.cached_property
     def collectives(self) -> list[dict[str, Any]]:
-        """Operation, axes, count, bytes and wire_bytes of its exchanges."""
+        """Operation, axes, count, bytes and wire_bytes of its collectives."""
         return list(json.loads(self.row.get("collectives") or "[]"))
 
     @property
     def family(self) -> tuple[object, ...]:
-        """What decides the loss: studies that share it must have the same."""
+        """The fields that determine the loss, which is the same for all studies of a family."""
         one = self.study
         return one.model, tuple(sorted(one.model_options.items())), one.batch_size, one.length, one.seed, one.precision
 
@@ -91,7 +92,7 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
 def no_layout(folder: Folder) -> BadInput:
     """The error for a store without layouts."""
     fill = f"python -m sweeps +experiment=layouts/quickstart store={quoted(folder)} -m"
-    return BadInput(f"no layout in {folder} has run; fill it with `{fill}`")
+    return BadInput(f"no layout in {folder} has run. Fill it with `{fill}`.")
 
 
 def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
@@ -108,7 +109,7 @@ def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
 
 
 def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
-    """Whether all its losses are the median ones of all that compute the same; None where there are none."""
+    """Whether its losses equal the medians of its family, or None without losses or others."""
     others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
     if not len(one.losses) or len(others) < 2:
         return None
@@ -117,44 +118,39 @@ def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None
 
 def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
     """Notes for a reader of the table, a sentence each."""
-    said = []
-    refused = [one for one in layouts if one.refused]
-    if refused:
-        counts = pd.Series([one.row["refusal"] for one in refused]).value_counts()
-        kinds_told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        said.append(f"{len(refused)} of {len(layouts)} layouts were refused: {kinds_told}")
-    if differ := [one.study.name for one in layouts if _same(one, layouts) is False]:
-        said.append(f"losses differ from those of other layouts, which nothing explains: {', '.join(differ[:3])}")
-    if counted_once := [one.study.name for one in layouts if one.number("unknown_loops") > 0]:
-        said.append(
-            f"loops whose turns nobody knows count once, so that numbers are too low: {', '.join(counted_once[:3])}"
-        )
+    result = []
+    refusals = [one.row["refusal"] for one in layouts if one.refused]
+    if refusals:
+        counts = ", ".join(f"{count} {kind}" for kind, count in pd.Series(refusals).value_counts().items())
+        result.append(f"{len(refusals)} of {len(layouts)} layouts were rejected: {counts}")
+    differ = [one.study.name for one in layouts if _same(one, layouts) is False]
+    if differ:
+        result.append(f"losses differ from those of other layouts without explanation: {', '.join(differ[:3])}")
+    counted_once = [one.study.name for one in layouts if one.number("unknown_loops") > 0]
+    if counted_once:
+        names = ", ".join(counted_once[:3])
+        result.append(f"loops with an unknown trip count are counted once, so numbers are too low: {names}")
     if any(one.study.engine_name == EMULATED for one in layouts):
-        said.append(
-            "emulated devices are not timed; seconds are predicted, and so are those of what was compiled ahead"
+        result.append(
+            "emulated devices are not timed: their seconds are predicted, like those of programs compiled ahead of time"
         )
-    return said
+    return result
 
 
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
-    """The table for a reader: what could be, by cost."""
-    header = ("model", "mesh", "layout", "engine", "redundancy", "MB sent", "MB held", "predicted ms", "ms", "loss")
+    """The table for a reader: accepted layouts, by cost."""
     shown = [one for one in layouts if not one.refused]
     rows = []
     for one in sorted(shown, key=lambda each: (each.study.model_label, each.study.engine, each.number("wire_bytes"))):
-        numbers = (
-            f"{one.number('redundancy'):.2f}",
-            f"{one.number('wire_bytes') / 1e6:,.2f}",
-            f"{one.number('peak_bytes') / 1e6:,.1f}",
-            f"{one.number('predicted_step_seconds') * 1e3:,.3f}",
-            _milliseconds(one),
-            f"{one.losses[-1]:.5f}" if len(one.losses) else "",
-        )
-        names = (one.study.model_label, one.study.mesh, one.study.layout or "replicated", one.study.engine)
-        rows.append([*names, *(number.replace("nan", "") for number in numbers)])
-    return cli.table(header, rows, left=header[:4])
-
-
-def _milliseconds(one: MeasuredLayout) -> str:
-    seconds = one.number("step_seconds")
-    return "" if math.isnan(seconds) else f"{seconds * 1e3:,.3f}"
+        names = {"model": one.study.model_label, "mesh": one.study.mesh, "layout": one.study.layout or "replicated"}
+        numbers = {
+            "redundancy": f"{one.number('redundancy'):.2f}",
+            "MB sent": f"{one.number('wire_bytes') / 1e6:,.2f}",
+            "MB held": f"{one.number('peak_bytes') / 1e6:,.1f}",
+            "predicted ms": f"{one.number('predicted_step_seconds') * 1e3:,.3f}",
+            "ms": f"{one.number('step_seconds') * 1e3:,.3f}",
+            "loss": f"{one.losses[-1]:.5f}" if len(one.losses) else "",
+        }
+        cells = {name: "" if number == "nan" else number for name, number in numbers.items()}
+        rows.append(names | {"engine": one.study.engine} | cells)
+    return text.table(rows, ["model", "mesh", "layout", "engine"])

@@ -1,15 +1,25 @@
-"""Files that a user asks for with --out, written atomically."""
+"""Output of commands: tables that are printed, and files that are written atomically."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from results import durable
+from results import cli, durable
 from results.bad_input import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def print_table(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
+    """Prints ``table`` with --csv or --json, else the text for a reader."""
+    cli.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 
 def write(path: Path, data: bytes, what: str) -> None:
-    """Writes a file, over what is there; BadInput, which asks for another ``--out`` (FILE or DIR), if it cannot be."""
+    """Writes a file and replaces an old one; raises BadInput, which asks for another ``--out``, if it cannot."""
     try:
         durable.make_folder(path.parent)
         durable.replace(path, data)
     except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another --out {what}") from None
+        raise BadInput(f"cannot write {path} ({error.strerror}). Choose another --out {what}.") from None

@@ -1,4 +1,4 @@
-"""Points of a store: what every study answers to each of its targets, beside the fit of the curve that it is on."""
+"""Points of a store: the answer of every study to each of its targets, with the fit of its curve."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -47,13 +47,13 @@ def table(commits: Sequence[Commit]) -> pa.Table:
 
 
 def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
-    """What fits tell of the curve that each study is on, by the name of the study."""
+    """The fit of the curve of each study, by the name of the study."""
     drawn = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))
     measured = [commit for commit in drawn if target.metric in commit.metrics]
     by_study: dict[str, Row] = {}
     for workload in workload_studies.group(measured):
-        told = _of_curve(curve_fits.of_workload(workload, target))
-        by_study |= {commit.name: told for commit in workload.commits}
+        row = _of_curve(curve_fits.of_workload(workload, target))
+        by_study |= {commit.name: row for commit in workload.commits}
     return by_study
 
 
@@ -67,18 +67,18 @@ def _of_curve(fitted: CurveFits) -> Row:
 def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
     fit = points_fit.fit
     identified = points_fit.verdict == "identified"
-    told = (
+    values = (
         _finite(fit.critical_batch_size) if fit and identified else None,
         _finite(fit.low) if fit else None,
         _finite(fit.high) if fit else None,
         points_fit.verdict,
         ", ".join(fits.doubts(points_fit)) or None,
     )
-    return zip(FITS[prefix], told, strict=True)
+    return zip(FITS[prefix], values, strict=True)
 
 
 def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
-    """The curve over cores that each factorization is on, by the name of the study."""
+    """The curve over cores of each factorization, by the name of the study."""
     curves = core_counts.curves(factorizations.of_commits(commits))
     return {one.study.name: _title(curve) for curve in curves for one in curve.members}
 

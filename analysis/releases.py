@@ -1,4 +1,4 @@
-"""Shipped data: the releases in this repository, or the store named in their place."""
+"""Shipped data: the releases in this repository, or a store that replaces them."""
 
 import os
 from pathlib import Path
@@ -12,26 +12,26 @@ VARIABLE = "SCALING_LIMITS_STORE"
 
 
 def release() -> Folder:
-    """The release of what this software measured itself; ``$SCALING_LIMITS_STORE`` names another store or release.
+    """The release of our measurements, or the store or release named by ``$SCALING_LIMITS_STORE``.
 
     Raises:
-      BadInput: it is not there, as in an installation without the repository.
+      BadInput: it is missing, as in an installation without the repository.
     """
     name = os.environ.get(VARIABLE)
-    return durable.location(name) if name else _there("published", f"or name a store by {VARIABLE}=DIR")
+    return durable.location(name) if name else _shipped("published", f"or set {VARIABLE}=DIR to a store")
 
 
 def mlperf() -> Folder:
     """The release of MLPerf's reference convergence points.
 
     Raises:
-      BadInput: it is not there.
+      BadInput: it is missing.
     """
-    return _there("mlperf", "or import the points by `python -m results import mlperf-rcp`")
+    return _shipped("mlperf", "or import the points with `python -m results import mlperf-rcp`")
 
 
-def _there(name: str, instead: str) -> Folder:
+def _shipped(name: str, instead: str) -> Folder:
     folder = ROOT / "results" / name
     if not folder.is_dir():
-        raise BadInput(f"no release at {folder}; use a checkout of the repository, which has it, {instead}")
+        raise BadInput(f"no release at {folder}. Use a checkout of the repository, {instead}.")
     return folder

@@ -3,19 +3,20 @@
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from results import cli
 from results.cli import numbered
 from results.plans.study import Target
 from results.rules.answers import Rule
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
-LONG = 24  # characters of a value that is told only if shorter ones do not tell things apart
+LONG = 24  # characters of a value that is shown only if shorter ones do not separate things
 VERDICTS: tuple[str, ...] = ("identified", "at_least", "at_most", "not_identified")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to ``digits`` significant digits, written out with thousands set apart; empty for NaN."""
+    """A number to ``digits`` significant digits, written out with thousands set apart, or empty for NaN."""
     if math.isnan(value):
         return ""
     rounded = float(f"{value:.{digits}g}")
@@ -23,51 +24,62 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Steps to target: ``(43, 48]``, or ``[0, 0]`` of what was there before the first step."""
+    """Steps to target: ``(43, 48]``, or ``[0, 0]`` if met before the first step."""
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
 
 
 def first_few(names: Sequence[str]) -> str:
-    """The first three of ``names``, and how many more there are."""
+    """The first three of ``names``, and the number of the others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def batch_sizes(sizes: Iterable[float]) -> str:
     """Batch sizes by name: ``batch size 64`` or ``batch sizes 64, 1,024``."""
     numbers = [f"{size:,.10g}" for size in sizes]
-    return f"batch size{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+    return ("batch sizes " if len(numbers) > 1 else "batch size ") + ", ".join(numbers)
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Remarks on numbered rows, each once, after the numbers of all rows that it is on: ``rows 2, 3: at 64 trials``."""
-    rows: dict[str, list[int]] = {}
+    """Remarks on numbered rows, each once with the numbers of its rows: ``rows 2, 3: at 64 trials``."""
+    rows: dict[str, list[str]] = {}
     for row, remark in remarks:
-        rows.setdefault(remark, []).append(row)
-    return [
-        f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}: {remark}" for remark, numbers in rows.items()
-    ]
+        rows.setdefault(remark, []).append(str(row))
+    return [("rows " if len(own) > 1 else "row ") + f"{', '.join(own)}: {remark}" for remark, own in rows.items()]
 
 
 def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
-    """As few fields of distinctions, such as ``seed=1, stop=target``, as tell those of one group apart."""
+    """The fewest fields of distinctions, such as ``seed=1, stop=target``, that separate the members of each group."""
     fields = [dict(each.split("=", 1) for each in re.split(r", (?=[\w.]+=)", words) if words) for words in distinctions]
     result = [""] * len(fields)
     for group in dict.fromkeys(groups):
         members = [i for i, own in enumerate(groups) if own == group]
-        chosen, told = list[str](), 1
-        every = dict.fromkeys(field for i in members for field in fields[i])
-        for field in sorted(every, key=lambda field: max(len(fields[i].get(field, "")) for i in members) > LONG):
-            count = len({tuple(fields[i].get(each) for each in (*chosen, field)) for i in members})
-            if count > told:
-                chosen, told = [*chosen, field], count
+        chosen = separating([fields[i] for i in members])
         for i in members:
             result[i] = ", ".join(f"{field}={fields[i][field]}" for field in chosen if field in fields[i])
     return result
 
 
+def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
+    """The fewest fields that separate ``contents``, with short values first."""
+    chosen, found = list[str](), 1
+    every = dict.fromkeys(field for content in contents for field in content)
+    for field in sorted(every, key=lambda field: max(len(content.get(field, "")) for content in contents) > LONG):
+        count = len({tuple(content.get(each) for each in (*chosen, field)) for content in contents})
+        if count > found:
+            chosen, found = [*chosen, field], count
+    return chosen
+
+
+def table(rows: Sequence[Mapping[str, str]], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
+    """The lines of ``cli.table`` for rows of cells by column, without ``optional`` columns that are empty."""
+    first = rows[0] if rows else {"": ""}
+    header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
+    return cli.table(header, [[row[name] for name in header] for row in rows], left, **shown)
+
+
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:
-    """A sentence for each thing to know that is true of any study: what it is, and the first few of them."""
-    return [f"{what}: {first_few(sorted(names, key=numbered))}" for what, names in studies.items() if names]
+    """A sentence for each remark that applies to any study, with the first few of these."""
+    return [f"{remark}: {first_few(sorted(names, key=numbered))}" for remark, names in studies.items() if names]
 
 
 def statement(verdict: str, best: str, low: str, high: str) -> str:
@@ -77,18 +89,14 @@ def statement(verdict: str, best: str, low: str, high: str) -> str:
 
 
 def verdict(low_inside: bool, high_inside: bool) -> Verdict:
-    """The verdict of an interval by which of its ends lie within what was measured."""
-    verdicts: dict[tuple[bool, bool], Verdict] = {
-        (True, True): "identified",
-        (True, False): "at_least",
-        (False, True): "at_most",
-        (False, False): "not_identified",
-    }
-    return verdicts[low_inside, high_inside]
+    """The verdict of an interval, from the ends that lie within the measured range."""
+    if low_inside:
+        return "identified" if high_inside else "at_least"
+    return "at_most" if high_inside else "not_identified"
 
 
 def goal(target: Target, rule: Rule) -> str:
-    """In words: ``validation error ≤ 0.01``, or ``validation average precision > 0.31``, kept as an error."""
+    """A target in words: ``validation error ≤ 0.01``, or ``validation average precision > 0.31`` for its error."""
     metric, value = as_quality(target.metric, target.value)
     sign = rule.sign
     if metric != target.metric:
@@ -97,7 +105,7 @@ def goal(target: Target, rule: Rule) -> str:
 
 
 def as_quality(metric: str, value: float) -> tuple[str, float]:
-    """A metric and a value as a reader knows them: an error of a quality in [0, 1] is turned back into that."""
+    """A metric and a value for a reader, with an error of a quality in [0, 1] turned back into the quality."""
     for kind in ("average_precision", "recall_20", "recall_50"):
         if metric.endswith(f"{kind}_error"):
             return metric.removesuffix("_error"), float(f"{1 - value:.12g}")

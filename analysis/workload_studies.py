@@ -1,4 +1,4 @@
-"""Workloads: visible studies of a store that differ in batch size alone, and what tells apart any that look alike."""
+"""Workloads: visible studies of a store that differ only in batch size, and fields that separate similar ones."""
 
 import fnmatch
 import json
@@ -20,20 +20,20 @@ from results.storage.commits import Commit
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
 
-# A curve varies these, what it runs along, and nothing else of a study's plan: budgets and search spaces may have to
-# follow the batch size, and so does what a source tells beside.
+# Fields of a plan that may vary along a curve, besides its axis: budgets and search spaces may have to follow the batch
+# size, and so do the details of a source.
 VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
 CURVE_COLUMNS = ("dataset", "model", "optimizer", "target_metric", "target_value")
-ALONG = "batch_size"  # which tables have a column for
-LONGEST = 24  # characters of a value
+ALONG = "batch_size"  # has a column in tables
+LONGEST = 24  # characters of a printed value
 
 
 class WorkloadStudies(NamedTuple):
-    """Studies that differ in batch size, and in nothing else that matters.
+    """Studies that differ only in batch size and ``VARIED``.
 
     Attributes:
-      dataset, model, optimizer: as tables show them.
-      distinction: what tells it from those that look alike, such as ``seed=1``; empty if none do.
+      dataset, model, optimizer: names in tables.
+      distinction: fields that separate it from similar workloads, such as ``seed=1``, or empty without any.
       commits: its studies, by batch size.
     """
 
@@ -51,12 +51,12 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def pruned(self) -> bool:
-        """True if losing trials were cut short."""
+        """Whether losing trials were cut short."""
         return self.commits[0].plan.get("pruning") == "exact"
 
     @property
     def recorded(self) -> bool:
-        """True if others measured it."""
+        """Whether others measured it."""
         return kinds.KINDS[self.commits[0].kind].recorded
 
 
@@ -66,17 +66,17 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
 
     Args:
       folder: of the store.
-      where: conditions such as ``model=fully_connected*,optimizer=momentum``. A study is asked for if it meets all
-        conditions of any of them; none asks for all studies.
+      where: conditions such as ``model=fully_connected*,optimizer=momentum``. A study is selected if it meets all
+        conditions of any item. Without items, all studies are.
 
     Raises:
-      BadInput: there is no store, a condition is none, or no study meets any.
+      BadInput: there is no store, a condition is invalid, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
     commits = kinds.of_kind(store.catalogue(folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
-        raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(commits)}")
+        raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
     return group(matches)
 
 
@@ -103,15 +103,15 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
 
 
 def shared_plan(study: Plan) -> dict[str, object]:
-    """The plan that all studies of a curve share: that without what the curve runs along, and ``VARIED``."""
+    """The plan that all studies of a curve share, without its axis and ``VARIED``."""
     varied = (*VARIED, kinds.KINDS[study.kind].along)
     return {field: value for field, value in study.plan().items() if field not in varied}
 
 
 def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
-    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none.
+    """The fields, with their values, in which the plan ``key`` differs from others of ``plans``, or empty without any.
 
-    Of options of data only those that differ are told.
+    Options of the data are separate fields.
     """
     own, *others = (_with_options(plan) for plan in (plans[key], *plans.values()))
     fields = [field for field in own if any(plan.get(field) != own[field] for plan in others)]
@@ -125,7 +125,7 @@ def _conditions(text: str) -> Mapping[str, str]:
         if not (equals and value):
             raise BadInput(f"--where takes FIELD=VALUE, such as optimizer=momentum, not {condition!r}")
         if field not in FIELDS:
-            raise BadInput(f"--where knows no field {field!r}; {nearest(field, FIELDS)}")
+            raise BadInput(f"--where has no field {field!r}; {nearest(field, FIELDS)}")
         conditions[field] = value
     return conditions
 
@@ -142,13 +142,13 @@ def _names(study: Plan, field: str) -> list[str]:
     return [*own, study.model_label] if field == "model" else own
 
 
-def _there(commits: Sequence[Commit]) -> str:
+def _available(commits: Sequence[Commit]) -> str:
     names = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in commits}
-    return f"there are {text.first_few(sorted(names))}" if names else "the store has no study over batch sizes"
+    return f"The store has {text.first_few(sorted(names))}." if names else "The store has no study over batch sizes."
 
 
 def _with_options(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan whose options of data are fields, as ``dataset.seed`` beside the study's ``seed``."""
+    """A plan with options of the data as fields, such as ``dataset.seed`` besides the ``seed`` of the study."""
     options = plan.get("dataset_options", {})
     fields = {name: value for name, value in plan.items() if name != "dataset_options"}
     return fields | {f"dataset.{name}": value for name, value in options.items()}
@@ -161,13 +161,13 @@ def _brief(field: str, value: Any) -> str:
 
 
 def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
-    """A table of answers with ``columns.DIFFERS`` and ``apart``, sorted so that rows of a curve are beside each other.
+    """Adds ``columns.DIFFERS`` and ``apart`` to a table of answers, and sorts the rows of a curve together.
 
-    What makes another curve is in both. What may differ along a curve, such as its search space, is only ``apart``, and
-    only where a curve has several studies at one batch size.
+    Fields that separate curves are in both columns. Fields that may vary along a curve, such as its search space, are
+    only in ``apart``, if a curve has several studies at one batch size.
 
     Args:
-      table: rows (``CURVE``, batch_size, study, ...).
+      table: rows (``CURVE_COLUMNS``, batch_size, study, ...).
       overview: the store.
     """
     names = set(table["study"])
@@ -182,33 +182,29 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
             differs[at] = distinction(digest(plan), curves)
             same.setdefault((digest(plan), own[at].batch_size), []).append(at)
         for members in same.values():
-            for at, words in zip(members, _telling([_varied(own[at]) for at in members]), strict=True):
+            for at, words in zip(members, _separations([_varied(own[at]) for at in members]), strict=True):
                 apart[at] = ", ".join(filter(None, (differs[at], words)))
     columns = {name: [of.get(at, "") for at in table.index] for name, of in (("differs", differs), ("apart", apart))}
     return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 
-def _telling(contents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As few fields, with their values, as tell some plain data apart; of equal ones those with short values first."""
+def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fewest fields, with their values, that separate some plain data."""
     every = dict.fromkeys(field for content in contents for field in content)
-    words = {field: [json.dumps(content.get(field), sort_keys=True) for content in contents] for field in every}
-    chosen, told = list[str](), 1
-    for field in sorted(words, key=lambda field: max(map(len, words[field])) > LONGEST):
-        count = len(set(zip(*(words[each] for each in (*chosen, field)), strict=True)))
-        if count > told:
-            chosen, told = [*chosen, field], count
-    return [", ".join(f"{field}={words[field][i][:LONGEST]}" for field in chosen) for i in range(len(contents))]
+    words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
+    chosen = text.separating(words)
+    return [", ".join(f"{field}={own[field][:LONGEST]}" for field in chosen) for own in words]
 
 
 def _shared(study: Plan) -> dict[str, object]:
-    """The plan that a curve shares, with what it runs along unless the table shows that."""
+    """The plan that a curve shares, with its axis unless the table shows that."""
     along = KINDS[study.kind].along
     beside = {} if along == ALONG else {along: study.plan()[along]}
     return shared_plan(study) | beside
 
 
 def _varied(study: Plan) -> dict[str, Any]:
-    """What may differ along a curve, each number under a name of its own, such as space.learning_rate.low."""
+    """Fields that may vary along a curve, with nested names such as space.learning_rate.low."""
     plan = study.plan()
     return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
 

@@ -66,12 +66,19 @@ nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIASES}"), ("py:.*", rf
 
 
 def setup(app: Sphinx) -> None:
-    """Generates the pages that are not written by hand, and leaves out members without documentation."""
+    """Connects the generated pages and the cleaning of docstrings."""
     pages = importlib.import_module("pages")
     app.connect("builder-inited", lambda app: pages.write_all(HERE))
+    app.connect("source-read", _read_source)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _clean_signature)
     app.connect("autodoc-process-docstring", _keep_verbatim, priority=400)  # napoleon's is 500
+
+
+def _read_source(app: Sphinx, name: str, source: list[str]) -> None:
+    """Replaces links to files outside this folder, and the page that only links to ARCHITECTURE.md."""
+    if (HERE / f"{name}.md").exists():
+        source[0] = importlib.import_module("pages").source(name, source[0])
 
 
 def _skip(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:

@@ -1,6 +1,7 @@
-"""Pages generated at every build, so that they cannot go stale: help of the commands, columns, notebooks."""
+"""Pages generated at every build: help of the commands, columns, notebooks, and the reference of every module."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import analysis.__main__ as analysis_cli
+from analysis import arguments
 from results.catalog import contents, dataset_card
 from results.catalog.contents import Contents
 from results.plans import schema
@@ -17,20 +18,22 @@ from results.plans.points import POINTS
 from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
+ROOMS = ("results", "workloads", "harness", "sweeps", "analysis")
 COLUMNS_OF_HELP = "80"
 
 MODULES = {
     "sweeps": "Runs one study, or a sweep of them.",
-    "sweeps.plan": "Shows what would run and what it would cost, and runs nothing.",
-    "sweeps.status": "Shows what is done, running, missing, failed.",
+    "sweeps.plan": "Predicts the studies and the cost of a sweep without running it.",
+    "sweeps.status": "Lists finished, running, missing and failed studies.",
     "harness.probe": "Measures how fast a device is, for predictions.",
     "analysis": "Prints numbers and fits of a store, and draws figures.",
     "results": "Checks the dataset, imports data, publishes releases.",
     "workloads.prepare": "Downloads a data set, once.",
 }
 SUBCOMMANDS = {
-    "analysis": tuple(analysis_cli.COMMANDS),
+    "analysis": arguments.COMMANDS,
     "results": ("verify", "repair", "import", "export", "merge"),
 }
 
@@ -43,14 +46,21 @@ exit code 2, before anything runs.
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables; `results.store.read` reads them into pandas. This page is generated
+A store and a release have the same three tables. `results.store.read` reads them into pandas. This page is generated
 from `results/plans/schema.py`, schema {version}. A release has a `DICTIONARY.md` of its own, which also lists the
 columns of its metaparameters and metrics.
 
 - After these columns `trials` has one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.
   Only factorizations have seconds and bytes.
-- Files carry the version of their schema. Older ones are upgraded as they are read, newer ones are refused.
+- Files carry the version of their schema. Files of other versions are rejected.
+"""
+_AUTOMODULE = """\
+### {module}
+
+```{{eval-rst}}
+.. automodule:: {module}
+```
 """
 _NOTEBOOKS = """\
 # Notebooks
@@ -64,6 +74,8 @@ def write_all(folder: Path) -> None:
     """Writes the pages into the folder of the documentation, those that have changed."""
     _write(folder / "commands.md", "\n".join([_COMMANDS, *_help_of_commands()]))
     _write(folder / "dictionary.md", dictionary())
+    for room in ROOMS:
+        _write(folder / "api" / f"{room}.md", reference(room))
     sources = sorted(NOTEBOOKS.glob("*.py"))
     listed = ["```{toctree}", ":maxdepth: 1", "", *(source.stem for source in sources), "```", ""] if sources else []
     _write(folder / "notebooks" / "index.md", "\n".join([_NOTEBOOKS, *listed]))
@@ -82,6 +94,61 @@ def dictionary() -> str:
     columns[contents.POINTS] = schema.empty(POINTS)
     made = dataset_card.dictionary(Contents([], columns, {}, "", "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
+
+
+def source(name: str, text: str) -> str:
+    """Returns the text of a page for Sphinx: ARCHITECTURE.md for the page that links to it, else its own.
+
+    Args:
+      name: of the page, such as ``add/figure``.
+      text: as it is in the folder of the documentation.
+    """
+    if name == "architecture":
+        return relinked((ROOT / "ARCHITECTURE.md").read_text(), ROOT, DOCS)
+    folder = (DOCS / name).parent
+    return relinked(text, folder, folder)
+
+
+def relinked(text: str, origin: Path, folder: Path) -> str:
+    """Returns a text with its links as seen from another folder.
+
+    README files of rooms become pages of the reference. Links to other files outside ``docs`` become plain text.
+
+    Args:
+      text: in Markdown.
+      origin: folder that the links of the text are relative to.
+      folder: folder of the page that shows the text, inside the documentation.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        words, target, anchor = found.groups()
+        path = (origin / target).resolve()
+        if path.name == "README.md" and path.parent.name in ROOMS and path.parent.parent == ROOT:
+            path = DOCS / "api" / f"{path.parent.name}.md"
+        if not path.is_relative_to(DOCS):
+            return words
+        return f"[{words}]({os.path.relpath(path, folder)}{anchor or ''})"
+
+    return re.sub(r"(?<!!)\[([^\]]*)\]\((?!https?:)([^)\s#]+)(#[^)\s]*)?\)", link, text)
+
+
+def reference(room: str) -> str:
+    """Returns the page of a room: its README, then every module in the order in which the README names it."""
+    text = (ROOT / room / "README.md").read_text()
+    sections = [relinked(text, ROOT / room, DOCS / "api")]
+    for folder in sorted({path.parent for path in modules(room)}):
+        package = ".".join(folder.relative_to(ROOT).parts)
+        names = [path.stem for path in modules(room) if path.parent == folder]
+        names.sort(key=lambda name: text.index(f"`{name}`"))
+        sections += [f"## Modules of {package}\n"]
+        sections += [_AUTOMODULE.format(module=f"{package}.{name}") for name in names]
+    return "\n".join(sections)
+
+
+def modules(room: str) -> list[Path]:
+    """Returns the files of the public modules of a room."""
+    files = (ROOT / room).rglob("*.py")
+    return [path for path in files if not path.stem.startswith("_") and path.parent != NOTEBOOKS]
 
 
 def _help_of_commands() -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Measurement: search, streams of randomness, programs that advance trials, and the loops over them."""
+"""Measurement: search, random numbers, programs that advance trials, and the loops over them."""

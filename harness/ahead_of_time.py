@@ -1,14 +1,14 @@
-"""Programs compiled ahead for TPUs that are not there: what their compiler says of memory, exchanges and time.
+"""Ahead-of-time compilation for TPUs that need not be attached: memory, collectives and schedule of a program.
 
-For a process of its own, as ``harness.costs.ask`` starts one: the compiler's library takes a lock, and may take long.
-Needs the extra ``plan``.
+This runs in a subprocess started by ``harness.costs.ask``, because the compiler's library takes a lock and may take
+long. It needs the extra ``plan``.
 """
 
 import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -21,16 +21,16 @@ from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import hardware_of
 
 GIB = 2**30
-# What the compiler says it may use of a core, where it has been heard to; elsewhere the table of hardware.
+# Usable bytes of a core as the compiler has reported them. Other versions use the hardware table.
 USABLE = {"v3": 15.48 * GIB, "v5e": 15.75 * GIB}
 _SIZE = re.compile(r"\(([\d.]+)([KMGT]?)\)")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Memory(NamedTuple):
-    """Bytes of a device: those that a program needs with its arguments and results, and those that it may use.
+    """Memory of a device: the bytes that a program needs with its arguments and results, and the usable bytes.
 
-    ``fits`` is what the compiler says; ``why`` its words where it does not.
+    ``fits`` is the compiler's verdict, and ``why`` its message if the program does not fit.
     """
 
     fits: bool
@@ -40,12 +40,12 @@ class Memory(NamedTuple):
 
 
 class CompilationResult(NamedTuple):
-    """A program as it was compiled, or not.
+    """The result of compiling a program.
 
     Attributes:
-      memory: of a device.
-      found: in it; None of one that does not fit.
-      processor_seconds: that lowering and compiling took.
+      memory: memory of a device.
+      found: the contents of the program, or None if it does not fit.
+      processor_seconds: CPU seconds of lowering and compiling.
     """
 
     memory: Memory
@@ -58,26 +58,27 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
 
     Args:
       topology: such as v5e:2x2.
-      shape: sizes of its axes; one may be None, which takes the rest. Of fewer devices than there are the first.
+      shape: sizes of its axes. One may be None, which takes the rest. A smaller mesh uses the first devices.
 
     Raises:
-      BadInput: there is no such topology, or no compiler for it.
+      BadInput: the topology does not exist, or its compiler is not installed.
     """
     devices = np.array(sorted(topologies.devices(topology), key=lambda device: (device.process_index, device.id)))
     known = math.prod(size for size in shape.values() if size is not None)
     sizes = [size if size is not None else len(devices) // known for size in shape.values()]
-    return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=(AxisType.Auto,) * len(sizes))
+    auto = tuple(AxisType.Auto for _ in sizes)
+    return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=auto)
 
 
 def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> CompilationResult:
-    """Lowers and compiles a program, and reads it.
+    """Lowers, compiles and reads a program.
 
     Args:
-      lower: gives it lowered.
-      argument_bytes: of a device, which the compiler leaves out where it says how much more it needs.
+      lower: returns the lowered program.
+      argument_bytes: bytes of the arguments on a device, which some messages of the compiler exclude.
 
     Raises:
-      Unparsed: the compiled program says something that cannot be read.
+      Unparsed: part of the compiled program was not understood.
     """
     began = time.process_time()
     try:
@@ -93,15 +94,15 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
 
 
 def needed_bytes(program: jax.stages.Compiled) -> int:
-    """The bytes of a device that a compiled program needs, with its arguments and results."""
+    """The bytes that a compiled program needs on a device, with its arguments and results."""
     stats = program.memory_analysis()
-    assert stats is not None  # TPUs' compiler has them
+    assert stats is not None  # the TPU compiler has them
     kept = stats.output_size_in_bytes - stats.alias_size_in_bytes
     return int(stats.argument_size_in_bytes + kept + stats.temp_size_in_bytes)
 
 
 def refused(message: str, argument_bytes: float) -> Memory:
-    """What the compiler says of a program that does not fit: how much it needs, and how much there is."""
+    """Parses the compiler's message about a program that does not fit: the needed and the usable bytes."""
     why = " ".join(message.split())[:400]
     sizes = [_size(number, unit) for number, unit in _SIZE.findall(why)]
     if whole := re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", why):
@@ -116,7 +117,7 @@ def _size(number: str, unit: str) -> float:
 
 
 def usable_bytes(device_kind: str) -> float | None:
-    """The bytes that programs may use of a device, as far as known."""
+    """The bytes that programs may use on a device, or None if unknown."""
     row = hardware_of(device_kind)
     return None if row is None else USABLE.get(row, HARDWARE[row].memory_bytes)
 
@@ -125,32 +126,17 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
     """The verdict on a program over a mesh.
 
     Args:
-      made: the program of a step.
+      made: the compiled program of a step.
       on: the mesh.
-      beside: bytes that each device keeps beside its arguments.
-      lanes: trials that it takes along on each device.
-      how: it is run, in words.
+      beside: bytes that each device holds in addition to its arguments.
+      lanes: number of trials on each device.
+      how: description of the lanes and the division.
     """
     kind = on.devices.flat[0].device_kind
     usable = made.memory.usable or usable_bytes(kind)
     needed = None if made.memory.needed is None else made.memory.needed + beside
     fits = made.memory.fits and (needed is None or usable is None or needed <= usable)
-    told: dict[str, Any] = {}
-    if made.found is not None:
-        sizes = dict(on.shape)
-        totals = hlo.totals(made.found.collectives, sizes)
-        row = hardware_of(kind)
-        over = {} if row is None else links(HARDWARE[row], sizes, topologies.chips(on.devices.flat))
-        told = {
-            "exchanges": tuple(Exchange(*key, *sums) for key, sums in sorted(totals.items())),
-            "exchange_seconds": None
-            if row is None
-            else sum(each.times * exchange_seconds(HARDWARE[row], each, over) for each in made.found.collectives),
-            "flops": made.found.flops,
-            "unknown_loops": made.found.loops[1],
-            "cycles": made.found.cycles or None,
-        }
-    return Verdict(
+    result = Verdict(
         fits=fits,
         needed_bytes=needed,
         device_bytes=usable,
@@ -160,5 +146,20 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
         how=how,
         processor_seconds=made.processor_seconds,
         why=made.memory.why,
-        **told,
+    )
+    if made.found is None:
+        return result
+    sizes = dict(on.shape)
+    totals = hlo.totals(made.found.collectives, sizes)
+    row = hardware_of(kind)
+    seconds = None
+    if row is not None:
+        over = links(HARDWARE[row], sizes, topologies.chips(on.devices.flat))
+        seconds = sum(each.times * exchange_seconds(HARDWARE[row], each, over) for each in made.found.collectives)
+    return result._replace(
+        exchanges=tuple(Exchange(*key, *sums) for key, sums in sorted(totals.items())),
+        exchange_seconds=seconds,
+        flops=made.found.flops,
+        unknown_loops=made.found.loops[1],
+        cycles=made.found.cycles or None,
     )

@@ -1,8 +1,8 @@
-"""Checkpoints of trials that are under way: written atomically, restored only if their key matches; and their saver.
+"""Checkpoints of trials under way, written atomically and restored only if their key matches.
 
-One file per trial, beside the parts of its study or in a folder that is told: a line of JSON (key, step, rows, shapes
-and dtypes of the arrays), the arrays' bytes, and the sha256 of all that. Arrays are kept bitwise identical, whatever
-their dtype. What a search knows beyond that follows from stored trials and these rows.
+Each trial has one file, in the folder of its study or a given folder. It has a line of JSON (key, step, rows, shapes
+and dtypes of the arrays), the arrays' bytes, and the sha256 of both. Arrays keep their exact bits, whatever their
+dtype. The rest of a search's state follows from stored trials and these rows.
 """
 
 import contextlib
@@ -30,17 +30,17 @@ from results.storage.commits import list_study
 
 FORMAT = 2
 DIGEST_BYTES = 32
-WHOLE = (0, 1)  # saved by the process that leads
-SHARE = 0.01  # of the time of a run that saving may take, about
+WHOLE = (0, 1)  # saved by the leader
+SHARE = 0.01  # approximate share of a run's time that saving may take
 
 
 class Checkpoint(NamedTuple):
     """The state of a trial.
 
     Attributes:
-      step: that it has come to; of a factorization, an epoch.
-      rows: what was measured so far, as plain JSON data.
-      arrays: all that the next step needs.
+      step: steps taken so far, or epochs for a factorization.
+      rows: measurements so far, as plain JSON data.
+      arrays: all arrays that the next step needs.
     """
 
     step: int
@@ -52,8 +52,8 @@ class Checkpoints:
     """The checkpoints of a study's trials.
 
     Args:
-      folder: that they are in, local or of an fsspec file system; made once there is something to save.
-      seconds: between one time that they are saved and the next, at least.
+      folder: their folder, local or on an fsspec file system. It is created with the first checkpoint.
+      seconds: least time between saves.
     """
 
     def __init__(self, folder: Folder, seconds: float = 60.0):
@@ -67,9 +67,9 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Around a time of saving; the longer it takes the longer it is to the next.
+        """A context for saving. The longer a save takes, the longer the time until the next one.
 
-        If a disk or a network gives out, one line says so and training goes on: what was saved before still is.
+        If a disk or a network fails, it prints one line and training continues. Earlier checkpoints remain.
         """
         began = time.perf_counter()
         try:
@@ -84,9 +84,9 @@ class Checkpoints:
 
         Args:
           trial: its id.
-          key: hash of everything that decides the trial's numbers.
-          checkpoint: to be kept.
-          part: of so many processes, each of which saves what its own devices hold, which this is: (index, count).
+          key: hash of everything that determines the trial's numbers.
+          checkpoint: the state to save.
+          part: (index, count) if each of ``count`` processes saves the arrays of its own devices.
         """
         if part == WHOLE and not multihost.leads():
             return
@@ -101,7 +101,7 @@ class Checkpoints:
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
     def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
-        """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
+        """The checkpoint of a trial, or None if it is missing, damaged, or has another key."""
         if part != WHOLE:
             return self._load(trial, key, part)
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
@@ -111,24 +111,29 @@ class Checkpoints:
             path = self.folder / parts.checkpoint_file(trial, *part)
             durable.check_file(path)
             with path.open("rb") as file:
-                _about(file.readline(durable.RECORD_BYTES), key)  # before all of it is read
+                _about(file.readline(durable.RECORD_BYTES), key)  # checked before the rest is read
             return _read(durable.read(path), key)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None  # the content is untrusted
 
     def remove(self, trials: Iterable[int]) -> None:
-        """Removes the checkpoints of trials, whose rows are stored now, of all processes."""
+        """Removes the checkpoints of all processes for trials whose rows are now stored."""
         ended = set(trials)
-        for trial, file in list_study(self.folder).checkpoints if ended and multihost.leads() else ():
+        if not ended or not multihost.leads():
+            return
+        for trial, file in list_study(self.folder).checkpoints:
+            if trial in ended:
+                with contextlib.suppress(OSError):  # it only takes up space
+                    (self.folder / file).unlink(missing_ok=True)
             if trial in ended:
                 with contextlib.suppress(OSError):  # it only takes room
                     (self.folder / file).unlink(missing_ok=True)
 
 
 def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
-    """A key: the sha256 of a plan, a trial, and whatever else decides its numbers.
+    """The key of a checkpoint: the sha256 of a plan, a trial, and anything else that determines its numbers.
 
-    Not in it are lanes and the mesh, as a trial may go on in another lane, and with another division of its batches.
+    The key excludes lanes and the mesh, since a trial may resume in another lane and with another division of batches.
 
     Args:
       plan: the identity of the study.
@@ -142,7 +147,7 @@ def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
 
 
 def _about(line: bytes, key: str) -> Any:
-    """The first line of a checkpoint; raises an exception of any type if it is not of this key."""
+    """Parses the first line of a checkpoint. Raises an exception of any type if its key differs."""
     about = json.loads(line)
     if (about["format"], about["key"]) != (FORMAT, key):
         raise ValueError("of another trial")
@@ -150,7 +155,7 @@ def _about(line: bytes, key: str) -> Any:
 
 
 def _read(data: bytes, key: str) -> Checkpoint:
-    """The checkpoint in a file; raises an exception of any type if it is not one with this key."""
+    """Parses a checkpoint file. Raises an exception of any type if it is invalid or its key differs."""
     payload = memoryview(data)[:-DIGEST_BYTES]
     if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
         raise ValueError("damaged")
@@ -160,17 +165,17 @@ def _read(data: bytes, key: str) -> Checkpoint:
     for shape, dtype in about["arrays"]:
         if not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError("without a shape")
-        kind = jnp.dtype(dtype)  # which knows bfloat16
+        kind = jnp.dtype(dtype)  # unlike NumPy, JAX has bfloat16
         count = math.prod(shape)
         arrays.append(np.frombuffer(payload, kind, count, start).reshape(shape))
         start += count * kind.itemsize
     if type(about["step"]) is not int or about["step"] < 1 or not all(map(_is_row, about["rows"])):
-        raise ValueError("without a step, or with rows that are none")
+        raise ValueError("without a step, or with invalid rows")
     return Checkpoint(about["step"], about["rows"], arrays)
 
 
 def _is_row(row: Any) -> bool:
-    """Whether a value maps names to numbers that fit in 64 bits."""
+    """Whether a value is a dict of numbers that fit in 64 bits."""
     return isinstance(row, dict) and all(
         type(value) is float or (type(value) is int and abs(value) < 2**63) for value in row.values()
     )
@@ -181,17 +186,17 @@ def _bytes(array: np.ndarray) -> Any:
 
 
 def same_shapes(arrays: Sequence[np.ndarray], others: Iterable[Any]) -> bool:
-    """Whether saved arrays have the shapes and dtypes of others, which may be shapes alone."""
+    """Whether saved arrays have the shapes and dtypes of other arrays or of shape structs."""
     return [(array.shape, array.dtype) for array in arrays] == [(tuple(a.shape), a.dtype) for a in others]
 
 
 class Saver:
-    """The trials in lanes as checkpoints, each with its rows and its carry.
+    """Saves the trials in lanes as checkpoints, each with its rows and its carry, and restores them.
 
     Args:
-      study, programs, scheduler: of the run.
-      rows: its measurements so far, (trial, step, float32[metrics]); those of trials that go on are added.
-      checkpoints: of the study; None: nothing is saved.
+      study, programs, scheduler: those of the run.
+      rows: measurements of the run, (trial, step, float32[metrics]). ``resume`` adds those of resumed trials.
+      checkpoints: checkpoints of the study. With None, trials are not saved.
     """
 
     def __init__(
@@ -204,29 +209,26 @@ class Saver:
     ):
         self._study, self._programs, self._scheduler, self._rows = study, programs, scheduler, rows
         self._checkpoints = checkpoints
-        self._waiting: dict[int, Checkpoint] = {}  # of trials that were saved, and whose carries are in no lane yet
-        self._saved: dict[int, int] = {}  # the step of each checkpoint that is there
+        self._waiting: dict[int, Checkpoint] = {}  # resumed trials whose carries are not in a lane yet
+        self._saved: dict[int, int] = {}  # the step of each existing checkpoint
 
     def resume(self, trials: Sequence[Trial]) -> None:
-        """Has trials that are about to be run go on where they were saved."""
-        for trial in trials if self._checkpoints else ():
-            assert self._checkpoints is not None
+        """Resumes those of the given trials, which are about to run, that have a checkpoint."""
+        if self._checkpoints is None:
+            return
+        names, saved = self._programs.metrics, {}
+        for trial in trials:
             found = self._checkpoints.load(trial.id, self._key(trial))
             if found is not None and self._could_be(found):
                 self._waiting[trial.id], self._saved[trial.id] = found, found.step
-                rows = [np.array([row[m] for m in self._programs.metrics], np.float32) for row in found.rows]
-                steps = [int(row["step"]) for row in found.rows]
-                self._rows += [(trial.id, step, row) for step, row in zip(steps, rows, strict=True)]
-        self._scheduler.resume(
-            trials,
-            {
-                i: Saved(one.step, [{m: np.float32(row[m]) for m in self._programs.metrics} for row in one.rows])
-                for i, one in self._waiting.items()
-            },
-        )
+                measured = [np.array([row[name] for name in names], np.float32) for row in found.rows]
+                for row, values in zip(found.rows, measured, strict=True):
+                    self._rows.append((trial.id, int(row["step"]), values))
+                saved[trial.id] = Saved(found.step, [dict(zip(names, values, strict=True)) for values in measured])
+        self._scheduler.resume(trials, saved)
 
     def restored(self, carry: Any, live_trials: Sequence[Live]) -> Any:
-        """The carry with those of trials that go on in their lanes."""
+        """The carry, after putting the arrays of resumed trials into their lanes."""
         lanes = {
             live.lane: self._waiting.pop(i).arrays for live in live_trials if (i := live.trial.id) in self._waiting
         }
@@ -236,15 +238,15 @@ class Saver:
         return self._checkpoints is not None and self._checkpoints.due()
 
     def save(self, carry: Any) -> bool:
-        """Saves the trials in lanes; False if there is nothing to go on with."""
+        """Saves the trials in lanes. Returns False if there is no checkpoint to resume from."""
         if self._checkpoints is None:
             return False
-        changed = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
         with self._checkpoints.saving():
-            self._save(self._checkpoints, carry, changed)
+            self._save(self._checkpoints, carry)
         return bool(self._saved)
 
-    def _save(self, checkpoints: Checkpoints, carry: Any, live_trials: Sequence[Live]) -> None:
+    def _save(self, checkpoints: Checkpoints, carry: Any) -> None:
+        live_trials = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
         rows: dict[int, list[dict[str, float]]] = {live.trial.id: [] for live in live_trials}
         for trial, step, measured in self._rows:
             if trial in rows:
@@ -257,7 +259,7 @@ class Saver:
             self._saved[live.trial.id] = live.step
 
     def remove(self, finished: Collection[int]) -> None:
-        """Removes the checkpoints of trials that are stored; one that ran out of time may go on some day."""
+        """Removes the checkpoints of stored trials, except those that ran out of time and may be resumed later."""
         if self._checkpoints is not None:
             ended = {i for i in finished if self._scheduler.outcomes[i].reason != "time_limit"} & self._saved.keys()
             self._checkpoints.remove(ended)
@@ -265,7 +267,7 @@ class Saver:
                 del self._saved[i]
 
     def _could_be(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint, which is untrusted, has the arrays and the rows it must."""
+        """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
         grid, count = self._scheduler.grid, len(checkpoint.rows)
         names = {"step", *self._programs.metrics}
         return (

@@ -1,7 +1,7 @@
-"""Clusters that say in the environment of a process which host of how many it is, and where the first one is.
+"""Cluster detection: finds the host count, this host's index and the first host's address in the environment.
 
-A table with a row each: TPU pods (by their variables, or by the metadata of the virtual machine), SLURM, Open MPI and
-indexed jobs of Kubernetes. Nothing here waits for another host, and JAX is not needed.
+The table has one row each for TPU pods (from their variables, or the metadata of the virtual machine), SLURM, Open MPI
+and indexed jobs of Kubernetes. This module does not wait for other hosts and does not need JAX.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ from typing import NamedTuple
 from harness import processors
 from results.bad_input import BadInput
 
-TPU_PORT = 8476  # not the 8482 of newer versions of JAX, which the rules that clouds begin with do not let through
+TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of clouds block
 POD_PORT = 8482
 _METADATA_SECONDS = 5.0
-_PORTS = 2**12  # at the upper end, of which each job takes one
+_PORTS = 2**12  # number of ports at the upper end of the range, one per job
 
 
 class Place(NamedTuple):
-    """The place of a process among the hosts of a cluster, as far as that says it.
+    """The place of a process among the hosts of a cluster.
 
     Attributes:
       cluster: its name.
       coordinator: HOST:PORT of the first host.
-      hosts: how many there are; None where the cluster does not tell.
-      host: which this is, from 0.
+      hosts: number of hosts, or None if the cluster does not report it.
+      host: index of this host, from 0.
     """
 
     cluster: str
@@ -36,18 +36,18 @@ class Place(NamedTuple):
 
 
 def find(environment: Mapping[str, str]) -> Place | None:
-    """The place of this process by the first cluster that tells one; None if none does.
+    """The place of this process in the first cluster that is detected, or None without a cluster.
 
     Raises:
-      BadInput: what a cluster tells cannot be understood.
+      BadInput: the variables of a cluster are invalid.
     """
     for name, place in CLUSTERS.items():
         try:
             found = place(environment)
         except (KeyError, ValueError, IndexError, OSError) as error:
             raise BadInput(
-                f"{name} does not tell which host this is ({type(error).__name__}: {error}); give "
-                "launcher.coordinator=HOST:PORT, launcher.hosts and launcher.host"
+                f"{name} does not report the index of this host ({type(error).__name__}: {error}). Give "
+                "launcher.coordinator=HOST:PORT, launcher.hosts and launcher.host."
             ) from None
         if found is not None:
             return found
@@ -69,7 +69,7 @@ def _tpu(environment: Mapping[str, str]) -> Place | None:
 
 
 def _metadata(environment: Mapping[str, str], key: str) -> str:
-    import http.client
+    import http.client  # slow to import, and only TPU pods need it
 
     server = environment.get("GCE_METADATA_IP", "metadata.google.internal")
     asking = http.client.HTTPConnection(server, timeout=_METADATA_SECONDS)
@@ -78,7 +78,7 @@ def _metadata(environment: Mapping[str, str], key: str) -> str:
         answer = asking.getresponse()
         text = answer.read().decode()
     if answer.status != http.HTTPStatus.OK:
-        raise ValueError(f"no {key} among the metadata")
+        raise ValueError(f"no {key} in the metadata")
     return text
 
 
@@ -110,7 +110,7 @@ def _kubernetes(environment: Mapping[str, str]) -> Place | None:
     index, own = int(environment["JOB_COMPLETION_INDEX"]), socket.getfqdn()
     pod, dot, service = own.partition(".")  # JOB-INDEX.SERVICE.NAMESPACE…
     if not dot or not pod.endswith(f"-{index}"):
-        raise ValueError(f"{own} has no name that other pods know; the job needs a headless service and its subdomain")
+        raise ValueError(f"{own} cannot be resolved by other pods; the job needs a headless service and its subdomain")
     return Place("Kubernetes", f"{pod.removesuffix(str(index))}0.{service}:{POD_PORT}", None, index)
 
 

@@ -1,4 +1,7 @@
-"""JAX's persistent compilation cache, on for every program however small."""
+"""JAX's persistent compilation cache, enabled for all programs regardless of size.
+
+JAX is imported inside functions, because commands that only plan import this module.
+"""
 
 import contextlib
 import fcntl
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def obstacle() -> str | None:
-    """The reason why compiled programs cannot be kept, in one line; None if they can."""
+    """The reason why compiled programs cannot be cached, in one line, or None if they can."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return None
     try:
@@ -29,17 +32,17 @@ def obstacle() -> str | None:
         with tempfile.TemporaryFile(dir=folder):
             return None
     except OSError as error:
-        return f"{folder} cannot be written ({error.strerror}); choose another with SCALING_LIMITS_CACHE=DIR"
+        return f"{folder} cannot be written ({error.strerror}). Choose another with SCALING_LIMITS_CACHE=DIR."
 
 
 def enable() -> None:
-    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR, or else in our cache folder, unless there is an obstacle.
+    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR or our own folder, unless there is an obstacle.
 
-    Initialises no backend.
+    Does not initialize a backend.
     """
     import jax
 
-    if obstacle():  # of which JAX would warn at every program
+    if obstacle():  # JAX would warn for every program
         return
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         jax.config.update("jax_compilation_cache_dir", str(caches.folder("xla")))
@@ -48,10 +51,10 @@ def enable() -> None:
 
 
 def compiled(program: "Lowered") -> "Compiled":
-    """A program, compiled. Of the processes that need it at once one compiles; the others read what that one cached.
+    """Compiles a program. If several processes need it at once, one compiles it and the others read the cache.
 
-    Processes that run a study together never wait for each other here: on GPUs XLA divides its autotuning among them,
-    and all of them must be compiling for any to finish.
+    Processes that run a study together do not wait for each other here. On GPUs, XLA divides its autotuning among them,
+    so all must compile concurrently.
     """
     import jax
 
@@ -62,9 +65,9 @@ def compiled(program: "Lowered") -> "Compiled":
 
 @contextlib.contextmanager
 def _in_turn(text: str) -> Iterator[None]:
-    """Waits for processes of this machine that are compiling the same program, or one of few others."""
+    """Waits for other processes of this machine that compile the same program, or one of a few with the same lock."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError, BadInput):  # a folder that cannot be written to caches nothing, either
+        with contextlib.suppress(OSError, BadInput):  # an unwritable folder cannot cache either
             folder = caches.folder("compiling")
             folder.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(open(folder / hashlib.sha256(text.encode()).hexdigest()[:2], "w"))

@@ -1,7 +1,7 @@
-"""Costs: what is known of a study before it runs, as plain numbers; and the processes that find them out.
+"""Costs of a study before it runs, as plain numbers, and the subprocesses that count or compile them.
 
-Nothing here imports JAX: runners do, in a process of their own (``runners.answer_all``), and what it said is kept in a
-cache by plan, settings, topology, the compiler's flags, and versions of this code, of jax and of libtpu.
+This module does not import JAX. Runners do, in a subprocess (``runners.answer_all``). Its answers are cached by plan,
+settings, topology, compiler flags, and the versions of this code, of jax and of libtpu.
 """
 
 import contextlib
@@ -17,32 +17,32 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.run import Settings
+from harness.run import Settings, Source
 from results import durable
 from results.bad_input import BadInput, number_of
 from workloads import caches
 
 ROOT = Path(__file__).parents[1]
-# What that process runs; nothing else of the working folder is.
+# The subprocess's program.
 PROGRAM = "from harness import runners; runners.answer_all()"
-REFUSED = "refused"  # the key of why there is no answer
-OURS = ("harness", "workloads")  # whose code decides what a study costs
-FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # variables of the environment that change what a compiler answers
-QUIET_SECONDS = 5.0  # between lines that say how far a process is
+REFUSED = "refused"  # key of the reason for a missing answer
+OURS = ("harness", "workloads")  # packages whose code determines the costs
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # environment variables that change the compiler's output
+QUIET_SECONDS = 5.0  # between lines of progress
 
 
 class Work(NamedTuple):
     """The work of a program.
 
     Attributes:
-      flops: of matrix products and convolutions, two for each product of two numbers.
-      fused_bytes: to and from memory of operations that no compiler makes a part of others.
-      most_bytes: of all operations, as if each read its operands from memory and wrote its result there.
-      operations: how many there are, those in loops as often as they turn.
+      flops: FLOPs of matmuls and convolutions, two per multiply-add.
+      fused_bytes: memory traffic of operations that compilers do not fuse.
+      most_bytes: memory traffic of all operations, if each read its operands from memory and wrote its result there.
+      operations: number of operations, those in loops multiplied by the trip count.
     """
 
     flops: float = 0.0
@@ -52,19 +52,19 @@ class Work(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is counted of a study from shapes alone: always of one device's share, of so many that share a step.
+    """Counts of a study from shapes only, always for one device's share of a step that ``devices`` share.
 
     Attributes:
-      step: work of a step of one trial, the share of one device.
-      evaluation: likewise, of an evaluation.
-      parameters: numbers that are trained, of all devices.
-      held_bytes: that a device holds at most, about: one trial's share of a batch with everything that is kept.
-      equations: operations in the text of all programs, which decides how long they compile.
-      devices: that share a step. Nothing here is to be divided by them once more.
-      precision: of its products, float32 or bfloat16.
-      least_bytes: that a device holds, about, where it takes its share in as many parts as there can be.
+      step: work of a step of one trial on one device.
+      evaluation: work of an evaluation on one device.
+      parameters: number of trained parameters on all devices.
+      held_bytes: approximate peak memory of a device, for one trial's share of a batch with everything that is kept.
+      equations: number of operations in the text of all programs, which determines compile time.
+      devices: number of devices that share a step. The other numbers are already divided by it.
+      precision: precision of matmuls, float32 or bfloat16.
+      least_bytes: approximate memory of a device if it processes its share in as many parts as possible.
       sums: whether devices that share a step sum the gradients of all parameters.
-      streamed: whether each lane has a stream of data of its own, so that there is one unless told.
+      streamed: whether each lane reads its own stream of data, which makes one lane the default.
     """
 
     step: Work
@@ -80,7 +80,7 @@ class Counts(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The collectives of one operation over axes of a mesh, in a step: how many, of whole arrays, and on the wire."""
+    """The collectives of one operation over mesh axes in a step: count, bytes of whole arrays, bytes on the wire."""
 
     operation: str
     axes: str
@@ -90,23 +90,24 @@ class Exchange(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the compiler for a topology says of a study.
+    """The compiler's verdict on a study for a topology.
 
     Attributes:
-      fits: whether it does; None: not known, as the compiler did not end.
-      needed_bytes, device_bytes: of a device, with all arguments; the latter is all that the compiler may use.
-      seconds: predicted, of a step: least and most.
-      exchanges: of a step.
-      unknown_loops: whose turns the compiler does not know, counted once: those over steps.
-      cycles: of a step by the compiler's schedule, weighted by the turns of loops; None where it tells none.
-      lanes: trials that a device takes along.
-      shards: devices that share a step, as the engine would divide it.
-      microbatches: parts in which a device takes its share, one by one.
-      device_kind: as JAX calls it.
-      devices: of the slice.
-      how: the lanes and the division that this is of, in words.
-      processor_seconds: that compiling took.
-      why: what the compiler says where it does not fit, or why it is not known.
+      fits: whether it fits in memory. None if compiling did not end, so that it is not known.
+      needed_bytes, device_bytes: memory that a device needs with all arguments, and memory the compiler may use.
+      flops: FLOPs of a step on a device.
+      exchanges: collectives of a step.
+      exchange_seconds: predicted seconds of these collectives.
+      unknown_loops: number of loops without a known trip count, counted once. These are loops over steps.
+      cycles: cycles of a step in the compiler's schedule, with loops multiplied by trip count. None if not reported.
+      lanes: number of trials on a device.
+      shards: number of devices that share a step, as the engine would divide it.
+      microbatches: number of parts in which a device processes its share.
+      device_kind: JAX's name for the device.
+      devices: number of devices in the slice.
+      how: the lanes and the division, in words.
+      processor_seconds: CPU seconds spent on compiling.
+      why: the compiler's message if the study does not fit, or the reason why this is not known.
     """
 
     fits: bool | None
@@ -132,45 +133,47 @@ class Question:
     """A study whose costs are asked for.
 
     Attributes:
-      plan, trials: of it, plain data.
-      source: of its data, likewise; None where the plan says it.
-      settings: of the run.
-      topology: of TPUs that need not be there, to be compiled for; None: counts alone.
+      plan, trials: the study's plan, as plain data, and its number of trials.
+      source: source of its data, as plain data. None if the plan specifies it.
+      settings: settings of the run.
+      topology: TPU topology to compile for, which need not be attached. None asks for counts only.
     """
 
     plan: Mapping[str, Any]
     trials: int
-    source: Mapping[str, Any] | None
+    source: Source
     settings: Settings
     topology: str | None = None
 
     def json(self) -> dict[str, Any]:
-        """As plain data."""
+        """The question as plain data."""
         return dataclasses.asdict(self)
 
     def key(self) -> str:
-        """The hash of it that its answer is kept under."""
+        """The cache key of its answer."""
         flags = {name: os.environ.get(name) for name in FLAGS}
         text = json.dumps([self.json(), versions(self.topology is not None), flags], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Unanswered(Exception):
-    """A process that was asked ended without an answer; the text says why."""
+    """A subprocess ended without an answer. The text gives the reason."""
 
 
 def versions(with_compiler: bool) -> dict[str, str]:
-    """The versions that an answer depends on: of jax, of libtpu where it compiles, and of the code that is asked."""
-    names = ("jax", "jaxlib", "flax", "optax", *(("libtpu",) if with_compiler else ()))
+    """The versions that an answer depends on: of jax, of libtpu if it compiles, and of our code."""
+    names = ["jax", "jaxlib", "flax", "optax"]
+    if with_compiler:
+        names.append("libtpu")
     found = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-    return found | {"code": code_hash(OURS)}  # whose code decides what a study costs
+    return found | {"code": code_hash(OURS)}
 
 
 def code_hash(folders: Sequence[str]) -> str:
-    """The hash of the code in some of our folders."""
+    """The hash of all Python code in some of our folders."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -185,49 +188,46 @@ def ask(
     *,
     refuses: bool = True,
 ) -> list[dict[str, Any] | None]:
-    """The answers to questions, plain data; None to those that the process did not come to by its timeout.
+    """The answers to questions, as plain data, or None for those not answered before the timeout.
 
-    All go to one process, which answers one after the other; answers that are known already are read.
+    A single subprocess answers all questions in order. Cached answers are read instead.
 
     Args:
-      questions: of one topology.
-      timeout_seconds: of all together; None: no limit.
-      say: takes lines for the user: when a process is started that may take long, and how far it is.
-      refuses: whether what cannot be is an error; else the answer to it is ``REFUSED`` and why.
+      questions: questions about one topology.
+      timeout_seconds: limit for all questions together. None means no limit.
+      say: receives lines for the user: the start of a subprocess that may take long, and its progress.
+      refuses: whether an impossible question raises an error. Otherwise its answer is ``REFUSED`` with the reason.
 
     Raises:
-      BadInput: what a question asks for cannot be.
-      Unanswered: the process failed.
+      BadInput: a question asks for something impossible.
+      Unanswered: the subprocess failed.
     """
     cache = _cache()
-    answers: dict[str, dict[str, Any] | None] = {}
     keys = [question.key() for question in questions]
-    asked = {}
-    for key, question in zip(keys, questions, strict=True):
-        known = _read(cache, key)
-        if known is None:
-            asked[key] = question
-        else:
-            answers[key] = known
+    answers = {key: _read(cache, key) for key in keys}
+    asked = {key: question for key, question in zip(keys, questions, strict=True) if answers[key] is None}
     if asked:
-        told = _told(asked.values(), say)
-        for key, own in zip(asked, _process(list(asked.values()), timeout_seconds, told), strict=False):
+        on_answer = _progress(list(asked.values()), say)
+        for key, own in zip(asked, _process(list(asked.values()), timeout_seconds, on_answer), strict=False):
             answers[key] = own
-            if REFUSED not in own:  # which may be mended without a change of ours
+            if REFUSED not in own:  # a refusal may have a cause outside our code, so it is not cached
                 _write(cache, key, own)
-    for answer in answers.values() if refuses else ():
-        if answer is not None and REFUSED in answer:
+    for answer in answers.values():
+        if refuses and answer is not None and REFUSED in answer:
             raise BadInput(answer[REFUSED])
-    return [answers.get(key) for key in keys]
+    return [answers[key] for key in keys]
 
 
-def _told(asked: Collection[Question], say: Callable[[str], None]) -> Callable[[int], None]:
-    """Says what a process is asked; gives what takes how many answers there are, and says so now and then."""
-    what = number_of(len(asked), "program")
+def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable[[int], None]:
+    """Announces the questions. Returns a function that receives the number of answers and reports it occasionally."""
+    programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
     each = " each" if len(asked) > 1 else ""
-    counting = f"counting {what}"
-    say(f"compiling {what} for {topologies}, which may take minutes{each}" if topologies else counting)
+    done = "compiled" if topologies else "counted"
+    if topologies:
+        say(f"compiling {programs} for {topologies}, which may take minutes{each}")
+    else:
+        say(f"counting {programs}")
     began = last = time.monotonic()
 
     def told(count: int) -> None:
@@ -235,13 +235,13 @@ def _told(asked: Collection[Question], say: Callable[[str], None]) -> Callable[[
         if count < len(asked) and time.monotonic() - last > QUIET_SECONDS:
             last = time.monotonic()
             left = math.ceil((last - began) / count * (len(asked) - count))
-            say(f"{count:,} of {what} {'compiled' if topologies else 'counted'}, about {left:,} s left")
+            say(f"{count:,} of {programs} {done}, about {left:,} s left")
 
     return told
 
 
 def _cache() -> Path | None:
-    """The folder of answers; None where there can be none."""
+    """The folder of cached answers, or None if it cannot be created."""
     try:
         folder = caches.folder("costs")
         folder.mkdir(parents=True, exist_ok=True)
@@ -267,19 +267,19 @@ def _write(cache: Path | None, key: str, answer: Mapping[str, Any]) -> None:
 
 
 def _process(
-    questions: Sequence[Question], timeout_seconds: float | None, told: Callable[[int], None]
+    questions: Sequence[Question], timeout_seconds: float | None, on_answer: Callable[[int], None]
 ) -> list[dict[str, Any]]:
-    """What a process answers, in order; fewer than there are questions where it did not end in time.
+    """The subprocess's answers in order, fewer than the questions if it timed out.
 
-    ``told`` is called with the number of answers after each.
+    Calls ``on_answer`` with the number of answers after each one.
     """
     late = threading.Event()
     answers = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {
-            "JAX_PLATFORMS": "cpu",  # devices are none of its business
-            "TMPDIR": name,  # where libtpu keeps a lock
+            "JAX_PLATFORMS": "cpu",  # the subprocess must not occupy a device
+            "TMPDIR": name,  # libtpu keeps a lock there
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         (folder / "asked").write_text("".join(f"{json.dumps(question.json())}\n" for question in questions))
@@ -308,7 +308,7 @@ def _process(
                 for line in process.stdout:
                     if line.startswith("{") and line.endswith("}\n"):
                         answers.append(json.loads(line))
-                        told(len(answers))
+                        on_answer(len(answers))
             process.wait()
         except BaseException:
             _end(process)
@@ -316,23 +316,23 @@ def _process(
             raise
         finally:
             timer.cancel()
-        last = ((folder / "errors").read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        last = ((folder / "errors").read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
     if not late.is_set() and len(answers) < len(questions):
-        raise Unanswered(f"the process that counts ended with {process.returncode}: {last[:300]}")
+        raise Unanswered(f"the subprocess that counts ended with exit code {process.returncode}: {last[:300]}")
     return answers
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends a process with everything that it started."""
+    """Kills a process together with everything it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def counts_of(answer: Mapping[str, Any]) -> Counts:
-    """Counts from plain data."""
+    """Converts plain data to counts."""
     return Counts(**{**answer, **{name: Work(*answer[name]) for name in ("step", "evaluation")}})
 
 
 def verdict_of(answer: Mapping[str, Any]) -> Verdict:
-    """A verdict from plain data."""
+    """Converts plain data to a verdict."""
     return Verdict(**{**answer, "exchanges": tuple(Exchange(*each) for each in answer["exchanges"])})

@@ -1,10 +1,9 @@
-"""The training loop: trials of one study, advanced by compiled spans from evaluation to evaluation."""
+"""The training loop: compiled calls advance the trials of one study from evaluation to evaluation."""
 
-import dataclasses
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from harness.batch_partition import Division, divisions
 from harness.checkpoints import Checkpoints, Saver
 from harness.programs import Programs, default_strategy, programs_for, workload_of
 from harness.programs_key import programs_key
-from harness.run import COMPILING, TRAINING, Record, RunProgress, Settings
+from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Settings, Source
 from harness.scheduler import BestSteps, Live, TrialScheduler
 from harness.shutdown import Shutdown, Stopped
 from harness.training import Spans
@@ -26,10 +25,10 @@ from workloads import data_stream, memory, optimizers, registry
 from workloads.workload import Workload
 
 DEFAULT_LANES = 32
-CALL_SECONDS = 2.0  # that a call is to take, about
-FIRST_CALL_STEPS = 32  # while nobody knows how long a step takes
-CALL_COST = 4  # of a call of batched lanes beside its steps, in steps, about
-# Metaparameters of a trial that its search space does not give.
+CALL_SECONDS = 2.0  # target duration of a call
+FIRST_CALL_STEPS = 32  # before the duration of a step has been measured
+CALL_COST = 4  # approximate overhead of a call of batched lanes, in steps
+# Metaparameters of trials whose search space does not include them.
 DEFAULTS = optimizers.NO_DECAY | {"label_smoothing": 0.0}
 
 
@@ -38,160 +37,186 @@ def run(
     trials: Sequence[Trial],
     settings: Settings,
     *,
-    source: Mapping[str, Any] | None = None,
+    source: Source = None,
     best: BestSteps | None = None,
-    on_progress: Callable[[RunProgress], None] = lambda progress: None,
-    on_finished: Callable[[Record], None] = lambda part: None,
+    on_progress: OnProgress = lambda progress: None,
+    on_finished: OnFinished = lambda part: None,
     confirming: Callable[[], Sequence[Trial]] = lambda: (),
     shutdown: Shutdown | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Record:
-    """Runs trials of a study until each is settled, those that were saved from where they were.
+    """Runs trials of a study until each is settled, resuming those with a checkpoint.
 
-    Initial parameters and data order are functions of a trial's seed and step alone, so on a CPU all results are
-    bitwise identical for any number of lanes, any order of ``trials``, and wherever the run was stopped and gone on
-    with; of pruned trials, which go on until the round in which they lose, the curves may be shorter or longer.
+    Initial parameters and data order are functions of a trial's seed and step only. On a CPU all results are therefore
+    bitwise identical for any number of lanes, any order of ``trials`` and any interruption. The one exception is the
+    length of a pruned trial's curve, since such a trial runs until the round in which it loses.
 
     Args:
       study: the plan.
       trials: of the study, with distinct ids.
       settings: how to run it.
-      source: options of a user's own data set, as in ``registry.dataset``.
-      best: answers of trials that already ran, for exact pruning to build on.
+      source: options of the user's own data set, as in ``registry.dataset``.
+      best: answers of trials that already ran. Exact pruning starts from them.
       on_progress: called before compiling, before training and after each evaluation.
-      on_finished: called with trials that have finished since it was last, every ``flush_seconds`` and at the end.
-      confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
-      shutdown: of this process; what has finished is handed over, by another thread, before it ends.
-      checkpoints: of the study; None: nothing is saved.
+      on_finished: called with newly finished trials, every ``flush_seconds`` and at the end.
+      confirming: called whenever all trials have ended and been handed over. Returns trials that confirm the best ones.
+      shutdown: shutdown of this process. A separate thread hands over finished trials before the process ends.
+      checkpoints: checkpoints of the study. With None, trials are not saved.
 
     Returns:
       All trials in one record.
 
     Raises:
-      Stopped: the process is to end; all trials under way are saved.
-      BadInput: this machine has other data than the plan names.
+      Stopped: the process must end. All trials under way are saved.
+      BadInput: the data on this machine differ from those in the plan.
     """
     row = registry.dataset(study.dataset, source)
-    if (version := row.version()) != study.dataset_version:
+    version = row.version()
+    if version != study.dataset_version:
         raise BadInput(
-            f"the data have changed since the study was planned: here {study.dataset} is {version}, and in the plan "
-            f"{study.dataset_version}; run the same command again, with the same data on every host"
+            f"the data have changed since the study was planned: {study.dataset} is {version} here and "
+            f"{study.dataset_version} in the plan. Run the same command again, with the same data on every host."
         )
     on_progress(RunProgress(COMPILING))
     programs, compile_seconds = _programs(study, settings, len(trials) or study.request.planned, source)
-    lanes = programs.lanes
-    groups = mesh.groups(programs.division.shards)
-    # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
-    in_turn = np.arange(lanes).reshape(groups, -1).T.ravel().tolist()
-    scheduler = TrialScheduler(study, trials, in_turn, best or {})
-    examples = row.train_examples
-    steps_per_epoch = None if examples is None else examples / study.batch_size
-    tape = _Tape(programs, compile_seconds, steps_per_epoch)
-    carry = programs.empty()
-    saver = Saver(study, programs, scheduler, tape.rows, checkpoints)
-    saver.resume(trials)
-    handed_over: set[int] = set()
+    running = _Run(study, trials, settings, programs, best or {}, shutdown or Shutdown(), checkpoints, on_finished)
+    running.compile_seconds = compile_seconds
+    running.steps_per_epoch = None if row.train_examples is None else row.train_examples / study.batch_size
     on_progress(RunProgress(TRAINING))
-    last_part, seconds_per_step = tape.began, 0.0
-    shutdown = shutdown or Shutdown()
-
-    def hand_over() -> None:
-        with shutdown.lock:
-            if finished := scheduler.outcomes.keys() - handed_over:
-                on_finished(tape.record(scheduler, finished))
-                handed_over.update(finished)
-                saver.remove(finished)
 
     def searched() -> Sequence[Trial]:
-        hand_over()
+        running.hand_over()
         further = confirming()
-        saver.resume(further)
+        running.saver.resume(further)
         return further
 
-    def save() -> None:
-        with shutdown.lock:
-            shutdown.saved |= saver.save(carry)
-
-    with shutdown.first(hand_over), data_stream.ending(), programs.feeding():
-        for live_trials in scheduler.rounds(searched):
-            before = time.perf_counter()
-            stops = _stops(scheduler, live_trials, programs, seconds_per_step)
-            spans = _spans(study, live_trials, stops, lanes)
-            carry = jax.block_until_ready(programs.advance(saver.restored(carry, live_trials), spans))
-            trained = time.perf_counter()
-            arrived = [live for live, stop in zip(live_trials, stops, strict=True) if stop == scheduler.stop(live)]
-            if arrived:
-                active = np.zeros(lanes, bool)
-                active[[live.lane for live in arrived]] = True
-                metrics, finite = multihost.on_host(programs.evaluate(carry, active))
-            evaluated = time.perf_counter()
-            with shutdown.lock:
-                tape.train_seconds += trained - before
-                tape.evaluate_seconds += evaluated - trained
-                tape.trial_steps += int(np.sum(spans.stop - spans.start))
-                for live, stop in zip(live_trials, stops, strict=True):
-                    live.step = stop
-                for live in arrived:
-                    measured = metrics[live.lane]
-                    tape.rows.append((live.trial.id, live.step, measured))
-                    scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
-                scheduler.prune()
-            data_stream.keep({live.trial.seed for live in scheduler.live})
-            on_progress(tape.progress(scheduler))
-            if shutdown.requested or multihost.preempted():
-                hand_over()
-                save()
-                raise Stopped
-            limit = settings.time_limit_seconds
-            is_late = shutdown.time_is_up or (limit is not None and evaluated - tape.began > limit)
-            seconds_per_step, late, due = multihost.numbers_of_leader(
-                tape.train_seconds / max(1, tape.trial_steps), is_late, saver.due()
-            )
-            if late or due:
-                save()
-            if late:
-                with shutdown.lock:
-                    scheduler.give_up("time_limit")
-            if scheduler.outcomes.keys() > handed_over and evaluated - last_part > settings.flush_seconds:
-                hand_over()
-                last_part = time.perf_counter()
-        hand_over()
-    return tape.record(scheduler, scheduler.outcomes)
+    with running.shutdown.first(running.hand_over), data_stream.ending(), programs.feeding():
+        for live_trials in running.scheduler.rounds(searched):
+            running.advance(live_trials)
+            data_stream.keep({live.trial.seed for live in running.scheduler.live})
+            on_progress(running.progress())
+            running.save_if_needed()
+        running.hand_over()
+    return running.record(running.scheduler.outcomes)
 
 
-@dataclasses.dataclass
-class _Tape:
-    """The measurements of a run so far: rows (trial, step, float32[metrics]) in order of arrival, and times."""
+class _Run:
+    """A run in progress: its lanes, its measurements and the seconds spent so far."""
 
-    programs: Programs
-    compile_seconds: float
-    steps_per_epoch: float | None
-    rows: list[tuple[int, int, np.ndarray]] = dataclasses.field(default_factory=list)
-    train_seconds: float = 0.0
-    evaluate_seconds: float = 0.0
-    trial_steps: int = 0
-    began: float = dataclasses.field(default_factory=time.perf_counter)
+    compile_seconds = 0.0
+    steps_per_epoch: float | None = None
+    train_seconds = evaluate_seconds = 0.0
+    trial_steps = 0
+    seconds_per_step = 0.0
 
-    def progress(self, scheduler: TrialScheduler) -> RunProgress:
+    def __init__(
+        self,
+        study: BatchStudy,
+        trials: Sequence[Trial],
+        settings: Settings,
+        programs: Programs,
+        best: BestSteps,
+        shutdown: Shutdown,
+        checkpoints: Checkpoints | None,
+        on_finished: OnFinished,
+    ):
+        self.study, self.settings, self.programs = study, settings, programs
+        self.shutdown, self.on_finished = shutdown, on_finished
+        # Neighbouring lanes share a device. Filling devices in turn keeps all of them busy when there are few trials.
+        in_turn = np.arange(programs.lanes).reshape(mesh.groups(programs.division.shards), -1).T.ravel().tolist()
+        self.scheduler = TrialScheduler(study, trials, in_turn, best)
+        self.rows: list[tuple[int, int, np.ndarray]] = []  # (trial, step, float32[metrics]) in order of arrival
+        self.began = self.last_part = time.perf_counter()
+        self.carry = programs.empty()
+        self.saver = Saver(study, programs, self.scheduler, self.rows, checkpoints)
+        self.saver.resume(trials)
+        self.handed_over: set[int] = set()
+
+    def advance(self, live_trials: Sequence[Live]) -> None:
+        """Takes the steps of one call and evaluates the trials that reach an evaluation."""
+        before = time.perf_counter()
+        scheduler, programs = self.scheduler, self.programs
+        stops = _stops(scheduler, live_trials, programs, self.seconds_per_step)
+        spans = _spans(self.study, live_trials, stops, programs.lanes)
+        self.carry = jax.block_until_ready(programs.advance(self.saver.restored(self.carry, live_trials), spans))
+        trained = time.perf_counter()
+        arrived = [live for live, stop in zip(live_trials, stops, strict=True) if stop == scheduler.stop(live)]
+        if arrived:
+            active = np.zeros(programs.lanes, bool)
+            active[[live.lane for live in arrived]] = True
+            metrics, finite = multihost.on_host(programs.evaluate(self.carry, active))
+        self.evaluated = time.perf_counter()
+        with self.shutdown.lock:
+            self.train_seconds += trained - before
+            self.evaluate_seconds += self.evaluated - trained
+            self.trial_steps += int(np.sum(spans.stop - spans.start))
+            for live, stop in zip(live_trials, stops, strict=True):
+                live.step = stop
+            for live in arrived:
+                measured = metrics[live.lane]
+                self.rows.append((live.trial.id, live.step, measured))
+                scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
+            scheduler.prune()
+
+    def save_if_needed(self) -> None:
+        """Saves or hands over trials if it is time to, and ends those that exceed the time limit.
+
+        Raises:
+          Stopped: the process must end. All trials under way are saved.
+        """
+        if self.shutdown.requested or multihost.preempted():
+            self.hand_over()
+            self.save()
+            raise Stopped
+        limit = self.settings.time_limit_seconds
+        is_late = self.shutdown.time_is_up or (limit is not None and self.evaluated - self.began > limit)
+        self.seconds_per_step, late, due = multihost.numbers_of_leader(
+            self.train_seconds / max(1, self.trial_steps), is_late, self.saver.due()
+        )
+        if late or due:
+            self.save()
+        if late:
+            with self.shutdown.lock:
+                self.scheduler.give_up("time_limit")
+        since = self.evaluated - self.last_part
+        if self.scheduler.outcomes.keys() > self.handed_over and since > self.settings.flush_seconds:
+            self.hand_over()
+            self.last_part = time.perf_counter()
+
+    def hand_over(self) -> None:
+        """Hands over trials that have finished since the last call."""
+        with self.shutdown.lock:
+            finished = self.scheduler.outcomes.keys() - self.handed_over
+            if finished:
+                self.on_finished(self.record(finished))
+                self.handed_over.update(finished)
+                self.saver.remove(finished)
+
+    def save(self) -> None:
+        """Saves the trials in lanes."""
+        with self.shutdown.lock:
+            self.shutdown.saved |= self.saver.save(self.carry)
+
+    def progress(self) -> RunProgress:
         """The progress of the run so far."""
         seconds = time.perf_counter() - self.began
-        ended, live = dict(scheduler.ended), dict(Counter(live.step for live in scheduler.live))
+        ended, live = dict(self.scheduler.ended), dict(Counter(live.step for live in self.scheduler.live))
         return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
 
-    def record(self, scheduler: TrialScheduler, ids: Collection[int]) -> Record:
-        """The measurements of trials that have ended, by their ids."""
+    def record(self, ids: Collection[int]) -> Record:
+        """The measurements of ended trials, given their ids."""
+        programs = self.programs
         rows = sorted((row for row in self.rows if row[0] in ids), key=lambda row: row[:2])
-        measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(self.programs.metrics))
+        measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(programs.metrics))
         return Record(
-            trials=[scheduler.trials[i] for i in ids],
-            outcomes={i: scheduler.outcomes[i] for i in ids},
+            trials=[self.scheduler.trials[i] for i in ids],
+            outcomes={i: self.scheduler.outcomes[i] for i in ids},
             trial=np.array([row[0] for row in rows], np.int32),
             step=np.array([row[1] for row in rows], np.int32),
-            metrics={name: measured[:, i] for i, name in enumerate(self.programs.metrics)},
-            lanes=self.programs.lanes,
-            lane_strategy=self.programs.strategy,
-            shards=self.programs.division.shards,
-            microbatches=self.programs.division.microbatches,
+            metrics={name: measured[:, i] for i, name in enumerate(programs.metrics)},
+            lanes=programs.lanes,
+            lane_strategy=programs.strategy,
+            **programs.division._asdict(),
             compile_seconds=self.compile_seconds,
             train_seconds=self.train_seconds,
             evaluate_seconds=self.evaluate_seconds,
@@ -201,15 +226,13 @@ class _Tape:
         )
 
 
-def _programs(
-    study: BatchStudy, settings: Settings, trials: int, source: Mapping[str, Any] | None
-) -> tuple[Programs, float]:
-    """The programs of a study that fit in memory, and the seconds that this call spent on compiling.
+def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source) -> tuple[Programs, float]:
+    """Programs of a study that fit in memory, and the seconds that this call spent on compiling.
 
-    There are as many lanes as there may be, and as few parts of a batch.
+    Prefers many lanes and few parts of a batch.
 
     Raises:
-      BadInput: a batch does not fit, into however many parts it is divided.
+      BadInput: a batch does not fit in memory under any allowed division.
     """
     began, key = time.perf_counter(), programs_key(study)
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
@@ -229,58 +252,59 @@ def _programs(
             return programs, time.perf_counter() - began if is_new else 0.0
     raise BadInput(
         f"batch_size={study.batch_size} of {study.dataset} needs {memory.size_text(needed)} of memory on each device, "
-        f"and {memory.size_text(free or 0)} are there; divide it over more devices with shards"
+        f"which has {memory.size_text(free or 0)}. Divide the batch over more devices with shards."
     )
 
 
 def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> None:
-    """Raises BadInput for training data that are kept on the devices and do not fit there, before anything compiles."""
+    """Raises BadInput, before anything compiles, if the resident training data do not fit on a device."""
     train = None if workload.feed or workload.draw else workload.shapes.train
     size = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in train or ())
     if free is not None and size > free:
         raise BadInput(
-            f"{study.dataset} keeps {memory.size_text(size)} of training data on each device, and "
-            f"{memory.size_text(free)} are there; train on devices with more memory"
+            f"{study.dataset} keeps {memory.size_text(size)} of training data on each device, which has "
+            f"{memory.size_text(free)}. Train on devices with more memory."
         )
 
 
 def candidates(
     study: BatchStudy, settings: Settings, trials: int, workload: Workload, devices: int, strategy: str
 ) -> list[tuple[int, Division]]:
-    """Lanes and divisions of a batch over devices: first fewer and fewer lanes, then finer and finer divisions."""
+    """Lanes and divisions of a batch to try, in order: first fewer and fewer lanes, then finer and finer divisions."""
     lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
     ways = divisions(study.batch_size, workload.group, devices, settings.shards, settings.microbatches)
-
-    def of(count: int, division: Division) -> tuple[int, Division]:
+    counts = [lanes]
+    if not settings.lanes:
+        counts = [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
+    found = []
+    for count, division in [(count, ways[0]) for count in counts] + [(counts[-1], way) for way in ways[1:]]:
         groups = max(1, devices // division.shards)
-        return -(-count // groups) * groups, division
-
-    counts = [lanes] if settings.lanes else [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
-    found = [of(count, ways[0]) for count in counts] + [of(counts[-1], division) for division in ways[1:]]
+        found.append((-(-count // groups) * groups, division))
     return list(dict.fromkeys(found))
 
 
 def _lane_count(settings: Settings, strategy: str, trials: int, *, streamed: bool) -> int:
-    """How many lanes there are to be. Batched ones cost as much without a trial as with one.
+    """The number of lanes. A batched lane costs the same with and without a trial.
 
-    Of streamed data every lane takes a stream of its own, so there is one, or one for each group of devices.
+    Each lane of streamed data reads its own stream, so the default is one lane for each device group.
     """
     if settings.lanes is None and streamed:
         return 1
     if settings.lanes is not None or strategy == "map":
         return settings.lanes or DEFAULT_LANES
-    return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # few numbers, as each takes programs of its own
+    return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # a power of 2, since each number needs its own programs
 
 
 def _stops(
     scheduler: TrialScheduler, live_trials: Sequence[Live], programs: Programs, seconds_per_step: float
 ) -> list[int]:
-    """The steps that trials will have taken after the next call, which is to take no longer than ``CALL_SECONDS``.
+    """The step that each trial reaches in the next call, which should take at most ``CALL_SECONDS``.
 
-    All batched lanes take as long as the one that takes most steps, so that a call has as many as make the most of it.
+    Batched lanes all take as long as the lane with the most steps. The length of the call maximizes useful steps per
+    unit of time.
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
-    # Seconds are those of a step of one lane, whether it had the device to itself or shared it with the others.
+    # The seconds of a step of one lane, whether or not it shared the device with other lanes.
     most = FIRST_CALL_STEPS if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
     if programs.call_steps is not None:
         most = min(most, programs.call_steps)
@@ -295,7 +319,7 @@ def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int],
     metaparameters = [DEFAULTS | {**optimizer.defaults, **live.trial.metaparameters} for live in live_trials]
     lane_numbers = [live.lane for live in live_trials]
 
-    def by_lane(values: Sequence[float], dtype: type) -> np.ndarray:
+    def by_lane(values: Any, dtype: type) -> np.ndarray:
         out: np.ndarray = np.zeros(lanes, dtype)
         out[lane_numbers] = values
         return out
@@ -304,7 +328,7 @@ def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int],
         start=by_lane([live.step for live in live_trials], np.int32),
         stop=by_lane(stops, np.int32),
         seed=by_lane([live.trial.seed for live in live_trials], np.uint32),
-        schedule=by_lane([optimizers.SCHEDULES[study.schedule]] * len(live_trials), np.int32),
+        schedule=by_lane(optimizers.SCHEDULES[study.schedule], np.int32),
         decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in metaparameters], np.float32),
         end_factor=by_lane([each["end_learning_rate_factor"] for each in metaparameters], np.float32),
         metaparameters={

@@ -1,4 +1,4 @@
-"""Evaluations of one lane: metrics of each split as sums over chunks of examples, and over shards."""
+"""Evaluation of one lane: the metrics of each split, summed over chunks of examples and over shards."""
 
 import math
 from typing import Any
@@ -13,11 +13,11 @@ from harness.training import TrainState
 from workloads import losses
 from workloads.workload import Array, ArrayShape, Dataset, Examples, Workload
 
-CHUNK_BYTES = 256 << 20  # of the largest array that a chunk is anywhere in the network
+CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
 
 
 def chunk_size(workload: Workload, split: str) -> int:
-    """How many examples of a split go through the network at once."""
+    """The number of examples of a split that pass through the network at once."""
     inputs = getattr(workload.shapes, split).inputs
     params, state = jax.eval_shape(workload.init, jax.random.key(0))
 
@@ -25,13 +25,13 @@ def chunk_size(workload: Workload, split: str) -> int:
         given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
         return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
 
-    # What an example adds to an array: parameters are the same for any number of them.
+    # Bytes added per example. This excludes parameters, whose size does not depend on the number of examples.
     largest = max(more - few for few, more in zip(sizes(2), sizes(3), strict=True))
     return max(1, CHUNK_BYTES // max(1, largest))
 
 
 def _sizes(jaxpr: Any) -> list[int]:
-    """The bytes of all arrays that a program computes, those of loops and branches as well, in order."""
+    """The bytes of each array that a program computes, including those inside loops and branches, in order."""
     found = [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in jaxpr.invars]
     for equation in jaxpr.eqns:
         found += [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in equation.outvars]
@@ -41,21 +41,21 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
-    """How many of ``count`` examples of a split are evaluated, and how many a shard takes; the last may lack some."""
+    """The number of evaluated examples out of ``count``, and the number per shard. The last shard may have fewer."""
     evaluated = min(row.evaluation_examples, count)
     return evaluated, -(-evaluated // shards)
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """A split as it is evaluated, [shards · examples of a shard, ...]; its first example fills up the last shard."""
+    """A split padded for evaluation, [shards · examples per shard, ...]. The padding repeats the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
-    whole = len(rows) == evaluated
-    return Examples(*(np.asarray(a[:evaluated] if whole else a[np.where(rows < evaluated, rows, 0)]) for a in examples))
+    padded = np.where(rows < evaluated, rows, 0)
+    return Examples(*(np.asarray(a[:evaluated] if len(rows) == evaluated else a[padded]) for a in examples))
 
 
 def prepared_shapes(workload: Workload, shards: int) -> tuple[Examples, ...]:
-    """The shapes of what ``prepared`` gives, by evaluated split."""
+    """The shapes that ``prepared`` returns, by evaluated split."""
     shapes = []
     for split in workload.evaluated_splits:
         of = getattr(workload.shapes, split)
@@ -67,14 +67,16 @@ def prepared_shapes(workload: Workload, shards: int) -> tuple[Examples, ...]:
 def evaluate_lane(
     workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> tuple[Array, Array]:
-    """Metrics float32[M] of a trial and whether all is finite; NaN where a parameter is not, or without a trial.
+    """Metrics float32[M] of a trial, and whether all are finite.
+
+    Metrics are NaN without a trial or with non-finite parameters.
 
     Args:
-      workload: whose metrics, by evaluated split.
-      shards: over which the examples are divided; this is for inside ``shard_map``.
-      carry: of the trial.
-      active: bool[], whether there is a trial.
-      splits: this shard's part of what ``prepared`` gives, by evaluated split.
+      workload: defines the metrics and the evaluated splits.
+      shards: the number of shards that divide the examples, inside ``shard_map``.
+      carry: state of the trial.
+      active: bool[], whether the lane has a trial.
+      splits: this shard's part of the result of ``prepared``, by evaluated split.
     """
 
     def measure() -> tuple[Array, Array]:
@@ -109,7 +111,7 @@ def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Ex
         return of_chunk(examples, None if shards * own == evaluated else _there(first + jnp.arange(own), evaluated))
 
     def add(totals: dict[str, Any], start: Array) -> tuple[dict[str, Any], None]:
-        at = jnp.minimum(start, own - size)  # the last chunk begins among those of the one before, which count once
+        at = jnp.minimum(start, own - size)  # the last chunk overlaps the one before, whose examples count once
         chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, at, size) for a in examples))
         places = at + jnp.arange(size)
         weights = _there(first + places, evaluated) * (places >= start).astype(jnp.float32)

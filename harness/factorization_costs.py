@@ -1,4 +1,4 @@
-"""The costs of factorizations: an epoch and an evaluation's objective, outlined from the size of their data alone."""
+"""The costs of factorizations: an epoch and an evaluation's objective, outlined from the size of the data only."""
 
 import dataclasses
 import functools
@@ -10,6 +10,7 @@ from jax.sharding import AbstractMesh, AxisType
 
 from harness import ahead_of_time, jaxpr_cost
 from harness.costs import Counts, Exchange, Verdict, Work
+from harness.run import Settings, Source
 from results.bad_input import BadInput, number_of
 from results.plans.factorization import Factorization
 from workloads import registry
@@ -20,12 +21,12 @@ from workloads.factorization.ratings import Size
 HALVES = ("row half", "column half")
 
 
-def counts(study: Factorization, source: Mapping[str, Any] | None) -> Counts:
-    """What is counted of a study: of an epoch, which is its step, and of the objective, on one of its cores."""
+def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
+    """Counts the costs of an epoch, which is the study's step, and of the objective, on one core."""
     of = outline.outline(_size(study, source), study.cores, study)
     mesh: Any = AbstractMesh((study.cores,), (AXIS,), (AxisType.Auto,))
-    # The kernel is a call of C++, whose work nobody can see; XLA's program does the same work.
-    als = study if study.kernel == "xla" else _of_xla(study)
+    # The fused kernel is an opaque C++ call. XLA's program does the same work.
+    als = dataclasses.replace(study, kernel="xla")
     programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
     halves = [jaxpr_cost.of(programs[name]) for name in HALVES]
     held = max(jaxpr_cost.held_bytes(each) for each in programs.values())
@@ -41,20 +42,16 @@ def counts(study: Factorization, source: Mapping[str, Any] | None) -> Counts:
     )
 
 
-def _of_xla(study: Factorization) -> Factorization:
-    return dataclasses.replace(study, kernel="xla")
+def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
+    """Compiles both halves of an epoch for a topology. Memory is that of the larger half.
 
-
-def verdict(study: Factorization, source: Mapping[str, Any] | None, topology: str) -> Verdict:
-    """What the compiler for a topology says of both halves of an epoch: of memory that which needs more.
-
-    A study of fewer cores than the slice has devices has the first of them, and the others have nothing to do.
+    A study with fewer cores than the slice has devices uses the first ones, and the others are idle.
     """
     there = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
     if study.cores > there:
-        raise BadInput(f"cores={study.cores}: topology={topology} has {there}; take cores={there} at most")
+        raise BadInput(f"cores={study.cores}: topology={topology} has {there}. Use cores={there} at most.")
     on = ahead_of_time.mesh(topology, {AXIS: study.cores})
-    als = _of_xla(study)
+    als = dataclasses.replace(study, kernel="xla")
     of = outline.outline(_size(study, source), study.cores, als)
     programs = outline.calls(of, on, als)
     found = None
@@ -75,13 +72,13 @@ def verdict(study: Factorization, source: Mapping[str, Any] | None, topology: st
 
 
 def _beside(programs: Mapping[str, tuple[Any, tuple[Any, ...]]], name: str) -> float:
-    """Bytes of a core that the other half's work takes, which stays there."""
+    """Bytes on a core for the work of the other half, which stays in memory."""
     other = programs[next(each for each in HALVES if each != name)][1][2]
     return jaxpr_cost.device_bytes(other)
 
 
 def _both(one: Verdict, two: Verdict) -> Verdict:
-    """The verdict on an epoch, from those on its halves."""
+    """The verdict on an epoch, combined from those on its halves."""
     larger = two if not two.fits or (two.needed_bytes or 0) > (one.needed_bytes or 0) else one
     totals: dict[tuple[str, str], list[float]] = {}
     for each in (*one.exchanges, *two.exchanges):
@@ -103,8 +100,8 @@ def _both(one: Verdict, two: Verdict) -> Verdict:
     )
 
 
-def _size(study: Factorization, source: Mapping[str, Any] | None) -> Size:
-    """The size of a study's data: of a stored one, whose source nobody says, by what its plan says of it."""
+def _size(study: Factorization, source: Source) -> Size:
+    """The size of a study's data. The source of a stored study is derived from its plan."""
     name, _, variant = study.dataset.partition("-")
     if source is None and study.dataset_options:
         source = {"name": name, **study.dataset_options}
@@ -113,6 +110,6 @@ def _size(study: Factorization, source: Mapping[str, Any] | None) -> Size:
     size = None if source is None else prepared.size(registry.ratings(source))
     if size is None:
         raise BadInput(
-            f"{study.dataset} has to be prepared before its costs are counted, as nobody says how large it is"
+            f"{study.dataset}: its size is unknown until it is prepared. Prepare the data before counting costs."
         )
     return size

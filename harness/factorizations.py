@@ -1,10 +1,11 @@
-"""The trials of one factorization on its cores: timed, evaluated and checkpointed epoch by epoch."""
+"""The trials of one factorization on its cores, timed, evaluated and saved epoch by epoch."""
 
+import dataclasses
 import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jax import Array
 
 from harness import multihost
 from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
-from harness.run import COMPILING, TRAINING, Record, RunProgress
+from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput
@@ -39,36 +40,35 @@ def run(
     checkpoints: Checkpoints,
     *,
     time_limit_seconds: float | None = None,
-    on_progress: Callable[[RunProgress], None] = lambda progress: None,
-    on_finished: Callable[[Record], None] = lambda part: None,
+    on_progress: OnProgress = lambda progress: None,
+    on_finished: OnFinished = lambda part: None,
     shutdown: Shutdown | None = None,
 ) -> dict[int, TrialOutcome]:
-    """Runs trials of a study one after the other, each from its checkpoint if there is one.
+    """Runs trials of a study one after another, resuming those with a checkpoint.
 
     Initial tables are a function of a trial's seed, so studies that differ in cores, solver or dtypes start alike.
 
     Args:
-      study: the plan. The process must have as many devices as ``study.cores``, or more; of several processes that
-        run it together the cores are all their devices.
-      trials: of the study, with distinct ids.
+      study: the plan. The process must have at least ``study.cores`` devices. When several processes run a study
+        together, its cores are all their devices.
+      trials: trials of the study, with distinct ids.
       ratings: the data of the plan.
-      checkpoints: of the study; of several processes each saves what its own cores hold.
-      time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); its checkpoint stays.
-      on_progress: called before compiling, before training and after each epoch; a step is an epoch.
+      checkpoints: checkpoints of the study. Each of several processes saves the arrays of its own cores.
+      time_limit_seconds: limit after which unfinished trials end as INCOMPLETE(time_limit). Their checkpoints stay.
+      on_progress: called before compiling, before training and after each epoch, which counts as a step.
       on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
-      shutdown: of this process.
+      shutdown: shutdown of this process.
 
     Returns:
-      How each trial ended.
+      The outcome of each trial.
 
     Raises:
-      Stopped: the process is to end; the trial under way is saved.
-      BadInput: several processes have other devices than the plan has cores.
+      Stopped: the process must end. The trial under way is saved.
+      BadInput: the number of devices of several processes differs from the cores of the plan.
     """
     shutdown = shutdown or Shutdown()
-    running = _FactorizationRun(
-        study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds, on_progress, shutdown
-    )
+    training = Training(ratings, study, _mesh(study.cores))
+    running = _FactorizationRun(study, training, checkpoints, time_limit_seconds, on_progress, shutdown)
     outcomes: dict[int, TrialOutcome] = {}
     with shutdown.first(lambda: None):
         for trial in trials:
@@ -87,7 +87,7 @@ def _mesh(cores: int) -> jax.sharding.Mesh:
     if multihost.are_many():
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         if len(devices) != cores:
-            raise BadInput(f"cores={cores}: these hosts have {len(devices)}, and a factorization takes all of them")
+            raise BadInput(f"cores={cores}: these hosts have {len(devices)}. A factorization uses all of them.")
         return jax.sharding.Mesh(np.array(devices), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     devices = jax.devices()[:cores]
     if len(devices) < cores:
@@ -100,38 +100,34 @@ def _finite(tables: Any) -> Array:
     return jnp.stack([jnp.isfinite(table).all() for table in jax.tree.leaves(tables)]).all()
 
 
+@dataclasses.dataclass
 class _FactorizationRun:
-    """The training of a study, which all its trials share, with the seconds spent so far."""
+    """The training that all trials of a study share, with the seconds spent so far."""
 
-    def __init__(
-        self,
-        study: Factorization,
-        training: Training,
-        checkpoints: Checkpoints,
-        limit: float | None,
-        on_progress: Callable[[RunProgress], None],
-        shutdown: Shutdown,
-    ):
-        self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
-        self._shutdown = shutdown
-        self._bytes: dict[str, int] = {}  # known once everything is compiled
-        self._compile_seconds: float | None = None
-        self._began = time.perf_counter()
-        self._train_seconds = self._evaluate_seconds = 0.0
-        self._epochs = 0
-        self._on_progress = on_progress
-        self._ended: Counter[int] = Counter()  # trials by their epochs
+    study: Factorization
+    training: Training
+    checkpoints: Checkpoints
+    limit: float | None
+    on_progress: OnProgress
+    shutdown: Shutdown
+    memory: dict[str, int] = dataclasses.field(default_factory=dict)  # set after compiling
+    compile_seconds: float | None = None
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+    train_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+    epochs: int = 0
+    ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of trials by their epochs
 
     def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
-        """Runs a trial to its end; returns the measurements after each of its epochs, and how it ended."""
+        """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
         rows, end = self._run(trial)
-        self._ended[end.steps] += 1
+        self.ended[end.steps] += 1
         self._report({})
         return rows, end
 
     def _report(self, live: dict[int, int]) -> None:
-        seconds = time.perf_counter() - self._began
-        self._on_progress(RunProgress(TRAINING, dict(self._ended), live, self._epochs, self._train_seconds, seconds))
+        seconds = time.perf_counter() - self.began
+        self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
 
     def _run(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
         weights = Weights(*(np.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
@@ -139,15 +135,16 @@ class _FactorizationRun:
             return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
         key = self._key(trial)
         self._compile(weights)
-        tables = self._training.start(trial.seed)
+        tables = self.training.start(trial.seed)
         rows: list[dict[str, float]] = []
-        checkpoint = self._checkpoints.load(trial.id, key, multihost.place())
+        checkpoint = self.checkpoints.load(trial.id, key, multihost.place())
         step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
-        on_all_hosts = multihost.longest(step, -step) == (step, -step)  # where some died while they saved, they differ
+        # Hosts disagree if some died while saving.
+        on_all_hosts = multihost.longest(step, -step) == (step, -step)
         if checkpoint is not None and step and on_all_hosts:
-            tables, rows = self._training.from_shards(checkpoint.arrays), list(checkpoint.rows)
-        self._shutdown.saved = bool(rows)
-        while len(rows) < self._study.epochs:
+            tables, rows = self.training.from_shards(checkpoint.arrays), list(checkpoint.rows)
+        self.shutdown.saved = bool(rows)
+        while len(rows) < self.study.epochs:
             if rows and self._late():
                 self._save(trial, key, tables, rows)
                 return rows, TrialOutcome("INCOMPLETE", "time_limit", max([0, *_evaluated_rows(rows)]))
@@ -155,9 +152,9 @@ class _FactorizationRun:
             rows.append(row)
             if not finite:
                 return rows, TrialOutcome("INFEASIBLE", None, len(rows))
-            if len(rows) < self._study.epochs:
+            if len(rows) < self.study.epochs:
                 stops = self.stops()
-                if stops or _of_leader(self._checkpoints.due()):
+                if stops or _of_leader(self.checkpoints.due()):
                     self._save(trial, key, tables, rows)
                 if stops:
                     raise Stopped
@@ -165,14 +162,14 @@ class _FactorizationRun:
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
-        """Whether the process is to end; of several processes all ask at the same places."""
-        return self._shutdown.requested or multihost.preempted()
+        """Whether the process must end. Several processes must all ask at the same points."""
+        return self.shutdown.requested or multihost.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
-        with self._shutdown.lock, self._checkpoints.saving():
-            checkpoint = Checkpoint(len(rows), rows, self._training.shards(tables))
-            self._checkpoints.save(trial.id, key, checkpoint, multihost.place())
-            self._shutdown.saved = True
+        with self.shutdown.lock, self.checkpoints.saving():
+            checkpoint = Checkpoint(len(rows), rows, self.training.shards(tables))
+            self.checkpoints.save(trial.id, key, checkpoint, multihost.place())
+            self.shutdown.saved = True
 
     def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
         """The measurements of a trial, with the seconds that the run has taken so far."""
@@ -184,75 +181,75 @@ class _FactorizationRun:
             trial=np.full(len(measured), trial.id, np.int32),
             step=np.array(list(measured), np.int32),
             metrics={name: _column([row[name] for row in measured.values()], kinds[name]) for name in MEASURED},
-            compile_seconds=self._compile_seconds or 0.0,
-            train_seconds=self._train_seconds,
-            evaluate_seconds=self._evaluate_seconds,
-            run_seconds=time.perf_counter() - self._began,
-            trial_steps=self._epochs,
+            compile_seconds=self.compile_seconds or 0.0,
+            train_seconds=self.train_seconds,
+            evaluate_seconds=self.evaluate_seconds,
+            run_seconds=time.perf_counter() - self.began,
+            trial_steps=self.epochs,
             steps_per_epoch=1,
         )
 
     def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
-        """Whether a checkpoint, which is untrusted, has the arrays and the rows it must."""
-        if checkpoint.step >= self._study.epochs:
+        """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        if checkpoint.step >= self.study.epochs:
             return False
         names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.step + 1)]
         same_names = names == [row.keys() for row in checkpoint.rows]
-        return same_names and same_shapes(checkpoint.arrays, self._training.shards(tables))
+        return same_names and same_shapes(checkpoint.arrays, self.training.shards(tables))
 
     def _evaluated(self, epoch: int) -> bool:
-        return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
+        return epoch % self.study.evaluate_every == 0 or epoch == self.study.epochs
 
     def _epoch(
         self, tables: FactorTables, weights: Weights, evaluate: bool
     ) -> tuple[FactorTables, dict[str, float], bool]:
-        """Runs one epoch; returns the tables after it, its row, and whether everything is finite."""
+        """Runs one epoch. Returns the tables after it, its row, and whether everything is finite."""
         began = time.perf_counter()
-        tables = jax.block_until_ready(self._training.row_half(tables, weights))
+        tables = jax.block_until_ready(self.training.row_half(tables, weights))
         halfway = time.perf_counter()
-        tables = jax.block_until_ready(self._training.column_half(tables, weights))
+        tables = jax.block_until_ready(self.training.column_half(tables, weights))
         trained = time.perf_counter()
         finite = bool(_finite(tables))
         row = dict(zip(HALVES, multihost.longest(halfway - began, trained - halfway), strict=True))
-        self._epochs += 1
-        self._train_seconds += sum(row.values())
+        self.epochs += 1
+        self.train_seconds += sum(row.values())
         if finite and not evaluate:
             return tables, row, True
         nothing = dict.fromkeys((*RECALLS, "objective"), float("nan"))
-        metrics = self._training.evaluate(tables, weights) if finite else nothing
+        metrics = self.training.evaluate(tables, weights) if finite else nothing
         (seconds,) = multihost.longest(time.perf_counter() - trained)
-        self._evaluate_seconds += seconds
+        self.evaluate_seconds += seconds
         row |= {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS}
-        row |= {"train_objective": metrics["objective"], "evaluation_seconds": seconds} | self._bytes
+        row |= {"train_objective": metrics["objective"], "evaluation_seconds": seconds} | self.memory
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _compile(self, weights: Weights) -> None:
-        """Compiles everything ahead, so that no stored time includes compiling."""
-        if self._compile_seconds is not None:
+        """Compiles everything in advance, so that recorded times exclude compiling."""
+        if self.compile_seconds is not None:
             return
-        self._on_progress(RunProgress(COMPILING))
+        self.on_progress(RunProgress(COMPILING))
         began = time.perf_counter()
-        self._training.compile(weights)
-        bool(_finite(self._training.start(0)))
-        (self._compile_seconds,) = multihost.longest(time.perf_counter() - began)
-        self._bytes = {
-            "bytes_per_core": self._training.bytes_per_core(),
-            "peak_bytes_per_core": self._training.peak_bytes_per_core,
+        self.training.compile(weights)
+        bool(_finite(self.training.start(0)))
+        (self.compile_seconds,) = multihost.longest(time.perf_counter() - began)
+        self.memory = {
+            "bytes_per_core": self.training.bytes_per_core(),
+            "peak_bytes_per_core": self.training.peak_bytes_per_core,
         }
-        self._began = time.perf_counter()
-        self._on_progress(RunProgress(TRAINING))
+        self.began = time.perf_counter()
+        self.on_progress(RunProgress(TRAINING))
 
     def _late(self) -> bool:
-        if self._compile_seconds is None:
+        if self.compile_seconds is None:
             return False
-        limit = math.inf if self._limit is None else self._limit
-        return _of_leader(self._shutdown.time_is_up or time.perf_counter() - self._began > limit)
+        limit = math.inf if self.limit is None else self.limit
+        return _of_leader(self.shutdown.time_is_up or time.perf_counter() - self.began > limit)
 
     def _key(self, trial: Trial) -> str:
-        """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and their layout."""
-        sides = (self._training.rows, self._training.columns)
+        """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and of their layout."""
+        sides = (self.training.rows, self.training.columns)
         row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
-        return key_of(self._study.plan(), trial, MEASURED, row_hashes)
+        return key_of(self.study.plan(), trial, MEASURED, row_hashes)
 
 
 def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
@@ -267,7 +264,7 @@ def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, flo
 
 
 def _column(values: list[float], kind: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):  # an objective that is too large is infinite
+    with np.errstate(over="ignore"):  # an objective that is too large becomes infinite
         return np.array(values).astype(kind)
 
 

@@ -1,8 +1,8 @@
-"""What a compiled program does: its collectives, products and loops, read from the text of the compiler's HLO.
+"""The contents of a compiled program: its collectives, products and loops, read from the text of the compiler's HLO.
 
-Every number is of one device. Bodies of loops count as often as they turn, where the compiler says so; a loop whose
-turns it does not know, such as one over a number of steps that is an argument, counts once, and is told apart. What
-cannot be read is kept and counted, and ``check`` raises for it: nothing is guessed.
+Every number is for one device. The body of a loop counts as often as its trip count. A loop without a known trip
+count, such as one over a traced number of steps, counts once and is listed separately. Lines that cannot be read are
+kept, and ``check`` raises an error for them instead of guessing.
 """
 
 import dataclasses
@@ -30,44 +30,46 @@ _SHAPE = re.compile(r"([a-z][a-z0-9]*)\[([0-9,<=]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations|true_computation|false_computation)=")
 _NAMES = re.compile(r"%?([\w.\-]+)")
 _SCATTERS = re.compile(r"all-reduce-scatter")
-# Libraries that do products: those that say which axes they sum over can be read, as XLA calls them on GPUs.
+# Libraries for matmuls and convolutions. Calls that list their contracted axes can be read, as XLA makes them on GPUs.
 _LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|fmha|attention|triton|cutlass|tpu_custom_call", re.IGNORECASE)
+
+Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
 
 
 class Unparsed(ValueError):
-    """A compiled program says something that this module cannot read."""
+    """Part of a compiled program was not understood."""
 
 
 class Collective(NamedTuple):
-    """An exchange between devices.
+    """A collective.
 
     Attributes:
       operation: one of ``COLLECTIVES``.
-      bytes: of the whole array that is summed, gathered, scattered or sent, for each device of a group.
-      groups: devices that exchange with each other, by their places in the order of the mesh; of a permutation pairs.
-      turns: of the loops around it, outermost first; None where the compiler does not know.
-      name: of the instruction.
+      bytes: size of the whole array that is summed, gathered, scattered or sent, for each device of a group.
+      groups: groups of communicating devices, by their positions in the mesh, or pairs for a permutation.
+      turns: trip counts of the loops around it.
+      name: name of the instruction.
     """
 
     operation: str
     bytes: float
     groups: tuple[tuple[int, ...], ...]
-    turns: tuple[int | None, ...]
+    turns: Turns
     name: str
 
     @property
     def times(self) -> int:
-        """How often it is done, taking loops whose turns nobody knows once."""
-        return math.prod(turn for turn in self.turns if turn is not None)
+        """The number of executions. Loops with unknown trip counts count once."""
+        return _times(self.turns)
 
     @property
     def size(self) -> int:
-        """Devices of the largest group."""
+        """The number of devices in the largest group."""
         return max(map(len, self.groups))
 
     @property
     def wire_bytes(self) -> float:
-        """Bytes that a device sends each time by the best algorithm on a ring: 2 (n−1)/n of a sum over n devices."""
+        """Bytes that a device sends per execution in the best ring algorithm: 2 (n−1)/n for a sum over n devices."""
         share = (self.size - 1) / self.size
         if self.operation == "all-reduce":
             return 2 * share * self.bytes
@@ -77,10 +79,14 @@ class Collective(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A matrix product or convolution: its operations, two for each product of two numbers, and the loops around it."""
+    """A matmul or convolution: its FLOPs, two per multiply-add, and the trip counts of the loops around it."""
 
     flops: int
-    turns: tuple[int | None, ...]
+    turns: Turns
+
+
+def _times(turns: Turns) -> int:
+    return math.prod(turn for turn in turns if turn is not None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +94,10 @@ class Compiled:
     """A compiled program.
 
     Attributes:
-      devices: that run it.
-      collectives, products: in it.
-      cycles: that the compiler's schedule estimates, of TPUs; 0 elsewhere.
-      loops: whose turns the compiler knows, and others.
+      devices: number of devices that run it.
+      collectives, products: those in the program.
+      cycles: cycles estimated by the compiler's schedule on TPUs; 0 elsewhere.
+      loops: the number of loops with a known trip count, and of others.
       unparsed: lines that were not understood.
     """
 
@@ -103,7 +109,7 @@ class Compiled:
     unparsed: tuple[str, ...]
 
     def check(self) -> "Compiled":
-        """Itself; raises Unparsed if there is anything that was not understood."""
+        """Returns self. Raises Unparsed if any line was not understood."""
         if self.unparsed:
             raise Unparsed(
                 f"{len(self.unparsed)} lines of the compiled program cannot be read: {self.unparsed[0][:200]}"
@@ -112,27 +118,25 @@ class Compiled:
 
     @property
     def flops(self) -> int:
-        """Operations of all products, taking loops whose turns nobody knows once."""
-        return sum(each.flops * math.prod(t for t in each.turns if t is not None) for each in self.products)
+        """FLOPs of all products. Loops with unknown trip counts count once."""
+        return sum(each.flops * _times(each.turns) for each in self.products)
 
 
 def read(text: str) -> Compiled:
-    """Reads the text of a compiled program, as ``jax.stages.Compiled.as_text`` gives it.
+    """Reads the text of a compiled program, as ``jax.stages.Compiled.as_text`` returns it.
 
     Args:
-      text: of a module of HLO after the partitioner.
+      text: an HLO module after the partitioner.
     """
-    devices = (
-        math.prod(int(n) for n in re.findall(r"(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])) or 1
-    )
-    return _Reader(_computations(text), devices, _lines_of_collectives(text)).compiled()
+    counts = re.findall(r"(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])
+    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, _lines_of_collectives(text)).compiled()
 
 
 def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
-    """The axes of a mesh that a collective is over, joined by ``+``; ``mixed`` where its groups are no product of axes.
+    """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
 
     Args:
-      collective: of a program for this mesh, whose devices are numbered along its axes, the last one fastest.
+      collective: from a program for this mesh, whose devices are numbered with the last axis fastest.
       mesh: sizes of the axes, in order.
     """
     shape = tuple(mesh.values())
@@ -151,7 +155,7 @@ def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
 def totals(
     collectives: Sequence[Collective], mesh: Mapping[str, int]
 ) -> dict[tuple[str, str], tuple[int, float, float]]:
-    """Count, bytes and bytes on the wire of collectives, by operation and axes."""
+    """The count, bytes and wire bytes of collectives, by operation and axes."""
     sums: dict[tuple[str, str], tuple[int, float, float]] = {}
     for each in collectives:
         key = each.operation, axes_of(each, mesh)
@@ -170,7 +174,7 @@ class _Instruction(NamedTuple):
 
 
 class _Reader:
-    """Goes through a program from its entry, into everything that it calls."""
+    """Traverses a program from its entry through everything that it calls."""
 
     def __init__(self, computations: tuple[str, dict[str, list[_Instruction]]], devices: int, lines: int):
         self._entry, self._computations = computations
@@ -180,14 +184,14 @@ class _Reader:
         self._cycles = 0.0
         self._loops = [0, 0]
         self._unparsed: list[str] = []
-        self._read: set[str] = set()  # lines of collectives that were come to
+        self._read: set[str] = set()  # lines of visited collectives
 
     def compiled(self) -> Compiled:
-        """What was found."""
+        """The contents that were found."""
         self._visit(self._entry, ())
         found = len(self._read)
         if found < self._lines:
-            self._unparsed.append(f"{self._lines - found} collectives that nothing calls, or that are no instructions")
+            self._unparsed.append(f"{self._lines - found} collectives that are never called or are not instructions")
         return Compiled(
             self._devices,
             tuple(self._collectives),
@@ -197,10 +201,10 @@ class _Reader:
             tuple(self._unparsed),
         )
 
-    def _visit(self, computation: str, turns: tuple[int | None, ...]) -> None:
+    def _visit(self, computation: str, turns: Turns) -> None:
         own = self._computations.get(computation)
         if own is None:
-            self._unparsed.append(f"computation {computation} is not there")
+            self._unparsed.append(f"computation {computation} is missing")
             return
         types = {each.name: each.type for each in own}
         for each in own:
@@ -208,15 +212,19 @@ class _Reader:
             if kind in COLLECTIVES:
                 self._collective(each, kind, computation, turns, types)
             elif each.opcode in ("dot", "convolution") or _is_library(each):
-                self._product(each, turns, types)
-            self._cycles += _cycles(each) * math.prod(turn for turn in turns if turn is not None)
+                flops = _flops(each, types)
+                if flops is None:
+                    self._unparsed.append(each.line)
+                else:
+                    self._products.append(Product(flops, turns))
+            self._cycles += _cycles(each) * _times(turns)
             if each.opcode == "while":
                 self._loop(each, turns, own)
             elif not each.opcode.endswith(("-done", "-update")) and kind not in (*COLLECTIVES, *_REDUCING):
                 for called in _called(each):
                     self._visit(called, turns)
 
-    def _loop(self, each: _Instruction, turns: tuple[int | None, ...], beside: Sequence[_Instruction]) -> None:
+    def _loop(self, each: _Instruction, turns: Turns, beside: Sequence[_Instruction]) -> None:
         known = re.search(r'"?known_trip_count"?:\{"?n"?:"?(\d+)"?\}', each.attributes)
         body, condition = (re.search(rf"{name}=%?([\w.\-]+)", each.attributes) for name in ("body", "condition"))
         if body is None or condition is None:
@@ -227,7 +235,7 @@ class _Reader:
         self._visit(body[1], (*turns, turn))
 
     def _counted(self, each: _Instruction, beside: Sequence[_Instruction], body: str, condition: str) -> int | None:
-        """The turns of a loop that counts from a constant, by another, while it is below a third; None of any other."""
+        """The trip count of a loop that adds a constant while below another constant, or None for any other loop."""
         last, given, after = ({one.name: one for one in own} for own in (self._of(condition), beside, self._of(body)))
         root = next((one for one in reversed(self._of(condition)) if one.opcode == "compare"), None)
         if root is None or not root.line.startswith("ROOT") or "direction=LT" not in root.attributes:
@@ -257,7 +265,7 @@ class _Reader:
         each: _Instruction,
         operation: str,
         computation: str,
-        turns: tuple[int | None, ...],
+        turns: Turns,
         types: Mapping[str, str],
     ) -> None:
         self._read.add(each.line)
@@ -267,66 +275,60 @@ class _Reader:
         except Unparsed:
             self._unparsed.append(each.line)
             return
-        if operation == "all-reduce" and _SCATTERS.search(computation):  # of whose sum each device keeps a part
+        if operation == "all-reduce" and _SCATTERS.search(computation):  # each device keeps a part of the sum
             operation = "reduce-scatter"
         if all(len(group) == 1 for group in groups):
-            return  # nobody to exchange with
+            return  # no communication
         self._collectives.append(Collective(operation, arrays, groups, turns, each.name))
-
-    def _product(self, each: _Instruction, turns: tuple[int | None, ...], types: Mapping[str, str]) -> None:
-        operands = [_dims(types[name]) for name in _operands(each) if name in types]
-        out = _dims(each.type)
-        if len(operands) < 2:
-            self._unparsed.append(each.line)
-            return
-        if each.opcode != "convolution":
-            contracted = re.search(r"lhs_contracting_dim(?:s=\{|ensions\":\[)([\d,\"]*)", each.attributes)
-            if contracted is None and each.opcode != "dot":
-                self._unparsed.append(each.line)
-                return
-            summed = [operands[0][int(i)] for i in re.findall(r"\d+", contracted[1])] if contracted else []
-            flops = 2 * math.prod(out) * math.prod(summed)
-        else:
-            products = _products_of_convolution(each.attributes, operands[0], operands[1], out)
-            if products is None:
-                self._unparsed.append(each.line)
-                return
-            flops = 2 * products
-        self._products.append(Product(flops, turns))
 
 
 def _is_library(each: _Instruction) -> bool:
-    """Whether an instruction calls a library that does products."""
+    """Whether an instruction calls a library for matmuls or convolutions."""
     target = re.search(r'custom_call_target="([^"]*)"', each.attributes) if each.opcode == "custom-call" else None
     return target is not None and _LIBRARIES.search(target[1]) is not None
 
 
+def _flops(each: _Instruction, types: Mapping[str, str]) -> int | None:
+    """The FLOPs of a product, or None if it cannot be read."""
+    operands = [_dims(types[name]) for name in _operands(each) if name in types]
+    out = _dims(each.type)
+    if len(operands) < 2:
+        return None
+    if each.opcode == "convolution":
+        return _flops_of_convolution(each.attributes, operands[0], operands[1], out)
+    contracted = re.search(r"lhs_contracting_dim(?:s=\{|ensions\":\[)([\d,\"]*)", each.attributes)
+    if contracted is None and each.opcode != "dot":
+        return None
+    summed = [operands[0][int(i)] for i in re.findall(r"\d+", contracted[1])] if contracted else []
+    return 2 * math.prod(out) * math.prod(summed)
+
+
 def _constant(each: _Instruction | None) -> int | None:
-    """The whole number that an instruction is; None if it is another."""
+    """The value of an integer constant, or None for any other instruction."""
     number = re.fullmatch(r"-?\d+", each.operands) if each is not None and each.opcode == "constant" else None
     return int(number[0]) if number else None
 
 
 def _element(tuple_: _Instruction | None, index: int, beside: Mapping[str, _Instruction]) -> _Instruction | None:
-    """What was put into a place of a tuple, behind copies of it."""
+    """The element of a tuple, traced through copies."""
     if tuple_ is None or tuple_.opcode != "tuple":
         return None
     return _behind(beside.get(_operands(tuple_)[index]), beside)
 
 
 def _behind(each: _Instruction | None, beside: Mapping[str, _Instruction]) -> _Instruction | None:
-    """What an instruction copies, or itself."""
+    """The source of a copy, or the instruction itself."""
     while each is not None and each.opcode in ("copy", "bitcast", "copy-start", "copy-done"):
         each = beside.get(_operands(each)[0])
     return each
 
 
-def _products_of_convolution(
+def _flops_of_convolution(
     attributes: str, given: Sequence[int], kernel: Sequence[int], out: Sequence[int]
 ) -> int | None:
-    """Products of two numbers in a convolution, but those with the zeros of padding and dilation; None if unreadable.
+    """FLOPs of a convolution, excluding those with zeros of padding and dilation, or None if it cannot be read.
 
-    Products of matrices with axes of batches are convolutions to the compiler of TPUs, most of whose taps meet zeros.
+    The TPU compiler turns batched matmuls into convolutions, and most of their taps meet zeros.
     """
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
     window = dict(re.findall(r"(\w+)=([\dx_\-]+)", (re.search(r"window=\{([^}]*)\}", attributes) or [""])[0]))
@@ -335,13 +337,15 @@ def _products_of_convolution(
     if "batch_group_count" in attributes:
         return None
     places = [str(i) for i in range(len(out) - 2)]
-    sizes = [int(size) for size in window.get("size", "").split("x") if size] or [1] * len(places)
-    strides, spread, apart = (
-        [int(each) for each in window[name].split("x")] if name in window else [1] * len(places)
-        for name in ("stride", "lhs_dilate", "rhs_dilate")
-    )
-    pads = [int(each.split("_")[0]) for each in window["pad"].split("x")] if "pad" in window else [0] * len(places)
-    products = out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
+
+    def along(name: str, default: int) -> list[int]:
+        if name not in window:
+            return [default for _ in places]
+        return [int(each.split("_")[0]) for each in window[name].split("x")]
+
+    sizes, strides, spread, apart = (along(name, 1) for name in ("size", "stride", "lhs_dilate", "rhs_dilate"))
+    pads = along("pad", 0)
+    flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i, place in enumerate(places):
         at = np.arange(out[labels[3].index(place)]) * strides[i] - pads[i]
         last = (given[labels[1].index(place)] - 1) * spread[i]
@@ -349,15 +353,15 @@ def _products_of_convolution(
         for tap in range(sizes[i]):
             over = at + tap * apart[i]
             met += int(np.count_nonzero((over >= 0) & (over <= last) & (over % spread[i] == 0)))
-        products *= met
-    return products
+        flops *= met
+    return flops
 
 
-_REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # which call a few scalars
+_REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # call scalar computations
 
 
 def _computations(text: str) -> tuple[str, dict[str, list[_Instruction]]]:
-    """The name of the entry, and the instructions of every computation by its name."""
+    """The name of the entry computation, and the instructions of each computation by name."""
     found: dict[str, list[_Instruction]] = {}
     entry, current = "", None
     for line in text.splitlines():
@@ -386,7 +390,7 @@ def _instruction(line: str) -> _Instruction | None:
 
 
 def _closing(text: str) -> int:
-    """The place after the parenthesis that closes the first."""
+    """The position after the parenthesis that closes the first one."""
     depth = 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -396,7 +400,7 @@ def _closing(text: str) -> int:
 
 
 def _lines_of_collectives(text: str) -> int:
-    """How many lines say which devices exchange something."""
+    """The number of lines that list communicating devices."""
     return sum(
         "replica_groups=" in line or "source_target_pairs=" in line for line in set(map(str.strip, text.splitlines()))
     )
@@ -418,15 +422,16 @@ def _operands(each: _Instruction) -> list[str]:
 
 def _dims(kind: str) -> list[int]:
     shape = _SHAPE.search(kind)
-    return [int(size.removeprefix("<=")) for size in shape[2].split(",") if size] if shape else []
+    return _sizes(shape[2]) if shape else []
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(size.removeprefix("<=")) for size in text.split(",") if size]
 
 
 def _arrays(kind: str) -> list[float]:
     """The bytes of each array of a type."""
-    return [
-        math.prod(int(size.removeprefix("<=")) for size in dims.split(",") if size) * _bits(dtype) / 8
-        for dtype, dims in _SHAPE.findall(kind)
-    ]
+    return [math.prod(_sizes(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
 
 
 def _bits(dtype: str) -> int:
@@ -454,18 +459,18 @@ def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> fl
 
 
 def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, ...], ...]:
-    """Who exchanges with whom, in any of the spellings that there are."""
+    """Parses the groups of communicating devices in any of the compiler's notations."""
     if operation == "collective-permute":
         pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", attributes)
         if pairs is None:
             raise Unparsed(attributes)
         return tuple((int(a), int(b)) for a, b in re.findall(r"\{(\d+),(\d+)\}", pairs[1])) or ((0,),)
-    said = re.search(r"replica_groups=(.*)", attributes)
-    if said is None:
+    listed = re.search(r"replica_groups=(.*)", attributes)
+    if listed is None:
         raise Unparsed(attributes)
-    text = said[1]
-    if listed := re.match(r"\{((?:\{[\d,]*\},?)*)\}", text):
-        groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", listed[1])]
+    text = listed[1]
+    if plain := re.match(r"\{((?:\{[\d,]*\},?)*)\}", text):
+        groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
         return tuple(group for group in groups if group) or (tuple(range(devices)),)
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
         return _of_iota(_numbers(iota[1]), _numbers(iota[2]), iota[3])
@@ -477,7 +482,7 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
 
 
 def _of_iota(shape: Sequence[int], dims: Sequence[int], order: str | None) -> tuple[tuple[int, ...], ...]:
-    """Groups as rows of a table of all numbers that is reshaped, turned and reshaped again."""
+    """Groups as rows of a table: all numbers, reshaped, transposed and reshaped again."""
     if math.prod(shape) != math.prod(dims):
         raise Unparsed(f"{shape} of {dims}")
     ids = np.arange(math.prod(dims)).reshape(dims)
@@ -487,7 +492,7 @@ def _of_iota(shape: Sequence[int], dims: Sequence[int], order: str | None) -> tu
 
 
 def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int, ...], ...]:
-    """Groups along axes of a mesh, or parts of axes: ``'a':(2)4`` are the middle 4 of 2 × 4 × rest."""
+    """Groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
     if device_ids is None:
@@ -499,7 +504,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
         ids = np.array(_numbers(device_ids))
     if ids.size != count:
         raise Unparsed(device_ids or sizes)
-    parts: dict[str, list[tuple[int, int]]] = {}  # of each axis: what is before a part, and its size
+    parts: dict[str, list[tuple[int, int]]] = {}  # for each axis: the stride before a part, and its size
     for name, before, size in re.findall(r"'?([\w.\-]+)'?(?::\((\d+)\)(\d+))?", named):
         if name not in axes:
             raise Unparsed(named)

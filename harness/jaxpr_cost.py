@@ -1,4 +1,4 @@
-"""Work: what a program does, counted in its jaxpr before it is compiled, and what it holds in memory, about."""
+"""The costs of a program, counted in its jaxpr before compiling: FLOPs, memory traffic and approximate peak memory."""
 
 import math
 from collections.abc import Iterator
@@ -12,52 +12,50 @@ from jax.tree_util import tree_leaves
 from harness.costs import Work
 from workloads.workload import Examples, Workload
 
-# What a compiler makes a part of its neighbours, so that nothing goes to memory for it: it reads one number for each
-# that it writes, and sums nothing up.
-_APART = frozenset(
-    (
-        *("dot_general", "conv_general_dilated", "sort", "top_k", "gather", "scatter", "scatter-add", "scatter_add"),
-        *("dynamic_slice", "dynamic_update_slice", "concatenate", "cumsum", "cumlogsumexp", "cumprod", "cummax"),
-        *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),
-        *("reduce_window", "reduce_window_sum", "reduce_window_max", "select_and_scatter_add", "cummin"),
-        *("select_and_gather_add", "eigh", "cholesky", "lu", "qr", "triangular_solve", "rng_bit_generator"),
-        *("threefry2x32", "random_bits", "all_gather", "all_gather_invariant", "all_to_all", "psum", "psum_invariant"),
-        *("ppermute", "reduce_scatter", "ffi_call"),
-    )
-)
-_PICK = frozenset(("gather", "dynamic_slice"))  # which read as much as they give
-_PUT = frozenset(("scatter", "scatter-add", "scatter_add", "dynamic_update_slice"))  # which write what they are given
-_FREE = frozenset(("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims"))
+# Operations that a compiler does not fuse with their neighbours, so that their results go to memory. Fused operations
+# read one number for each number they write, and do not reduce.
+_APART = {
+    *("dot_general", "conv_general_dilated", "sort", "top_k", "gather", "scatter", "scatter-add", "scatter_add"),
+    *("dynamic_slice", "dynamic_update_slice", "concatenate", "cumsum", "cumlogsumexp", "cumprod", "cummax"),
+    *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),
+    *("reduce_window", "reduce_window_sum", "reduce_window_max", "select_and_scatter_add", "cummin"),
+    *("select_and_gather_add", "eigh", "cholesky", "lu", "qr", "triangular_solve", "rng_bit_generator"),
+    *("threefry2x32", "random_bits", "all_gather", "all_gather_invariant", "all_to_all", "psum", "psum_invariant"),
+    *("ppermute", "reduce_scatter", "ffi_call"),
+}
+_PICK = ("gather", "dynamic_slice")  # read as much as they return
+_PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as much as they are given
+_FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
 
 
 def of(jaxpr: Any) -> Work:
-    """The work of a program; loops count as in ``matrix_flops``.
+    """The work of a program. Loops count as in ``matrix_flops``.
 
     Args:
-      jaxpr: of ``jax.make_jaxpr``.
+      jaxpr: result of ``jax.make_jaxpr``.
     """
-    fused, most, operations = _moved(getattr(jaxpr, "jaxpr", jaxpr))
+    fused, most, operations = _moved(_open(jaxpr))
     return Work(matrix_flops(jaxpr), fused, most, operations)
 
 
 def equations(jaxpr: Any) -> int:
-    """How many operations there are in the text of a program, each once: what a compiler has to look at."""
+    """The number of operations in the text of a program, which the compiler has to process once each."""
     found = 0
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+    for equation in _open(jaxpr).eqns:
         inner = list(jaxprs_in_params(equation.params))
         found += sum(map(equations, inner)) if inner else 1
     return found
 
 
 def held_bytes(jaxpr: Any) -> int:
-    """The bytes that a program holds at most where every operation writes its result to memory: arguments and results.
+    """The peak bytes of a program if every operation writes its result to memory, including arguments and results.
 
-    An array is held from the operation that gives it to the last one that takes it. A compiler holds less, as it
-    writes few of them, or a little more, as it copies some. Of a program that is divided over devices, it is what one
-    of them holds, whose part of the arrays is inside.
+    An array is held from the operation that returns it to the last one that takes it. A compiler usually holds less
+    because it fuses operations, or slightly more because of copies. For a program that is divided over devices, this
+    is the peak of one device.
     """
-    whole = getattr(jaxpr, "jaxpr", jaxpr)
-    return max(_peak(each, given=True) for each in list(_shares(whole)) or [whole])
+    program = _open(jaxpr)
+    return max(_peak(each, given=True) for each in list(_shares(program)) or [program])
 
 
 def device_bytes(arrays: Any) -> int:
@@ -66,7 +64,7 @@ def device_bytes(arrays: Any) -> int:
 
 
 def _shares(jaxpr: Any) -> Iterator[Any]:
-    """The programs of one device within a program, of those parts that are divided over devices."""
+    """The per-device programs within a program, one for each part that is divided over devices."""
     for equation in jaxpr.eqns:
         for inner in map(_open, jaxprs_in_params(equation.params)):
             if equation.primitive.name == "shard_map":
@@ -76,7 +74,7 @@ def _shares(jaxpr: Any) -> Iterator[Any]:
 
 
 def _moved(jaxpr: Any) -> tuple[float, float, float]:
-    """Bytes to and from memory, of those operations that no compiler fuses, and of all; and how many operations."""
+    """Memory traffic of operations that compilers do not fuse and of all operations, and the number of operations."""
     fused = most = operations = 0.0
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params
@@ -105,7 +103,7 @@ def _bytes_moved(equation: Any, name: str) -> float:
 
 
 def _peak(jaxpr: Any, *, given: bool) -> int:
-    """The most bytes held at once, with those of the arguments or without."""
+    """The most bytes held at once, with or without those of the arguments."""
     last: dict[Any, int] = {}
     for at, equation in enumerate(jaxpr.eqns):
         last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
@@ -136,9 +134,9 @@ def _bytes(var: Any) -> int:
 
 
 def step_flops(workload: Workload, batch_size: int) -> int:
-    """The operations of a step of training, as ``matrix_flops`` counts those of a batch's loss and its gradient."""
+    """The FLOPs of a training step, counted by ``matrix_flops`` for a batch's loss and its gradient."""
     train = workload.shapes.train
-    assert train is not None  # an endless stream has no shapes of its own
+    assert train is not None  # an endless stream does not have a training set
     batch = Examples(*(jax.ShapeDtypeStruct((batch_size, *a.shape[1:]), a.dtype) for a in train))
     params, state = jax.eval_shape(workload.init, jax.random.key(0))
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch_size))
@@ -150,16 +148,16 @@ def step_flops(workload: Workload, batch_size: int) -> int:
 
 
 def matrix_flops(jaxpr: Any) -> int:
-    """The operations of all matrix products and convolutions of a program: two for each product of two numbers.
+    """The FLOPs of all matmuls and convolutions of a program, two per multiply-add.
 
-    A loop with a known number of turns counts them all, one without counts one turn, and of branches the costliest
-    counts. Everything else, such as sums and exponentials, is left out, as for model FLOPs.
+    Loops are multiplied by their trip count, or count once if it is unknown. The most expensive branch counts. All
+    other operations, such as sums and exponentials, are excluded, as in model FLOPs.
 
     Args:
-      jaxpr: of ``jax.make_jaxpr``.
+      jaxpr: result of ``jax.make_jaxpr``.
     """
     total = 0
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+    for equation in _open(jaxpr).eqns:
         name, params = equation.primitive.name, equation.params
         if name == "dot_general":
             ((contracted, _), _) = params["dimension_numbers"]
@@ -177,7 +175,7 @@ def matrix_flops(jaxpr: Any) -> int:
 
 
 def _products_of_convolution(equation: Any) -> int:
-    """Products of two numbers in a convolution, but those with the zeros of padding and dilation."""
+    """Multiply-adds of a convolution, excluding those with zeros of padding and dilation."""
     lhs, rhs, out = (var.aval.shape for var in (*equation.invars, equation.outvars[0]))
     params = equation.params
     numbers = params["dimension_numbers"]
@@ -193,7 +191,7 @@ def _products_of_convolution(equation: Any) -> int:
         strict=True,
     )
     for i, k, o, stride, (before, _), spread, apart in dimensions:
-        # Places of the window over a number, not over padding or between the numbers of a dilated image.
+        # Positions of the window on a number, neither on padding nor between the numbers of a dilated image.
         last = (lhs[i] - 1) * spread
         places = (at * stride - before + tap * apart for at in range(out[o]) for tap in range(rhs[k]))
         products *= sum(0 <= place <= last and place % spread == 0 for place in places)

@@ -1,4 +1,4 @@
-"""The trials of a layout: a step of training compiled for its mesh, counted, and run or timed as its engine says."""
+"""The trials of a layout: a training step is compiled for its mesh, counted, and run or timed if its engine does so."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from harness import hlo, layout_costs, topologies
-from harness.run import COMPILING, TRAINING, Record, RunProgress
+from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from results.plans import layout as plans
 from results.plans.layout import LayoutStudy
@@ -23,18 +23,18 @@ from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_
 from workloads.layouts.shapes import Shape
 from workloads.layouts.transformer import State
 
-LOST = 1e-3  # of the operations of a step, which a compiler may find that nobody needs
-WARM, TIMED = 3, 20  # steps that are not timed, and that are
-# Emulated devices are not timed, so their programs need not be fast: this takes half the time to compile.
+LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
+WARM, TIMED = 3, 20  # numbers of untimed and timed steps
+# Emulated devices are not timed, so their programs may be slow. This halves compile time.
 UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-# What JAX is asked for products of a precision; it would round those of float32 on TPUs and GPUs.
+# JAX's setting for matmuls of a precision. By default, TPUs and GPUs would round float32.
 PRODUCTS = {"float32": "highest", "bfloat16": None}
 
-Row = dict[str, Any]  # by names of columns
+Row = dict[str, Any]  # by column name
 
 
 class LaidOutStudy(NamedTuple):
-    """A study as it is laid out: the shape of its model, its mesh and its layout."""
+    """A study with the shape of its model, its parsed mesh and its parsed layout."""
 
     study: LayoutStudy
     shape: Shape
@@ -43,7 +43,7 @@ class LaidOutStudy(NamedTuple):
 
 
 def laid(study: LayoutStudy) -> LaidOutStudy:
-    """The mesh and the layout of a study, read; Refused for whatever is wrong with them."""
+    """Parses the mesh and the layout of a study. Raises Refused if either is invalid."""
     shape = Shape(**study.model_options)
     mesh = read_mesh(study.mesh, study.device_count)
     model = shapes.tensors(shape, study.batch_size, study.length)
@@ -51,12 +51,9 @@ def laid(study: LayoutStudy) -> LaidOutStudy:
 
 
 def run(
-    study: LayoutStudy,
-    trials: Sequence[Trial],
-    on_progress: Callable[[RunProgress], None],
-    on_finished: Callable[[Record], None],
+    study: LayoutStudy, trials: Sequence[Trial], on_progress: OnProgress, on_finished: OnFinished
 ) -> dict[int, TrialOutcome]:
-    """Runs the trials of a study one after the other, and hands over each as it ends."""
+    """Runs the trials of a study one after another, and hands over each as it ends."""
     outcomes: dict[int, TrialOutcome] = {}
     engine = ENGINES[study.engine_name]
     for trial in trials:
@@ -74,18 +71,18 @@ def run(
 
 @dataclasses.dataclass
 class _Clock:
-    """Seconds of compiling and of training, as they were taken last."""
+    """The latest seconds of compiling and of training."""
 
     began: float = dataclasses.field(default_factory=time.perf_counter)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def lap(self, what: str) -> None:
+    def lap(self, name: str) -> None:
         now = time.perf_counter()
-        self.seconds[what], self.began = now - self.began, now
+        self.seconds[name], self.began = now - self.began, now
 
 
-def _run_here(one: LaidOutStudy, trial: Trial, on_progress: Callable[[RunProgress], None], *, timed: bool) -> Record:
-    """Runs the steps of a trial on the devices of this process, and times further ones."""
+def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
+    """Runs the steps of a trial on the devices of this process, and times further steps."""
     clock, study = _Clock(), one.study
     program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
     row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
@@ -96,19 +93,19 @@ def _run_here(one: LaidOutStudy, trial: Trial, on_progress: Callable[[RunProgres
     if timed:
         row |= _timed(one, program, trial, state)
     else:
-        row["gradient_difference"] = _difference(gradients, _of_one_device(_alone(one), trial))
+        row["gradient_difference"] = _difference(gradients, _reference_gradients(_on_one_device(one), trial))
     finite = bool(np.isfinite(losses).all())
     end = TrialOutcome("COMPLETE" if finite else "INFEASIBLE", None, len(losses))
     on_progress(RunProgress(TRAINING, {study.budget_steps: 1}, {}, len(losses), clock.seconds["train_seconds"], 0.0))
     return _record(trial, losses, row, clock.seconds, end)
 
 
-def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: Callable[[RunProgress], None]) -> Record:
-    """Compiles a step for TPUs that are not there."""
+def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> Record:
+    """Compiles a step for TPUs that need not be attached."""
     clock = _Clock()
     devices = topologies.devices(one.study.topology)
     if len(devices) != one.mesh.size:
-        message = f"mesh {str(one.mesh)!r}: {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
+        message = f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
         raise Refused("devices", None, message)
     try:
         program = _compile(one, trial, {}, devices)
@@ -121,7 +118,7 @@ def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: Callable[[RunPr
     return _record(trial, [], row, clock.seconds, TrialOutcome("COMPLETE", None, 1))
 
 
-ENGINES: dict[str, Callable[[LaidOutStudy, Trial, Callable[[RunProgress], None]], Record]] = {
+ENGINES: dict[str, Callable[[LaidOutStudy, Trial, OnProgress], Record]] = {
     plans.EMULATED: functools.partial(_run_here, timed=False),
     plans.DEVICE: functools.partial(_run_here, timed=True),
     plans.AHEAD: _compile_ahead,
@@ -129,23 +126,23 @@ ENGINES: dict[str, Callable[[LaidOutStudy, Trial, Callable[[RunProgress], None]]
 
 
 def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[int] | None) -> Row:
-    """What a compiled step does and holds, and is predicted to cost: columns of ``results.plans.layout``.
+    """Accounts of a compiled step and its predicted cost, as columns of ``results.plans.layout``.
 
     Args:
       one: the study.
-      program: its step.
-      chips: of its devices along each direction of their torus; None where they are in none.
+      program: its compiled step.
+      chips: number of chips along each direction of the torus, or None without a torus.
 
     Raises:
-      Unparsed: something in it was not understood.
+      Unparsed: part of the compiled program was not understood.
     """
     text, memory = program.as_text(), program.memory_analysis()
-    assert text is not None and memory is not None  # both of which CPUs, GPUs and TPUs have
+    assert text is not None and memory is not None  # CPUs, GPUs and TPUs have both
     found = hlo.read(text).check()
     ideal, executed = one.shape.flops(one.study.batch_size, one.study.length), found.flops * one.mesh.size
     if executed < (1 - LOST) * ideal and not found.loops[1]:
         raise hlo.Unparsed(
-            f"the compiled step has {executed:.6g} operations in products that can be read, of {ideal:.6g}"
+            f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
         )
     totals = hlo.totals(found.collectives, one.mesh)
     kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
@@ -185,7 +182,7 @@ def _compile(
 
 
 def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
-    """The step of a study on devices, by default those of this process; products of float32 are in float32."""
+    """Lowers the step of a study for devices, by default those of this process. Float32 matmuls stay in float32."""
     placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
     program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
     given = jax.eval_shape(lambda: transformer.start(one.shape, jnp.uint32(trial.seed)))
@@ -197,21 +194,21 @@ def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax
 def _steps(
     one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, steps: int
 ) -> tuple[State, list[float], dict[str, np.ndarray]]:
-    """The state after some steps, the losses before each, and the gradient of the first, up to a factor."""
+    """The state after some steps, the loss before each step, and the gradient of the first step, up to a factor."""
     state, losses, gradients = _begin(one, trial), [], {}
     for at in range(steps):
         state, loss = program(state, _tokens(one, trial, at))
         losses.append(float(loss))
-        if at == 0:  # Adam's mean is a tenth of the first gradient then
+        if at == 0:  # Adam's mean is now a tenth of the first gradient
             gradients = {name: np.asarray(value) for name, value in state.mean.items()}
     return state, losses, gradients
 
 
 def _begin(one: LaidOutStudy, trial: Trial) -> State:
-    """The state before the first step, where it lies."""
+    """The state before the first step, on its devices."""
     placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
     own = transformer.shardings(one.shape, placed)
-    if jax.default_backend() == "cpu":  # made once for all layouts, which differ in where it lies
+    if jax.default_backend() == "cpu":  # shared by all layouts, which differ only in sharding
         return jax.device_put(_first_state(one.shape, trial.seed), own)
     return jax.jit(functools.partial(transformer.start, one.shape), out_shardings=own)(jnp.uint32(trial.seed))
 
@@ -233,16 +230,16 @@ def _drawn(vocab: int, batch: int, length: int, seed: int, at: int) -> np.ndarra
     return transformer.draw(vocab, batch, length, seed, at)
 
 
-def _alone(one: LaidOutStudy) -> LaidOutStudy:
-    """The same on one device, which every layout must agree with."""
+def _on_one_device(one: LaidOutStudy) -> LaidOutStudy:
+    """The same study on one device, with which every layout must agree."""
     study = dataclasses.replace(one.study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1)
     return laid(study)
 
 
-_REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # the last one alone
+_REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # only the last one
 
 
-def _of_one_device(alone: LaidOutStudy, trial: Trial) -> dict[str, np.ndarray]:
+def _reference_gradients(alone: LaidOutStudy, trial: Trial) -> dict[str, np.ndarray]:
     """The first gradient on one device, up to the same factor."""
     key = alone.study.plan_json, trial.seed
     if key not in _REFERENCES:
@@ -258,7 +255,7 @@ def _difference(gradients: Mapping[str, np.ndarray], others: Mapping[str, np.nda
 
 
 def _timed(one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, state: State) -> Row:
-    """Seconds of steps that follow, one by one, after some that warm up."""
+    """Seconds of further steps, one by one, after some warm-up steps."""
     tokens = [_tokens(one, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
     seconds = []
     for given in jax.block_until_ready(tokens):
@@ -270,7 +267,7 @@ def _timed(one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, state:
 
 
 def _record(trial: Trial, losses: list[float], row: Row, seconds: Mapping[str, float], end: TrialOutcome) -> Record:
-    """The measurements of a trial: one for each step that was run, or one where none was."""
+    """The measurements of a trial: one row per step, or one row if no step was run."""
     rows = max(1, len(losses))
     metrics: dict[str, np.ndarray] = {"train_loss": np.array(losses, np.float32)} if losses else {}
     for column in plans.COLUMNS:
@@ -287,5 +284,4 @@ def _record(trial: Trial, losses: list[float], row: Row, seconds: Mapping[str, f
         evaluate_seconds=0.0,
         run_seconds=trained,
         trial_steps=len(losses),
-        steps_per_epoch=None,
     )

@@ -1,4 +1,4 @@
-"""The mesh that a study's trials run on: lanes over one axis of devices, the examples of a batch over the other."""
+"""The mesh that a study's trials run on: one axis for lanes, the other for the examples of a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,12 +17,12 @@ TRIAL = "trial"
 
 
 def devices() -> list[jax.Device]:
-    """The devices that a study runs on: those of this process, or of all that run it together, host by host."""
+    """The devices that a study runs on: those of this process, or of all participating hosts, in host order."""
     return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if multihost.are_many() else jax.local_devices()
 
 
 def device_bytes() -> int | None:
-    """The memory of a device, the least of all hosts; None if unknown. On a CPU what is free, evenly for all of it."""
+    """The smallest device memory of all hosts, or None if unknown. Devices of a CPU share its free memory."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -33,12 +33,12 @@ def device_bytes() -> int | None:
 
 
 def groups(shards: int) -> int:
-    """How many groups of devices there are that divide a batch among them; each has lanes of its own."""
+    """The number of device groups. Each group divides a batch among its devices and has its own lanes."""
     return max(1, len(devices()) // shards)
 
 
 def mesh(shards: int) -> Mesh:
-    """The devices as [trial, data], with ``shards`` on the axis ``data``; a host's are neighbours.
+    """The devices as [trial, data], with ``shards`` on the axis ``data``. Devices of a host are adjacent.
 
     Raises:
       BadInput: the number of devices is not a multiple of ``shards``.
@@ -51,48 +51,48 @@ def mesh(shards: int) -> Mesh:
 
 
 def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
-    """NumPy arrays, which every process has whole, on the devices; each process puts what its own hold."""
+    """Puts NumPy arrays, complete in every process, on the devices. Each process puts the parts of its own devices."""
     if sharding.is_fully_addressable:
         return jax.device_put(arrays, sharding)
     return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), arrays)
 
 
 def by_lane(mesh: Mesh) -> NamedSharding:
-    """Of arrays with a leading axis of lanes; each shard of a batch has a copy."""
+    """Sharding for arrays with a leading lane axis, replicated over ``data``."""
     return NamedSharding(mesh, P(TRIAL))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Of arrays that every device has a copy of."""
+    """Sharding for arrays with a copy on every device."""
     return NamedSharding(mesh, P())
 
 
 def by_shard(mesh: Mesh) -> NamedSharding:
-    """Of arrays whose leading axis is divided over the shards."""
+    """Sharding for arrays whose leading axis is divided over the shards."""
     return NamedSharding(mesh, P(DATA))
 
 
 def fed(mesh: Mesh) -> NamedSharding:
-    """Of batches [lanes, steps, examples, ...] that every lane has of its own."""
+    """Sharding for prefetched batches [lanes, steps, examples, ...], which differ between lanes."""
     return NamedSharding(mesh, P(TRIAL, None, DATA))
 
 
 def over_lanes(
     mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P, *, own_data: bool = False
 ) -> Callable[..., Any]:
-    """Maps ``lane(carry, spans, data)`` of one lane over all lanes, split over the axis ``trial``.
+    """Maps ``lane(carry, spans, data)`` over all lanes, which are split over the axis ``trial``.
 
     Args:
       mesh: [trial, data].
-      strategy: map, one lane after the other, or vmap.
-      lane: of one lane; may sum over the axis ``data``, over which its results must be equal.
-      data: how the data lie on the mesh.
-      own_data: each lane has data of its own, and the data a leading axis of lanes.
+      strategy: map, one lane after another, or vmap.
+      lane: function of one lane. It may sum over the axis ``data`` and must return equal results along it.
+      data: sharding of the data.
+      own_data: whether each lane has its own data, with a leading lane axis.
     """
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
         own, shared = ((data,), ()) if own_data else ((), (data,))
-        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # a batch of one takes another, longer way
+        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # vmap over one lane would compile differently
             each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
             return jax.tree.map(lambda a: a[None], lane(*each, *shared))
         if strategy == "vmap":
@@ -108,5 +108,5 @@ def summed(values: Any, shards: int) -> Any:
 
 
 def shard_index(shards: int) -> int | Array:
-    """The number of this shard; the int 0 where there is only one, so that nothing is computed from it."""
+    """The index of this shard. With a single shard it is the int 0, so that no computation depends on it."""
     return 0 if shards == 1 else jax.lax.axis_index(DATA)

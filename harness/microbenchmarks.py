@@ -1,6 +1,6 @@
-"""Probes: what ``python -m harness.probe`` measured of kinds of devices on this machine, and the rates that follow.
+"""Probes: the measurements of ``python -m harness.probe`` on this machine, and the rates derived from them.
 
-Imports no JAX.
+This module does not import JAX.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ from results.bad_input import BadInput
 from workloads import caches
 
 FORMAT = 2
-FACTOR = 3.0  # by which a prediction from a probe may be off either way, at least: networks differ
-KEPT = ("backend", "rates", "networks", "all_reduce")  # of what is measured, as predictions read it
+FACTOR = 3.0  # predictions from a probe are at best within this factor, since networks differ
+KEPT = ("backend", "rates", "networks", "all_reduce")  # measurements that predictions use
 
 
 def place(device_kind: str) -> Path:
-    """The file of the probe of a kind of device."""
+    """The file of the probe of a device kind."""
     digest = hashlib.sha256(f"{FORMAT} {device_kind}".encode()).hexdigest()[:16]
     return caches.folder("probes") / f"{digest}.json"
 
 
 def write(device_kind: str, found: Mapping[str, Any]) -> Path:
-    """Keeps what predictions read of what a probe of a kind of device found; returns where."""
+    """Stores the measurements that predictions use. Returns the file."""
     file = place(device_kind)
     durable.make_folder(file.parent)
     kept = {"device_kind": device_kind, **{name: found[name] for name in KEPT}}
@@ -37,7 +37,7 @@ def write(device_kind: str, found: Mapping[str, Any]) -> Path:
 
 
 def read(device_kind: str) -> dict[str, Any] | None:
-    """What a probe of a kind of device found; None if there was none."""
+    """The stored measurements of a device kind, or None without a probe."""
     try:
         found = json.loads(durable.read(place(device_kind), durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
@@ -46,11 +46,11 @@ def read(device_kind: str) -> dict[str, Any] | None:
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Rates of a kind of device by its probe, for products of a precision; None without one.
+    """Rates of a device kind from its probe, for matmuls of a precision, or None without a probe.
 
-    They are those of tables, by what runs of small networks took over what tables predict of them, as if a store had
-    these: such steps come to far less than the rates of a large product or vector. Of a device that is in no table the
-    probe's own rates stand for the table's.
+    They are the rates of tables, scaled by how long small networks took relative to the tables' predictions, as if a
+    store had these runs. Such steps reach far less than the rates of a large matmul or vector. For a device that is
+    not in the tables, the probe's own rates replace them.
     """
     found = read(device_kind)
     if found is None or precision not in found["rates"]:
@@ -69,16 +69,14 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     if spread is None or compiling is None or not scale:
         return None
     by = predictions.Calibration(scale * spread.scale, max(FACTOR, spread.factor), len(runs))
-    source = (
-        f"a probe of {device_kind}: {by.runs} networks take {by.scale:.2g} × what tables say, and {call:.2g} s a call"
-    )
+    source = f"a probe of {device_kind}: {by.runs} networks take {by.scale:.2g} × the tables, and {call:.2g} s a call"
     return predictions.scaled(tables[precision], by, source)._replace(
         call_seconds=call, equation_seconds=compiling.scale * full.equation_seconds
     )
 
 
 class _Run(NamedTuple):
-    """What a probe found of a network that it trained; see ``probe.Trained``."""
+    """A network trained by a probe. See ``probe.Trained``."""
 
     work: Work
     calls: float
@@ -88,7 +86,7 @@ class _Run(NamedTuple):
 
 
 def _fitted(runs: Sequence[_Run], steps: Sequence[float]) -> tuple[float, float]:
-    """The scale of predicted steps, and the seconds of a call, that fit runs best, relative to their seconds."""
+    """The scale of predicted steps and the seconds of a call that best fit the runs, in relative error."""
     one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
     two = [run.calls / run.seconds for run in runs]
     first, both, second = (
@@ -119,15 +117,15 @@ def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision
             FACTOR,
             f"a probe of {device_kind}",
         )
-    if backend == "cpu":  # whose table is of products of float32
+    if backend == "cpu":  # its table has the rate of float32
         return tables._replace(flops=tables.flops * own["flops"] / in_full["flops"])
     return tables
 
 
 def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
-    """Seconds of a sum over devices of this machine, as its probe timed it over all of them; None if it did not.
+    """Seconds of an all-reduce over devices of this machine, or None if its probe did not time one over all of them.
 
-    Between sizes that were timed, and beyond them, the seconds are a line of the bytes of each device.
+    Seconds are linear in the bytes of each device, both between and beyond the timed sizes.
     """
     found = read(device_kind)
     timed = [] if found is None else [(bytes_, took) for count, bytes_, took in found["all_reduce"] if count == devices]

@@ -1,8 +1,10 @@
-"""The processes that run a study together, one on each host, in lockstep: who leads, and what is told to all.
+"""The processes, one per host, that run a study together in lockstep.
 
-Every process runs the same scheduler on the same metrics, so that next to nothing has to be told: what depends on a
-store, a clock or a signal is decided by the first process, which leads and alone reads and writes the store. A process
-without others leads, and nothing here costs it anything.
+Every process runs the same scheduler on the same metrics, so they exchange very little. The first process is the
+leader. It decides everything that depends on a store, a clock or a signal, and only it reads and writes the store. A
+single process is its own leader, and the functions here then cost nothing.
+
+JAX is imported inside functions, because commands that only plan import this module.
 """
 
 import dataclasses
@@ -24,19 +26,19 @@ from results.bad_input import BadInput, first_line
 from results.cli import say
 
 T = TypeVar("T")
-SHARED_SECONDS = 60.0  # in which all processes fail at a study, if they do
+SHARED_SECONDS = 60.0  # within which a failure on all processes counts as a failure of the study
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """Where processes find each other.
+    """The addresses of the processes of a run.
 
     Attributes:
       coordinator: HOST:PORT of the first process.
-      count: of processes.
-      index: of this one, from 0.
-      heartbeat_seconds: after which a process that is not heard of is lost.
-      cluster: that told any of this; None if whoever started the process did.
+      count: number of processes.
+      index: index of this process, from 0.
+      heartbeat_seconds: a process without a heartbeat for this long is lost.
+      cluster: the cluster that provided any of these values, or None if the command line did.
     """
 
     coordinator: str
@@ -46,20 +48,20 @@ class Hosts:
     cluster: str | None = None
 
     def check(self) -> None:
-        """Raises BadInput for what cannot be."""
+        """Raises BadInput for invalid values."""
         if self.heartbeat_seconds < 1:
             raise BadInput(f"launcher.heartbeat_seconds must be at least 1, not {self.heartbeat_seconds}")
         _check_address(self.coordinator)
         if self.count < 2:
-            told = f"{self.cluster} tells of one host" if self.cluster else f"launcher.hosts={self.count}"
-            raise BadInput(f"{told}: of one host there is no other; use launcher=local")
+            given = f"{self.cluster} reports one host" if self.cluster else f"launcher.hosts={self.count}"
+            raise BadInput(f"{given}: a multi-host run needs at least two hosts. Use launcher=local.")
         if not 0 <= self.index < self.count:
-            raise BadInput(f"launcher.host={self.index} is none of {self.count}, which are 0 to {self.count - 1}")
+            raise BadInput(f"launcher.host={self.index} must be from 0 to {self.count - 1}")
 
     def __str__(self) -> str:
-        """Which host this is, and where it finds the others."""
-        told = f", as {self.cluster} says" if self.cluster else ""
-        return f"host {self.index} of {self.count}, coordinator {self.coordinator}{told}"
+        """The index of this host and the address of the coordinator."""
+        source = f", according to {self.cluster}" if self.cluster else ""
+        return f"host {self.index} of {self.count}, coordinator {self.coordinator}{source}"
 
 
 def find(
@@ -69,10 +71,10 @@ def find(
     heartbeat_seconds: int,
     environment: Mapping[str, str],
 ) -> Hosts:
-    """Where processes find each other; what is None, or a coordinator auto, is as the cluster says.
+    """The addresses of the processes. The cluster provides values that are None, and a coordinator that is auto.
 
     Raises:
-      BadInput: something is missing, or cannot be.
+      BadInput: a value is missing or invalid.
     """
     where = None if coordinator == "auto" else coordinator
     place = cluster_detection.find(environment) if None in (where, count, index) else None
@@ -81,12 +83,14 @@ def find(
         index = place.host if index is None else index
     if where is None:
         raise BadInput(
-            "launcher=hosts needs launcher.coordinator=HOST:PORT of host 0; no TPU pod, SLURM, Open MPI or indexed job "
-            "of Kubernetes says it"
+            "launcher=hosts needs launcher.coordinator=HOST:PORT of host 0, because no TPU pod, SLURM, Open MPI or "
+            "indexed job of Kubernetes provides it"
         )
     _check_address(where)
     if count is None or index is None:
-        raise BadInput("launcher=hosts needs launcher.hosts, how many there are, and launcher.host, which this is")
+        raise BadInput(
+            "launcher=hosts needs launcher.hosts, the number of hosts, and launcher.host, the index of this one"
+        )
     hosts = Hosts(where, count, index, heartbeat_seconds, place.cluster if place else None)
     hosts.check()
     return hosts
@@ -95,19 +99,19 @@ def find(
 def _check_address(coordinator: str) -> None:
     host, colon, port = coordinator.rpartition(":")
     if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise BadInput(f"launcher.coordinator={coordinator} is no HOST:PORT, such as 10.0.0.1:8482, nor auto")
+        raise BadInput(f"launcher.coordinator={coordinator} must be HOST:PORT, such as 10.0.0.1:8482, or auto")
 
 
 def start(hosts: Hosts, command: str = "", code: str = "") -> str:
-    """Finds the other processes, before JAX is used for anything; a line that says what was found.
+    """Connects to the other processes, before JAX is used for anything. Returns a line to report.
 
     Args:
-      hosts: where they are.
-      command: a hash of what is asked for, the same in all of them.
-      code: a hash of the code that runs it, likewise.
+      hosts: their addresses.
+      command: a hash of the command, the same on all of them.
+      code: a hash of the code that runs it, also the same.
 
     Raises:
-      BadInput: not all of them came in time.
+      BadInput: some process did not connect in time.
     """
     import jax
 
@@ -119,28 +123,28 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
             hosts.coordinator,
             hosts.count,
             hosts.index,
-            cluster_detection_method="deactivate",  # which would let a task of SLURM see one GPU of its node alone
+            cluster_detection_method="deactivate",  # detection would show a SLURM task only one GPU of its node
             initialization_timeout=round(rendezvous.SECONDS),
             heartbeat_timeout_seconds=hosts.heartbeat_seconds,
         )
     except (RuntimeError, ValueError) as error:
-        raise BadInput(f"{hosts}: JAX does not find the others ({first_line(error)[:200]})") from None
+        raise BadInput(f"{hosts}: JAX cannot connect to the other hosts ({first_line(error)[:200]})") from None
     try:
         jax.devices()
-    except RuntimeError as error:  # such as a machine whose own name has no address
+    except RuntimeError as error:  # such as a machine whose own host name does not resolve
         raise BadInput(f"JAX finds no devices on host {hosts.index}: {first_line(error)[:200]}") from None
     _count.cache_clear()
     _pulses.append(_Pulse(hosts.heartbeat_seconds / 2))
     if jax.process_count() != hosts.count:
-        raise BadInput(f"{hosts}: JAX found {jax.process_count()}, each of which would be taken for all")
+        raise BadInput(f"{hosts}: JAX found {jax.process_count()} processes instead of {hosts.count}")
     local, everywhere = jax.local_device_count(), jax.device_count()
     return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices"
 
 
 class _Pulse:
-    """A clock that stands still with this process; what was exchanged before may arrive long after it goes on.
+    """Detects that this process stood still, because earlier messages may arrive long after it resumes.
 
-    The last heartbeat before that may be half of ``heartbeat_seconds`` old; the others may give it up after the rest.
+    Its last heartbeat may already be half of ``heartbeat_seconds`` old, and the others give it up after the other half.
     """
 
     def __init__(self, most: float):
@@ -155,7 +159,7 @@ class _Pulse:
             time.sleep(min(1.0, self._most / 4))
 
     def has_stopped(self) -> bool:
-        """Whether the process ever stood still for longer than the others wait for it at least."""
+        """Whether the process ever stood still for longer than the others are certain to wait."""
         self._stopped |= time.monotonic() - self._at > self._most
         return self._stopped
 
@@ -164,7 +168,7 @@ _pulses: list[_Pulse] = []  # of this process, once it is one of several
 
 
 def check_pulse() -> None:
-    """Raises what ``lost`` knows where this process stood still for so long that the others have given it up."""
+    """Raises an error that ``lost`` recognizes if this process stood still for so long that the others gave it up."""
     if _pulses and _pulses[-1].has_stopped():
         raise RuntimeError("no heartbeat of this host for too long")
 
@@ -175,7 +179,7 @@ def _count() -> int:
     return 1 if jax is None or not jax.distributed.is_initialized() else int(jax.process_count())
 
 
-_times_asked = itertools.count(1)  # whether a process is to end
+_times_asked = itertools.count(1)  # for ``preempted``
 
 
 def are_many() -> bool:
@@ -184,7 +188,7 @@ def are_many() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process leads: it alone reads and writes the store, and shows progress."""
+    """Whether this process is the leader, which reads and writes the store and shows progress."""
     if not are_many():
         return True
     import jax
@@ -193,20 +197,20 @@ def leads() -> bool:
 
 
 def broadcast(value: T) -> T:
-    """What the leader says, in every process; of any other process ``value`` does not count. It must pickle."""
+    """Broadcasts the leader's value, which must pickle. The argument of other processes is ignored."""
     if not are_many():
         return value
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(pickle.dumps(value), np.uint8) if leads() else np.zeros(0, np.uint8)
-    words = np.array([len(data)], np.int64).view(np.uint32)  # as numbers of JAX's have 32 bits
+    words = np.array([len(data)], np.int64).view(np.uint32)  # JAX's integers have 32 bits
     size = int(np.asarray(multihost_utils.broadcast_one_to_all(words)).view(np.int64)[0])
-    told = multihost_utils.broadcast_one_to_all(data if leads() else np.zeros(size, np.uint8))
-    return pickle.loads(np.asarray(told).tobytes())
+    received = multihost_utils.broadcast_one_to_all(data if leads() else np.zeros(size, np.uint8))
+    return pickle.loads(np.asarray(received).tobytes())
 
 
 def numbers_of_leader(*values: float) -> tuple[float, ...]:
-    """As ``of_leader``, of a few numbers as float32, in one exchange."""
+    """Broadcasts a few numbers of the leader as float32, in one exchange."""
     if not are_many():
         return values
     from jax.experimental import multihost_utils
@@ -215,26 +219,22 @@ def numbers_of_leader(*values: float) -> tuple[float, ...]:
 
 
 def least(size: int) -> int:
-    """The least of all processes' sizes in bytes, to a KiB."""
-    if not are_many():
-        return size
-    from jax.experimental import multihost_utils
-
-    return int(np.min(multihost_utils.process_allgather(np.int32(min(size >> 10, 2**31 - 1))))) << 10
+    """The smallest of all processes' sizes in bytes."""
+    return int(-longest(-size)[0])
 
 
 def longest(*seconds: float) -> tuple[float, ...]:
-    """Of several times the longest that each took any of the processes."""
+    """The elementwise maximum over all processes, such as of seconds that each took."""
     if not are_many():
         return seconds
     from jax.experimental import multihost_utils
 
-    words = np.array(seconds, np.float64).view(np.uint32)  # as numbers of JAX's have 32 bits
+    words = np.array(seconds, np.float64).view(np.uint32)  # JAX's numbers have 32 bits
     return tuple(np.max(np.ascontiguousarray(multihost_utils.process_allgather(words)).view(np.float64), 0).tolist())
 
 
 def place() -> tuple[int, int]:
-    """The number of this process, from 0, and how many there are."""
+    """The index of this process, from 0, and the number of processes."""
     if not are_many():
         return 0, 1
     import jax
@@ -243,10 +243,10 @@ def place() -> tuple[int, int]:
 
 
 def preempted() -> bool:
-    """Whether SIGTERM came to any of the processes, all of which must ask equally often, and get the same answer.
+    """Whether any of the processes received SIGTERM. All must ask equally often, and all get the same answer.
 
-    JAX answers yes at one step only, the one after the latest that any process had asked at when the signal came. So
-    steps are counted from call to call for as long as the process lives: a study must not start again from 1.
+    JAX answers yes at only one step, the one after the latest that any process had asked at when the signal arrived.
+    Steps are therefore counted for as long as the process lives, and a new study does not start again from 1.
     """
     if not are_many():
         return False
@@ -256,30 +256,30 @@ def preempted() -> bool:
 
 
 def all_fail(study: str) -> bool:
-    """Whether all processes fail at a study, so that they can go on with the next; for each that does."""
+    """Whether all processes fail at a study, so that they can continue with the next. Each failing process calls it."""
     from jax._src import distributed
 
     client: Any = distributed.global_state.client
     try:
         client.wait_at_barrier(f"failed: {study}", round(1000 * SHARED_SECONDS))
-    except RuntimeError:  # the others compute, and wait for this one
+    except RuntimeError:  # the others are computing and wait for this process
         return False
     return True
 
 
 def on_host(arrays: Any) -> Any:
-    """Arrays of the mesh as NumPy arrays, whole, in every process."""
+    """Arrays of the mesh as complete NumPy arrays, in every process."""
     import jax
 
     if not are_many():
         return jax.device_get(arrays)
     from jax.sharding import NamedSharding, PartitionSpec
 
-    def whole(array: Any) -> np.ndarray:
-        everywhere = NamedSharding(array.sharding.mesh, PartitionSpec())
-        return np.asarray(_copied(everywhere)(array))
+    def gathered(array: Any) -> np.ndarray:
+        replicated = NamedSharding(array.sharding.mesh, PartitionSpec())
+        return np.asarray(_copied(replicated)(array))
 
-    return jax.tree.map(whole, arrays)
+    return jax.tree.map(gathered, arrays)
 
 
 @functools.cache
@@ -290,7 +290,7 @@ def _copied(sharding: Any) -> Any:
 
 
 def leave(code: int, why: str = "") -> NoReturn:
-    """Ends this process without a word to the others, who may be gone: their service would wait, and then abort."""
+    """Ends this process without notifying the others, which may be gone: JAX's shutdown would wait and then abort."""
     if why:
         say(why)
     sys.stdout.flush()
@@ -298,6 +298,6 @@ def leave(code: int, why: str = "") -> NoReturn:
 
 
 def lost(error: BaseException) -> bool:
-    """Whether an error says that another process is gone."""
+    """Whether an error indicates that another process is gone."""
     text = f"{type(error).__name__}: {error}"
     return are_many() and re.search("gloo|nccl|coordination|heartbeat|UNAVAILABLE|DEADLINE", text, re.I) is not None

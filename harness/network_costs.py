@@ -1,8 +1,8 @@
-"""The costs of studies that train networks: a step and an evaluation, lowered from shapes alone."""
+"""The costs of studies that train networks: a step and an evaluation, lowered from shapes only."""
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,18 +14,18 @@ from harness.batch_partition import Division
 from harness.costs import Counts, Verdict, Work
 from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey, programs_key
-from harness.run import Settings
+from harness.run import Settings, Source
 from harness.training import Spans, TrainState
 from results.plans.batch_study import BatchStudy
 from workloads.workload import DATA, Examples, Workload
 
-IMPOSSIBLE = 1.5  # times the memory that there is: where no compiler makes the arrays of a step fit
-LARGE = 2**30  # bytes of a device
-MOST_TRIED = 4  # divisions that are compiled, beside the last one
+IMPOSSIBLE = 1.5  # times the available memory, beyond which no compiler makes a step fit
+LARGE = 2**30  # bytes on a device
+MOST_TRIED = 4  # number of divisions to compile before the last one
 
 
-def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settings) -> Counts:
-    """What is counted of a study, of one of the devices that share its batch."""
+def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
+    """Counts the costs of a study on one of the devices that share its batch."""
     key = programs_key(study)
     workload = programs.workload_of(key, source)
     shards, microbatches = settings.shards or 1, settings.microbatches or 1
@@ -49,9 +49,9 @@ def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settin
 
 
 def _least_bytes(workload: Workload, share: int, settings: Settings, held: float) -> float:
-    """Bytes that a device holds, about, where its share is taken in parts of as few examples as there can be.
+    """Approximate bytes on a device if its share is processed in the smallest possible parts.
 
-    Small networks hold little whatever their parts are, and are not looked at once more.
+    Small networks need little memory in any case and are not counted again.
     """
     fewest = min(share, workload.group)
     if held < LARGE or settings.microbatches is not None or fewest == share:
@@ -60,7 +60,7 @@ def _least_bytes(workload: Workload, share: int, settings: Settings, held: float
 
 
 class _Evaluation(NamedTuple):
-    """What is counted of an evaluation, which all batch sizes share."""
+    """The costs of an evaluation, which all batch sizes share."""
 
     work: Work
     held_bytes: int
@@ -74,13 +74,13 @@ def _evaluation(key: ProgramsKey, source: str, shards: int) -> _Evaluation:
 
 
 def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
-    """The shapes of what a trial carries, and of its work."""
+    """The shapes of a trial's state and of its work."""
     spans = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), programs.spans_dtypes(workload))
     return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
 
 
 def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
-    """The program of a step on so many examples, from choosing them to the new parameters."""
+    """The program of a step, from selecting the examples to the new parameters."""
     step, given = a_step(workload, examples, microbatches)
     with jax.default_matmul_precision("highest"):
         return jax.make_jaxpr(step)(*given)
@@ -89,7 +89,7 @@ def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
 def a_step(
     workload: Workload, examples: int, microbatches: int = 1
 ) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
-    """A step on one device as a function that gives the next carry, and the shapes of its arguments, carry first."""
+    """A step on one device as a function that returns the next carry, and the shapes of its arguments, carry first."""
     division = Division(1, microbatches)
     carry, spans = one_lane(workload)
     train = workload.shapes.train
@@ -115,7 +115,7 @@ def a_step(
 
 
 def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
-    """The program of an evaluation of all splits, of one shard of them."""
+    """The program of an evaluation of one shard of all splits."""
     carry, _ = one_lane(workload)
     splits = tuple(
         Examples(*(jax.ShapeDtypeStruct((a.shape[0] // shards, *a.shape[1:]), a.dtype) for a in each))
@@ -129,11 +129,11 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
     return jax.make_jaxpr(evaluate)(carry, splits)
 
 
-def verdict(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settings, topology: str) -> Verdict:
-    """What the compiler for a topology says of a step of a study, divided as the engine would divide it.
+def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str) -> Verdict:
+    """Compiles a step of a study for a topology, divided as the engine would divide it.
 
-    The engine takes the first division that fits. So does this, but for those that hold several times what a device
-    has by the count of the step's arrays, which no compiler makes fit: these are not tried.
+    The engine takes the first division that fits. This function does the same, but skips divisions whose arrays need
+    several times the memory of a device.
     """
     workload = programs.workload_of(programs_key(study), source)
     on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
@@ -169,7 +169,7 @@ def verdict(study: BatchStudy, source: Mapping[str, Any] | None, settings: Setti
 
 
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
-    """Bytes that a device holds, about, by the examples that it takes at once, and by its trials."""
+    """A function from the examples processed at once and the number of trials to approximate bytes on a device."""
     few = max(8, workload.group)
     one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
     each, fixed = (two - one) / few, max(0.0, 2 * one - two)

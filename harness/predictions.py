@@ -1,8 +1,8 @@
-"""Predictions: seconds from work and the rates of a device, always with a range, and always called predicted.
+"""Predictions: seconds from work and the rates of a device, always with a range and always labelled predicted.
 
-A program takes the sum of the seconds of its products, of its traffic with memory and of its operations, as nothing is
-taken to overlap. Rates of a kind of device are those of tables, ``scaled`` by measured runs, else by the steps of a
-probe (``harness.probe``). Reads no clock and no disk, and imports no JAX.
+The time of a program is the sum of its matmul, memory and per-operation times, assuming that nothing overlaps. A device
+kind's rates come from tables. They are ``scaled`` by measured runs if there are any, otherwise by the steps of a probe
+(``harness.probe``). This module does not read the clock or the disk, and does not import JAX.
 """
 
 import math
@@ -14,21 +14,21 @@ from typing import NamedTuple
 from harness.costs import Work
 from harness.layout_costs import HARDWARE, passes
 
-PREDICTOR = "3"  # counts the versions of what follows; ratios to measurements are of one of them
-FEWEST = 3  # measurements that show how far a prediction may be off
+PREDICTOR = "3"  # version of the method, since ratios to measurements are valid for one version
+FEWEST = 3  # measurements needed to estimate the error of predictions
 
 
 class Rates(NamedTuple):
     """Rates of a kind of device.
 
     Attributes:
-      flops: of products, a second.
-      bytes: to and from memory, a second.
-      operation_seconds: that an operation takes however small it is.
-      call_seconds: that the host takes to start programs and to read what they gave.
-      equation_seconds: that an operation of a program takes to compile.
-      factor: by which a prediction may be off either way, 90 % sure.
-      source: of these numbers, in words.
+      flops: matmul FLOPs per second.
+      bytes: memory traffic per second.
+      operation_seconds: least seconds of an operation.
+      call_seconds: seconds that the host needs to start programs and read their results.
+      equation_seconds: compile time per operation of a program.
+      factor: predictions are within this factor of the truth with 90 % confidence.
+      source: source of these numbers, in words.
     """
 
     flops: float
@@ -41,27 +41,27 @@ class Rates(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Predicted seconds, and the range they are in, 90 % sure."""
+    """Predicted seconds with a 90 % range."""
 
     middle: float
     low: float
     high: float
 
     def times(self, count: float) -> "Seconds":
-        """As often."""
+        """The seconds of ``count`` repetitions."""
         return Seconds(*(count * each for each in self))
 
     def plus(self, other: "Seconds") -> "Seconds":
-        """With others, whose error is the same one."""
+        """The sum with other seconds whose errors are fully correlated."""
         return Seconds(*(one + two for one, two in zip(self, other, strict=True)))
 
 
 NOTHING = Seconds(0.0, 0.0, 0.0)
-# A core of a server's processor: what fits the steps of results/published best, measured on AMD EPYC. Processors differ
-# by twice, and programs on one of them by twice.
+# A core of a server processor, fitted to the steps of results/published, which were measured on AMD EPYC. Rates differ
+# by a factor of 2 between processors, and by a factor of 2 between programs on one processor.
 CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "rates of a typical processor core")
-STARTING = 400  # operations that compile in the time that a process takes for its first program, about
-# How JAX calls devices, and their rows in the table of hardware. The form of a GPU decides its rates.
+STARTING = 400  # a process needs as long for its first program as for compiling about this number of operations
+# JAX's names of devices, and their rows in the hardware table. The form factor of a GPU decides its rates.
 _KINDS = (
     (r"TPU v2", "v2"),
     (r"TPU v3", "v3"),
@@ -73,20 +73,20 @@ _KINDS = (
     (r"\bH200$", "h200"),
     (r"\bH100 80GB HBM3$", "h100"),
     (r"\bH100 PCIe$", "h100_pcie"),
-    (r"\bGH200 (120|480)GB$", "gh200"),  # of its processor's memory
+    (r"\bGH200 (120|480)GB$", "gh200"),  # the size of the CPU's memory
 )
-REACHED = (0.35, 0.6)  # of a table's peaks, of products and of memory: what programs that are not tuned come to
-_LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # of an operation
-CALL_SECONDS = 1e-3  # that the host of an accelerator takes for a call
+REACHED = (0.35, 0.6)  # shares of a table's peaks, for matmuls and for memory, that untuned programs reach
+_LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # seconds of an operation
+CALL_SECONDS = 1e-3  # time that an accelerator's host needs for a call
 
 
 def hardware_of(device_kind: str) -> str | None:
-    """The row of the table of hardware for a kind of device as JAX calls it; None if there is none."""
+    """The row of the hardware table for JAX's name of a device kind, or None if there is no such row."""
     return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Rates of a kind of device from tables, for products of a precision; None of one that is in none."""
+    """Rates of a device kind from tables, for matmuls of a precision, or None if the tables lack it."""
     if backend == "cpu":
         return CPU
     row = hardware_of(device_kind)
@@ -105,34 +105,34 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 
 def seconds(of: Work, at: Rates, lanes: int = 1) -> Seconds:
-    """Predicted seconds of a program for each of the trials that it takes along at once.
+    """Predicted seconds of a program, per trial.
 
     Args:
       of: the work of one trial.
-      at: of the device.
-      lanes: batched trials, which share the time that operations take however small they are.
+      at: rates of the device.
+      lanes: number of batched trials, which share the least time of each operation.
     """
     middle = of.flops / at.flops + of.fused_bytes / at.bytes + of.operations * at.operation_seconds / lanes
     return around(middle, at.factor)
 
 
 def compiling_seconds(equations: float, at: Rates) -> float:
-    """Predicted seconds of compiling the programs of a study, which take some time however small they are."""
+    """Predicted seconds of compiling the programs of a study, including a fixed cost per process."""
     return (equations + STARTING) * at.equation_seconds
 
 
 def around(middle: float, factor: float) -> Seconds:
-    """Seconds that may be off by a factor either way."""
+    """Seconds with a range of a factor in both directions."""
     return Seconds(middle, middle / factor, middle * factor)
 
 
 class Calibration(NamedTuple):
-    """Measured over predicted seconds, of one kind of device.
+    """The ratio of measured to predicted seconds on a device kind.
 
     Attributes:
-      scale: their median.
-      factor: by which another may be off from that, 90 % sure.
-      runs: that were measured.
+      scale: median ratio.
+      factor: other ratios are within this factor of the median with 90 % confidence.
+      runs: number of measured runs.
     """
 
     scale: float
@@ -141,17 +141,17 @@ class Calibration(NamedTuple):
 
 
 def calibration(ratios: Sequence[float]) -> Calibration | None:
-    """What measured over predicted seconds say; None of none.
+    """The calibration from ratios of measured to predicted seconds, or None without ratios.
 
-    Few are taken to spread as tables are off, as they show no spread.
+    A few ratios cannot show their spread, so the spread of the tables is used for them.
     """
     logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
     if not logs:
         return None
-    middle = statistics.median(logs)  # of a process that has just started the first run takes longer
+    middle = statistics.median(logs)  # robust to the slower first run of a new process
     if len(logs) < FEWEST:
         return Calibration(math.exp(middle), CPU.factor, len(logs))
-    from scipy.special import stdtrit  # which takes a while to import
+    from scipy.special import stdtrit  # slow to import
 
     deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1))
     wider = float(stdtrit(len(logs) - 1, 0.95)) * deviation * math.sqrt(1 + 1 / len(logs))  # Student's t
@@ -159,7 +159,7 @@ def calibration(ratios: Sequence[float]) -> Calibration | None:
 
 
 def scaled(at: Rates, by: Calibration, source: str | None = None) -> Rates:
-    """Rates that agree with measurements on average; ``source`` is where these are from, in words."""
+    """Rates that agree with measurements on average. ``source`` describes their origin in words."""
     return at._replace(
         flops=at.flops / by.scale,
         bytes=at.bytes / by.scale,

@@ -1,4 +1,4 @@
-"""Superbatches of streamed data: all batches of a call as one array, the next one made while the devices train."""
+"""Prefetching of streamed data: all batches of a call form one array, made while the devices train on the last one."""
 
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
@@ -12,14 +12,14 @@ from workloads.workload import Examples, Workload
 
 
 class Feeder:
-    """The superbatches of a study's calls, [L, steps, shards · examples of a shard, ...], on the devices.
+    """The superbatches of a study's calls, [L, steps, shards · examples per shard, ...], on the devices.
 
     Args:
-      workload: with ``feed``.
-      batch_size: examples of a whole batch.
-      division: of each batch.
+      workload: a workload with ``feed``.
+      batch_size: number of examples in a whole batch.
+      division: division of each batch.
       steps: the most steps of a call.
-      sharding: of a superbatch; each host gets the batches of its own lanes and shards.
+      sharding: sharding of a superbatch. Each host loads only the batches of its own lanes and shards.
     """
 
     def __init__(self, workload: Workload, batch_size: int, division: Division, steps: int, sharding: NamedSharding):
@@ -29,11 +29,11 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans) -> Examples:
-        """The superbatch of a call; starts to make the one of a call that would go on where this ends."""
-        made = self._next[1] if self._next and _begins(self._next[0], spans) else None
+        """The superbatch of a call. Starts to prefetch the next call, which begins where this one ends."""
+        ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
-            superbatch = self._made(spans) if made is None else made.result()
-        except CancelledError:  # the processes that decode were replaced meanwhile
+            superbatch = self._made(spans) if ready is None else ready.result()
+        except CancelledError:  # the decoding processes were replaced meanwhile
             superbatch = self._made(spans)
         works = spans.stop > spans.start
         after = spans._replace(start=spans.stop, stop=np.where(works, spans.stop + self._steps, spans.stop))
@@ -41,7 +41,7 @@ class Feeder:
         return superbatch
 
     def drop(self) -> None:
-        """Drops the superbatch that was made ahead, at the end of a study."""
+        """Drops the prefetched superbatch at the end of a study."""
         if self._next is not None:
             self._next[1].cancel()
             self._next = None
@@ -55,7 +55,7 @@ class Feeder:
 def fed(
     workload: Workload, spans: Spans, steps: int, batch_size: int, division: Division, sharding: NamedSharding
 ) -> Examples:
-    """The batches of one call; zeros where a lane takes fewer steps, beyond the end of a batch, and of other hosts."""
+    """The batches of one call, with zeros for unused steps, beyond the end of a batch and for other hosts."""
     assert workload.feed is not None and workload.shapes.train is not None
     size = division.examples(batch_size) * division.shards
     shapes = [(len(spans.seed), steps, size, *a.shape[1:]) for a in workload.shapes.train]
@@ -71,14 +71,14 @@ def fed(
 
 
 def _begins(made: Spans, spans: Spans) -> bool:
-    """Whether a superbatch has the batches of a call: those of each lane that takes steps, from its first."""
+    """Whether a superbatch contains the batches of a call: those of each lane that takes steps, from its first step."""
     works = spans.stop > spans.start
     same = (made.seed == spans.seed) & (made.start == spans.start) & (made.stop >= spans.stop)
     return bool(np.all(same[works]))
 
 
 def _own(sharding: NamedSharding, shape: tuple[int, ...]) -> list[range]:
-    """By axis which places of an array the devices of this process hold; they are neighbours."""
+    """For each axis, the contiguous range of indices that the devices of this process hold."""
     found = sharding.addressable_devices_indices_map(shape).values()
     sides = [[index[axis].indices(n) for index in found if index is not None] for axis, n in enumerate(shape)]
     return [range(min(first for first, *_ in side), max(last for _, last, _ in side)) for side in sides]

@@ -1,9 +1,9 @@
-"""python -m harness.probe: measures how fast a device of this machine is, and keeps what predictions read of it.
+"""python -m harness.probe: measures the speed of a device of this machine, and stores the measurements for predictions.
 
-Predictions read what some small networks took to compile and to train, products of bfloat16 over those of float32, and
-with several devices sums over all. Of a device that is in no table they read products, memory and operations as well.
-Gathers, programs that do nothing and exchanges between all devices are printed, not kept. On a CPU it is one physical
-core, as a study has.
+Predictions use the time to compile and to train some small networks, bfloat16 matmuls relative to float32, and with
+several devices all-reduces over all of them. For a device that is not in the tables, they also use matmuls, memory and
+operations. Gathers, empty programs and all-to-alls are only printed. On a CPU, one physical core is probed, since a
+study uses one.
 """
 
 import contextlib
@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # before all other imports, so that errors in them are reported in one line
     cli.run("harness.probe")
 
 from harness import processors
 from harness.costs import Work
 from results.plans.batch_study import BatchStudy
 
-# Sizes m × k × n of products; those of tests are others.
+# JAX is imported inside functions, so that --help stays fast.
+# Sizes m × k × n of matmuls. Tests use others.
 PRODUCTS = (
     (64, 64, 64),
     (1, 256, 256),
@@ -34,9 +35,9 @@ PRODUCTS = (
     (2048, 2048, 2048),
     (4096, 4096, 4096),
 )
-LARGEST_FLOPS = {"cpu": 5e9, "gpu": 2e14, "tpu": 2e14}  # of a product: the others take too long
-VECTORS = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # numbers that are read and written
-# Networks that are trained, none of them that of a task: data set, model, its options, optimizer, examples.
+LARGEST_FLOPS = {"cpu": 5e9, "gpu": 2e14, "tpu": 2e14}  # limit per matmul, because larger ones take too long
+VECTORS = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # lengths of vectors that are read and written
+# Networks to train, different from those of tasks: data set, model, its options, optimizer, batch size.
 NETWORKS: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
     ("digits", "fully_connected", {"widths": [32]}, "sgd", 4),
     ("digits", "fully_connected", {"widths": [128]}, "momentum", 32),
@@ -46,10 +47,10 @@ NETWORKS: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
     ("pydoc", "lstm", {"d_model": 24}, "momentum", 8),
     ("pydoc", "transformer", {"layers": 1, "d_model": 64, "heads": 4}, "sgd", 16),
 )
-STEPS = 1000  # of each, with an evaluation whenever there are a tenth more, as small sweeps have them
-CHAIN = 2000  # steps that take no time of their own
-LEAST_SECONDS = 0.02  # that is timed at once
-ROUNDS = 5  # of which the fastest counts, as whatever else a machine does only makes it slower
+STEPS = 1000  # of each network, with an evaluation whenever their number has grown by a tenth, as in small sweeps
+CHAIN = 2000  # steps in one call, so that the time of the call itself does not matter
+LEAST_SECONDS = 0.02  # least duration of a timed loop
+ROUNDS = 5  # the fastest one counts, because other load on the machine only slows it down
 PRECISIONS = {"float32": "highest", "bfloat16": "default"}
 
 
@@ -69,7 +70,7 @@ EXCHANGES = {"all_reduce": _all_reduce, "all_to_all": _all_to_all}
 
 
 class Product(NamedTuple):
-    """A product of matrices as measured: its sizes m × k × n, and seconds."""
+    """A measured matmul: its sizes m × k × n, and seconds."""
 
     m: int
     k: int
@@ -78,30 +79,30 @@ class Product(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """Two for each product of two numbers."""
+        """FLOPs, two per multiply-add."""
         return 2.0 * self.m * self.k * self.n
 
     @property
     def numbers(self) -> int:
-        """Of both matrices and of the product."""
+        """The number of elements of both matrices and of the result."""
         return self.m * self.k + self.k * self.n + self.m * self.n
 
 
 class ProductRates(NamedTuple):
-    """Seconds of a product as a sum: of its operations, of its bytes, and of its start."""
+    """Seconds of a matmul as a sum: per FLOP, per byte, and per start."""
 
     flop_seconds: float
     byte_seconds: float
     start_seconds: float
 
     def seconds(self, m: int, k: int, n: int, itemsize: int) -> float:
-        """Predicted seconds of a product of other sizes."""
+        """Predicted seconds of a matmul of other sizes."""
         each = Product(m, k, n, 0.0)
         return each.flops * self.flop_seconds + each.numbers * itemsize * self.byte_seconds + self.start_seconds
 
 
 def fitted(products: Sequence[Product], itemsize: int) -> ProductRates:
-    """The rates that measured products fit best, relative to their seconds; none below 0."""
+    """The rates that best fit measured matmuls, in relative error and without negative values."""
     import numpy as np
     from scipy.optimize import nnls
 
@@ -114,7 +115,7 @@ def fitted(products: Sequence[Product], itemsize: int) -> ProductRates:
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Probes a device, prints what was found, and keeps it."""
+    """Probes a device, then prints and stores the measurements."""
     parser = cli.CommandParser("python -m harness.probe", description=__doc__)
     cli.add_output_arguments(parser)
     given = parser.parse_args(argv)
@@ -128,43 +129,39 @@ def main(argv: list[str]) -> int:
     cli.say(f"measuring {device['device_kind']}, which takes up to two minutes")
     found = measured(device["backend"])
     file = microbenchmarks.write(device["device_kind"], found)
-    rows = _rows(device["device_kind"], found)
     header = ("device_kind", "what", "value", "unit")
-    texts = [(what, f"{value:.4g}", unit) for _, what, value, unit in rows]
-    cli.show(header, rows, lambda: cli.table(header[1:], texts, ("what", "unit")))
-    cli.say(f"kept in {file}; `python -m sweeps.plan` predicts from it")
+    rows = _rows(found)
+    texts = [(name, f"{value:.4g}", unit) for name, value, unit in rows]
+    stored = [(device["device_kind"], *row) for row in rows]
+    cli.show(header, stored, lambda: cli.table(header[1:], texts, ("what", "unit")))
+    cli.say(f"stored in {file}; `python -m sweeps.plan` uses it for predictions")
     return 0
 
 
-def _rows(kind: str, found: Mapping[str, Any]) -> list[tuple[str, str, float, str]]:
-    rows = []
-    for precision, own in found["rates"].items():
-        rows.append((kind, f"products, {precision}", own["flops"] / 1e9, "GFLOP/s"))
+def _rows(found: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+    """Rows of the printed table: name, value, unit."""
     one = found["rates"]["float32"]
+    rows = [(f"products, {precision}", own["flops"] / 1e9, "GFLOP/s") for precision, own in found["rates"].items()]
     rows += [
-        (kind, "memory", one["bytes"] / 1e9, "GB/s"),
-        (kind, "gathers", found["gather_bytes_per_second"] / 1e9, "GB/s"),
-        (kind, "an operation", one["operation_seconds"] * 1e6, "µs"),
-        (kind, "a call", found["call_seconds"] * 1e6, "µs"),
+        ("memory", one["bytes"] / 1e9, "GB/s"),
+        ("gathers", found["gather_bytes_per_second"] / 1e9, "GB/s"),
+        ("an operation", one["operation_seconds"] * 1e6, "µs"),
+        ("a call", found["call_seconds"] * 1e6, "µs"),
     ]
-    rows += [
-        (kind, f"a step of {dataset}, {model}, {examples} examples", each.seconds * 1e6, "µs")
-        for (dataset, model, _, _, examples), each in zip(NETWORKS, found["networks"], strict=True)
-    ]
-    rows += [
-        (kind, f"compiling {dataset}, {model}, {examples} examples", each.compiling, "s")
-        for (dataset, model, _, _, examples), each in zip(NETWORKS, found["networks"], strict=True)
-    ]
-    for name in ("all_reduce", "all_to_all"):
+    names = [f"{dataset}, {model}, {examples} examples" for dataset, model, _, _, examples in NETWORKS]
+    networks = list(zip(names, found["networks"], strict=True))
+    rows += [(f"a step of {name}", each.seconds * 1e6, "µs") for name, each in networks]
+    rows += [(f"compiling {name}", each.compiling, "s") for name, each in networks]
+    for name in EXCHANGES:
         rows += [
-            (kind, f"{name.replace('_', '-')} of {size:,} bytes over {devices} devices", seconds * 1e6, "µs")
+            (f"{name.replace('_', '-')} of {size:,} bytes over {devices} devices", seconds * 1e6, "µs")
             for devices, size, seconds in found[name]
         ]
     return rows
 
 
 def measured(backend: str) -> dict[str, Any]:
-    """What the first device of this process does, and all of them together: plain data."""
+    """Measurements of the first device of this process, and of all of them together, as plain data."""
     import jax
     import jax.numpy as jnp
 
@@ -178,7 +175,7 @@ def measured(backend: str) -> dict[str, Any]:
         "gather_bytes_per_second": _gather_rate(),
         "networks": [trained(study) for study in _networks()],
         "call_seconds": call,
-        # Those of a CPU would be emulated devices.
+        # The devices of a CPU would be emulated.
         **{name: [] if backend == "cpu" else exchange_seconds(each) for name, each in EXCHANGES.items()},
     }
     for precision in PRECISIONS:
@@ -193,9 +190,9 @@ def measured(backend: str) -> dict[str, Any]:
 
 
 def best(run: Callable[[], Any]) -> float:
-    """Seconds of a call that is repeated until it takes long enough to be timed; the least of some rounds.
+    """Seconds of a call, repeated until it takes long enough to be timed. The fastest of some rounds counts.
 
-    On a CPU processor seconds, as one core is probed, and others may be busy.
+    On a CPU these are processor seconds, because one core is probed and others may be busy.
     """
     import jax
 
@@ -205,7 +202,7 @@ def best(run: Callable[[], Any]) -> float:
         began = clock()
         for _ in range(times):
             last = run()
-            if jax.default_backend() == "cpu":  # where several programs that exchange wait for each other
+            if jax.default_backend() == "cpu":  # concurrent programs with collectives would wait for each other
                 jax.block_until_ready(last)
         jax.block_until_ready(last)
         return clock() - began
@@ -218,7 +215,7 @@ def best(run: Callable[[], Any]) -> float:
 
 
 def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: float) -> list[Product]:
-    """Products of matrices as they are in a program, many in a loop, so that no call of the host is in their time."""
+    """Times matmuls as they occur in a program, many in a loop, so that the time of the call does not count."""
     import jax
     import jax.numpy as jnp
 
@@ -229,7 +226,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
         turns = max(1, int(2e7 // (m * k * n)) * 4)
 
         def loop(a: Any, b: Any, turns: int = turns) -> Any:
-            # The next product depends on the one before, by so little that it changes no number.
+            # The next matmul depends on the previous one, but so weakly that its result does not change.
             def turn(_: Any, carry: Any) -> Any:
                 left, total = carry
                 with jax.default_matmul_precision(PRECISIONS[precision]):
@@ -239,7 +236,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
             return jax.lax.fori_loop(0, turns, turn, (a, jnp.zeros((), a.dtype)))
 
         dtype = jnp.dtype(precision)
-        # Numbers that nobody else has, so that no compiler knows the result.
+        # Random numbers, so that the compiler cannot compute the result.
         a, b = (jax.random.normal(jax.random.key(i), shape).astype(dtype) for i, shape in enumerate(((m, k), (k, n))))
         program = jax.jit(loop)
         found.append(Product(m, k, n, best(lambda program=program, a=a, b=b: program(a, b)) / turns))  # type: ignore[misc]
@@ -247,7 +244,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
 
 
 def _vectors(count: int) -> float:
-    """Seconds of a sum of two vectors of so many numbers, in the place of one of them."""
+    """Seconds of an in-place sum of two vectors of this length."""
     import jax
     import jax.numpy as jnp
 
@@ -258,7 +255,7 @@ def _vectors(count: int) -> float:
 
 
 def _gather_rate() -> float:
-    """Bytes a second of rows that are gathered from a table, read and written."""
+    """Bytes per second of gathering rows from a table, counting reads and writes."""
     import jax
     import jax.numpy as jnp
 
@@ -270,7 +267,7 @@ def _gather_rate() -> float:
 
 
 def _operation_seconds() -> float:
-    """Seconds of an operation that has next to nothing to do: of steps on one example of a small network."""
+    """Seconds of an operation with almost no work, from steps of a small network on one example."""
     import jax
     import jax.numpy as jnp
 
@@ -287,14 +284,14 @@ def _operation_seconds() -> float:
 
 
 class Trained(NamedTuple):
-    """A network that was trained, as ``probes`` reads it.
+    """A trained network, in the form that ``microbenchmarks`` reads.
 
     Attributes:
-      work: of a step.
-      calls: of programs, for each step.
-      seconds: of the run for each step, with all that the host does for calls.
-      equations: operations of its programs.
-      compiling: seconds of that.
+      work: work of a step.
+      calls: program calls per step.
+      seconds: seconds of the run per step, including the host's work for calls.
+      equations: number of operations of its programs.
+      compiling: seconds of compiling them.
     """
 
     work: Work
@@ -305,9 +302,9 @@ class Trained(NamedTuple):
 
 
 def trained(study: BatchStudy) -> Trained:
-    """Trains a network as a run does, twice, of which the faster counts; its programs are compiled anew.
+    """Trains a network twice as a run does, recompiling its programs. The faster run counts.
 
-    On a CPU seconds are times the share in which this process had its core, as others may be busy.
+    On a CPU, seconds are multiplied by this process's share of its core, since others may be busy.
     """
     from harness import engine, network_costs, search
     from harness.run import Settings
@@ -368,7 +365,7 @@ def _without_cache() -> Any:
 
 
 def exchange_seconds(exchange: Callable[[Any], Any]) -> list[tuple[int, int, float]]:
-    """Devices, bytes of each and seconds of an exchange between all of this process; none where there is but one."""
+    """Devices, bytes per device and seconds of a collective over all devices, or an empty list for one device."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import AxisType, NamedSharding, PartitionSpec

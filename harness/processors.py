@@ -1,4 +1,4 @@
-"""The processors this process may run on: physical cores, and accelerators. Does not initialise JAX."""
+"""The processors that this process may use: physical cores and accelerators. Does not initialize JAX."""
 
 import fcntl
 import functools
@@ -14,10 +14,10 @@ from pathlib import Path
 from results.bad_input import BadInput
 
 DEVICES, PCI, GPUS = Path("/dev"), Path("/sys/bus/pci/devices"), Path("/proc/driver/nvidia/gpus")
-# The devices that JAX shows of a chip, by PCI's number of it: of a v2 or v3 and of a TPU7x each half is one.
+# The number of devices per chip that JAX shows, by PCI device id: each half of a v2, v3 or TPU7x chip is one.
 GOOGLE = "0x1ae0"
 TPUS = {"0x0027": 2, "0x0056": 1, "0x005e": 1, "0x0062": 1, "0x0063": 1, "0x006f": 1, "0x0076": 2}
-# How JAX calls them where one number is of one version: of v2 and v3 it is the same.
+# JAX's names by PCI device id. The id of v2 and v3 is the same, so they are missing.
 TPU_NAMES = {
     "0x005e": "TPU v4",
     "0x0062": "TPU v5",
@@ -25,7 +25,7 @@ TPU_NAMES = {
     "0x006f": "TPU v6 lite",
     "0x0076": "TPU7x",
 }
-# What JAX needs for accelerators of a kind: modules, of which one will do; the extra that has them; what they are.
+# JAX's plugins for kinds of accelerators: modules (any one suffices), the extra that installs them, a description.
 PLUGINS = {
     "gpu": (("jax_cuda12_plugin", "jax_cuda13_plugin"), "cuda", "NVIDIA GPU"),
     "tpu": (("libtpu",), "tpu", "TPU"),
@@ -33,17 +33,17 @@ PLUGINS = {
 
 
 def affinity() -> tuple[int, ...]:
-    """Logical processors this process may run on, in order."""
+    """Logical processors that this process may run on, in order."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def physical_cores() -> list[tuple[int, ...]]:
-    """The physical cores this process may use, each as its logical processors.
+    """The physical cores that this process may use, each as its logical processors.
 
-    Fewer than the machine's where affinity or a control group's quota says so. Where the system does not tell which
-    logical processors share a core, each counts as one.
+    CPU affinity or a control group's quota may reduce their number. If the system does not report which logical
+    processors share a core, each counts as one core.
     """
     cores: dict[str, list[int]] = {}
     for cpu in affinity():
@@ -55,9 +55,9 @@ def physical_cores() -> list[tuple[int, ...]]:
 
 @functools.cache
 def unclaimed_cores(count: int) -> list[tuple[int, ...]]:
-    """So many physical cores that no other process has claimed by this function, or as many as there are left.
+    """Up to ``count`` physical cores that no other process has claimed with this function.
 
-    A claim ends with the process. It is for processes that a cluster starts side by side without binding them.
+    A claim ends with the process. This is for processes that a cluster starts side by side without binding them.
     """
     folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
     claimed: list[tuple[int, ...]] = []
@@ -72,8 +72,8 @@ def unclaimed_cores(count: int) -> list[tuple[int, ...]]:
             except BlockingIOError:
                 os.close(handle)
                 continue
-            claimed.append(core)  # and the handle stays open
-    except OSError:  # no such folder is to be had
+            claimed.append(core)  # the handle stays open
+    except OSError:  # the folder cannot be created
         pass
     return claimed
 
@@ -90,7 +90,7 @@ def accelerators() -> tuple[str, int]:
     """The kind and number of the machine's accelerators as JAX counts devices: ("gpu", n), ("tpu", n), or ("cpu", 0).
 
     Raises:
-      BadInput: JAX lacks its plugin for them, and would compute on the CPU without a word.
+      BadInput: JAX's plugin for them is missing, so it would silently compute on the CPU.
     """
     if os.environ.get("JAX_PLATFORMS", "").lower() == "cpu":
         return "cpu", 0
@@ -101,10 +101,10 @@ def accelerators() -> tuple[str, int]:
 
 
 def accelerator_model(kind: str) -> str:
-    """The name that JAX has for the machine's first accelerator, as far as it is told without JAX; else its kind."""
+    """JAX's name of the machine's first accelerator if it can be found without JAX, otherwise its kind."""
     if kind == "gpu":
-        for told in sorted(GPUS.glob("*/information")):
-            lines = dict(line.split(":", 1) for line in told.read_text().splitlines() if ":" in line)
+        for described in sorted(GPUS.glob("*/information")):
+            lines = dict(line.split(":", 1) for line in described.read_text().splitlines() if ":" in line)
             return lines.get("Model", kind).strip()
         return kind
     found = [(folder / "device").read_text().strip() for folder in _of_google()]
@@ -122,7 +122,7 @@ def _accelerators_there() -> tuple[str, int]:
 
 
 def _visible(names: str, gpus: int) -> int:
-    """How many GPUs CUDA shows of those that are named: the first name of none, such as -1, ends the list."""
+    """The number of the named GPUs that CUDA shows. The first invalid name, such as -1, ends the list."""
 
     def names_one(name: str) -> bool:
         return 0 <= int(name) < gpus if re.fullmatch(r"[+-]?\d+", name) else bool(name)
@@ -131,7 +131,7 @@ def _visible(names: str, gpus: int) -> int:
 
 
 def devices_of_chips() -> list[int]:
-    """Of each TPU of the machine how many devices JAX shows of it."""
+    """The number of devices that JAX shows for each TPU chip of the machine."""
     numbers = [(folder / "device").read_text().strip() for folder in _of_google()]
     return [TPUS[number] for number in numbers if number in TPUS]
 
@@ -142,12 +142,12 @@ def _of_google() -> list[Path]:
 
 def _check_plugin(kind: str) -> None:
     modules, extra, name = PLUGINS[kind]
-    told = kind == "tpu" and os.environ.get("TPU_LIBRARY_PATH")  # where JAX looks first
-    if not told and not any(importlib.util.find_spec(module) for module in modules):
+    library = kind == "tpu" and os.environ.get("TPU_LIBRARY_PATH")  # JAX looks there first
+    if not library and not any(importlib.util.find_spec(module) for module in modules):
         raise BadInput(
-            f"this machine has {'an' if kind == 'gpu' else 'a'} {name}, and JAX's plugin for it is not installed: in a "
-            f"checkout make quickstart EXTRA={extra} installs it, elsewhere pip install 'scaling-limits[{extra}]'; "
-            f"JAX_PLATFORMS=cpu goes on without it, on the CPU"
+            f"this machine has {'an' if kind == 'gpu' else 'a'} {name}, but JAX's plugin for it is not installed. Run "
+            f"make quickstart EXTRA={extra} in a checkout, or pip install 'scaling-limits[{extra}]'. Set "
+            "JAX_PLATFORMS=cpu to compute on the CPU."
         )
 
 

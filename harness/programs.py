@@ -1,4 +1,4 @@
-"""The compiled programs of a study: lowered from shapes alone, then put together with the data, which they share."""
+"""The compiled programs of a study: lowered from shapes only, then combined with the shared data."""
 
 import contextlib
 import functools
@@ -24,27 +24,27 @@ from harness.training import CALL_STEPS, Spans, TrainState
 from workloads import registry
 from workloads.workload import DATA, Array, Examples, Workload
 
-FED_BYTES = 256 << 20  # of the batches of one call, on each device
+FED_BYTES = 256 << 20  # limit on the prefetched batches of one call, on each device
 
 
 class Programs(NamedTuple):
     """Compiled functions on device-resident data.
 
     Attributes:
-      advance: ``(carry, Spans) -> carry``; the old carry's memory is reused.
-      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``; NaN where a parameter is not
-        finite and in lanes that are not active.
-      empty: ``() -> carry``; puts the data on the devices.
-      put: ``(carry, {lane: arrays}) -> carry``, which has these arrays in those lanes, the leaves of one lane's carry.
-      lane_shapes: of these.
-      metrics: M names.
+      advance: ``(carry, Spans) -> carry``. It donates the old carry.
+      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
+        trials with a non-finite parameter.
+      empty: ``() -> carry``. It puts the data on the devices.
+      put: ``(carry, {lane: arrays}) -> carry``. It replaces the leaves of the given lanes' carries.
+      lane_shapes: shapes of the leaves of one lane's carry.
+      metrics: names of the M metrics.
       lanes: L.
       strategy: map or vmap.
-      division: of each batch.
-      call_steps: the most steps of a call; None: any number.
-      bytes: that a device needs at most, by the compiler's account of each program, and of all data.
-      compile_seconds: spent on building them.
-      feeding: a context for the calls of one study; drops at its end what was fed ahead.
+      division: division of each batch.
+      call_steps: the most steps of a call. None means any number.
+      bytes: peak memory of a device, from the compiler's account of each program and the size of all data.
+      compile_seconds: time spent on building the programs.
+      feeding: a context for the calls of one study that drops prefetched batches at its end.
     """
 
     advance: Callable[[Any, Spans], Any]
@@ -63,12 +63,12 @@ class Programs(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """What programs are lowered for: each argument as a ``jax.ShapeDtypeStruct`` with its place on the mesh.
+    """The arguments that programs are lowered for, as ``jax.ShapeDtypeStruct`` with their sharding.
 
     Attributes:
-      carry, spans, active: of lanes.
-      train: the training set, where it is on the devices.
-      splits: the evaluated ones.
+      carry, spans, active: arrays over lanes.
+      train: the training set, or None if it is not resident on the devices.
+      splits: the evaluated splits.
     """
 
     carry: TrainState
@@ -79,7 +79,7 @@ class Shapes(NamedTuple):
 
 
 def default_strategy() -> str:
-    """``map``, one lane after the other, on a CPU, where it is faster and bitwise reproducible; ``vmap`` elsewhere."""
+    """The default strategy: ``map`` on a CPU, fast and bitwise reproducible, and ``vmap`` on GPUs and TPUs."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
@@ -90,14 +90,14 @@ def programs_for(
     division: Division,
     source: Mapping[str, Any] | None = None,
 ) -> tuple[Programs, bool]:
-    """The programs a study runs on, and whether they were built by this call.
+    """The programs that a study runs on, and whether this call built them.
 
     Args:
-      key: of the study.
-      lanes: trials side by side; a multiple of the devices on the axis ``trial``.
+      key: the key of the study.
+      lanes: number of trials that run side by side, a multiple of the devices on the axis ``trial``.
       strategy: map or vmap.
-      division: of each batch.
-      source: options of a user's own data set, as in ``registry.dataset``.
+      division: division of each batch.
+      source: options of the user's own data set, as in ``registry.dataset``.
     """
     builds = _build.cache_info().misses
     programs = _build(key, lanes, strategy, division, json.dumps(source))
@@ -111,7 +111,7 @@ def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Wo
 
 
 def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
-    """The shapes of everything that programs over a mesh take; no data are read, and no device is used."""
+    """The shapes of all arguments of programs over a mesh, without reading data or using a device."""
     dtypes = spans_dtypes(workload)
     one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), dtypes)
     lane_carry = jax.eval_shape(functools.partial(training.fresh, workload), one_lane)
@@ -119,17 +119,18 @@ def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
     def of_lanes(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((lanes, *shape), dtype, sharding=mesh.by_lane(on))
 
-    def placed(examples: Examples, sharding: NamedSharding) -> Examples:
+    def with_sharding(examples: Examples, sharding: NamedSharding) -> Examples:
         return Examples(*(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in examples))
 
-    shards = on.shape[DATA]
-    train = workload.shapes.train
+    train = None if workload.draw or workload.feed else workload.shapes.train
     return Shapes(
         carry=jax.tree.map(lambda a: of_lanes(a.shape, a.dtype), lane_carry),
         spans=jax.tree.map(lambda dtype: of_lanes((), dtype), dtypes),
         active=of_lanes((), jnp.bool_),
-        train=None if train is None or workload.draw or workload.feed else placed(train, mesh.replicated(on)),
-        splits=tuple(placed(each, mesh.by_shard(on)) for each in evaluation.prepared_shapes(workload, shards)),
+        train=None if train is None else with_sharding(train, mesh.replicated(on)),
+        splits=tuple(
+            with_sharding(each, mesh.by_shard(on)) for each in evaluation.prepared_shapes(workload, on.shape[DATA])
+        ),
     )
 
 
@@ -141,7 +142,7 @@ def spans_dtypes(workload: Workload) -> Spans:
 
 
 def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
-    """The program ``(carry, Spans, None) -> carry`` that initializes lanes that start from 0, and those alone."""
+    """The program ``(carry, Spans, None) -> carry`` that initializes the lanes that start from step 0."""
     lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload), P())
     return _lowered(jax.jit(lanes, donate_argnums=0), on, shapes.carry, shapes.spans, None)
 
@@ -170,7 +171,7 @@ def lower_train(
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
-    """The most steps of a call over so many lanes of a device; None: any number."""
+    """The most steps of a call, given the number of lanes on a device. None means any number."""
     most = CALL_STEPS if strategy == "vmap" or workload.feed else None
     if workload.feed and workload.shapes.train:
         example = sum(math.prod(a.shape[1:]) * np.dtype(a.dtype).itemsize for a in workload.shapes.train)
@@ -179,9 +180,9 @@ def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -
 
 
 def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
-    """The program ``(carry, active, splits) -> (metrics, finite)``, which computes those of active lanes alone.
+    """The program ``(carry, active, splits) -> (metrics, finite)``, which computes only active lanes.
 
-    Lanes arrive at their evaluations a few at a time, and one has enough examples to keep a device busy.
+    Only a few lanes reach an evaluation at a time, and the examples of one lane keep a device busy.
     """
     lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
     lanes = mesh.over_lanes(on, "map", lane, P(DATA))
@@ -189,9 +190,9 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.L
 
 
 def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
-    """A program with products of float32 in float32, which TPUs and GPUs would round to fewer bits.
+    """Lowers a program with float32 products in full precision, which TPUs and GPUs would otherwise reduce.
 
-    Over an abstract mesh, which has no devices, it is one for TPUs, and cannot be compiled.
+    An abstract mesh has no devices. A program over it is lowered for TPUs and cannot be compiled.
     """
     platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
     with jax.default_matmul_precision("highest"):
@@ -207,26 +208,24 @@ class Data(NamedTuple):
 
 
 def data(key: ProgramsKey, shards: int, source: Mapping[str, Any] | None = None) -> Data:
-    """The data of a study's programs, on the devices of the mesh with so many shards; kept for the next caller."""
+    """The data of a study's programs, on a mesh with ``shards`` shards. They are cached for the next caller."""
     return _data(key.dataset, key.data, json.dumps(source), shards)
 
 
-@functools.lru_cache(maxsize=2)  # of the study that runs, and of the one before it
+@functools.lru_cache(maxsize=2)  # for the current study and the previous one
 def _data(dataset: str, version: str, source: str, shards: int) -> Data:
-    del version  # it tells data apart, and no more
+    del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
     loaded, on = row.load(), mesh.mesh(shards)
-    train = (
-        None
-        if row.draw or row.feed or loaded.train is None
-        else mesh.device_put_sharded(loaded.train, mesh.replicated(on))
-    )
+    train = None
+    if not (row.draw or row.feed or loaded.train is None):
+        train = mesh.device_put_sharded(loaded.train, mesh.replicated(on))
     splits = [evaluation.prepared(row, getattr(loaded, name), shards) for name in row.splits]
     return Data(train, tuple(mesh.device_put_sharded(split, mesh.by_shard(on)) for split in splits))
 
 
 class _SharedPrograms(NamedTuple):
-    """What programs of all batch sizes share: those that no batch size is in, and the shapes of all."""
+    """The programs that all batch sizes share, and the shapes of all programs."""
 
     workload: Workload
     on: Mesh
@@ -308,7 +307,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
 
 
 def _bytes(program: jax.stages.Compiled) -> int:
-    """The memory of a device that a program takes with its arguments and results; 0 where the compiler does not say."""
+    """The device memory of a program with its arguments and results; 0 if the compiler does not report it."""
     stats = program.memory_analysis()
     if stats is None:
         return 0

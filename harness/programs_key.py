@@ -1,4 +1,4 @@
-"""The key of a study's compiled programs, for those who schedule studies and never import JAX."""
+"""The key of a study's compiled programs, for scheduling studies without importing JAX."""
 
 import json
 from typing import NamedTuple
@@ -12,11 +12,11 @@ class ProgramsKey(NamedTuple):
 
     Attributes:
       dataset, model: names.
-      data: version and options of the data, JSON.
-      model_options: JSON.
-      optimizer: the first by name of those that share an update rule, and so programs.
+      data: version and options of the data, as JSON.
+      model_options: as JSON.
+      optimizer: the first of those with the same update rule, since they share programs.
       precision: as in the plan.
-      batch_size: studies that differ in nothing else share the programs that start and evaluate trials.
+      batch_size: studies that differ only in it share the programs that start and evaluate trials.
     """
 
     dataset: str

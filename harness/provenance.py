@@ -12,11 +12,11 @@ from harness import multihost, processors
 from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
-COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # of extras, where they are installed
+COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras, if installed
 
 
 def software() -> dict[str, Any]:
-    """Columns with the versions of this software and of the packages that computed; needs no device."""
+    """Columns with the versions of this software and of the packages that computed. They do not need a device."""
     return {
         "code_version": importlib.metadata.version("scaling-limits"),
         "git_commit": _commit(),
@@ -38,17 +38,18 @@ def _compilers() -> dict[str, str]:
 
 
 def device(cores: int | None = None) -> dict[str, Any]:
-    """Columns about the devices that computed, the first ``cores`` or all; initialises JAX if nothing else did.
+    """Columns about the devices that computed, the first ``cores`` or all. Initializes JAX if necessary.
 
     Raises:
       BadInput: JAX finds no device.
     """
-    import jax
+    import jax  # here, because commands that only plan import this module
 
     try:
         devices = (jax.devices() if multihost.are_many() else jax.local_devices())[:cores]
-    except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
-        request = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
+    except (RuntimeError, AssertionError) as error:  # the latter has an empty message
+        platforms = os.environ.get("JAX_PLATFORMS")
+        request = f" on JAX_PLATFORMS={platforms}" if platforms else ""
         raise BadInput(f"JAX cannot start{request}: {str(error) or 'it found no such device'}") from None
     own = [each for each in devices if each.process_index == jax.process_index()]
     backend = jax.default_backend()

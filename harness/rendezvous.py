@@ -1,7 +1,7 @@
-"""Arrivals: hosts meet at the port of the first before JAX does, and all of them say who is missing.
+"""Rendezvous: hosts meet at the port of the first host before JAX uses it, so that all can report who is missing.
 
-Each of the others tells the first which it is, and the first tells all whether everybody has come. JAX then takes the
-same port, so that what closes it is found here, and told in one line on every host.
+Every other host sends the first host its index, and the first host replies when all have arrived. JAX then takes the
+same port. A blocked port is thus found here and reported in one line on every host.
 """
 
 import contextlib
@@ -16,23 +16,23 @@ from typing import NamedTuple
 from results.bad_input import BadInput
 
 SECONDS = 30.0  # that hosts wait for each other
-_ANSWER_SECONDS = 5.0  # longer, that others wait for the answer of the first
+_ANSWER_SECONDS = 5.0  # additional time that others wait for the reply of the first host
 _RETRY_SECONDS = 0.2
-_BYTES = 4096  # of a message
-_ROOM = 16  # descriptors beside those of the hosts
-_SHOWN = 8  # hosts in an error
-_ANSWER = b"scaling-limits: "  # the beginning of what the first tells, before what is wrong, if anything is
-_FIREWALL = "is it started with the same words, and may it reach that port through the firewall?"
+_BYTES = 4096  # limit on a message
+_ROOM = 16  # file descriptors in addition to those of the hosts
+_SHOWN = 8  # hosts named in an error
+_ANSWER = b"scaling-limits: "  # start of the first host's reply, before an error if there is one
+_FIREWALL = "Is the command the same there, and does the firewall allow that port?"
 
 
 class Arrival(NamedTuple):
-    """What a host tells of itself; all are to tell the same but for ``host``.
+    """The message of a host. All fields except ``host`` must agree.
 
     Attributes:
-      host: which it is, from 0.
-      hosts: how many it was told there are.
-      versions: of what computes, such as JAX.
-      command: a hash of what is asked for.
+      host: its index, from 0.
+      hosts: the number of hosts it was given.
+      versions: versions of the software, such as JAX.
+      command: a hash of the command.
       code: a hash of the code that runs it.
     """
 
@@ -44,14 +44,14 @@ class Arrival(NamedTuple):
 
 
 def meet(coordinator: str, own: Arrival) -> None:
-    """Returns once all hosts have come.
+    """Returns when all hosts have arrived.
 
     Args:
-      coordinator: HOST:PORT of the first, at which nobody listens yet.
-      own: of this host.
+      coordinator: HOST:PORT of the first host, where no process listens yet.
+      own: the message of this host.
 
     Raises:
-      BadInput: some did not come, or were told otherwise; says which.
+      BadInput: some hosts did not arrive or disagree. The message names them.
     """
     host, _, port = coordinator.rpartition(":")
     if own.host:
@@ -64,7 +64,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
     _allow(own.hosts + _ROOM)
     deadline = time.monotonic() + SECONDS
     came: dict[int, socket.socket] = {}
-    waiting: dict[socket.socket, bytes] = {}  # with what they have told so far
+    waiting: dict[socket.socket, bytes] = {}  # with the bytes received so far
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(_listening(port, own.hosts))
         wrong = None
@@ -73,29 +73,27 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
                 if ready is listening:
                     waiting[stack.enter_context(listening.accept()[0])] = b""
                     continue
-                told = _received(ready)
-                if ready not in waiting:  # it is gone again, and may come once more
+                received = _received(ready)
+                if ready not in waiting:  # it disconnected, and may connect again
                     came = {i: each for i, each in came.items() if each is not ready}
                     continue
-                waiting[ready] += told
-                if not told or len(waiting[ready]) > _BYTES:
+                waiting[ready] += received
+                if not received or len(waiting[ready]) > _BYTES:
                     del waiting[ready]
                 elif waiting[ready].endswith(b"\n"):
                     other = _read(waiting.pop(ready))
                     if other is None:
-                        continue  # somebody else at this port
+                        continue  # not one of our hosts
                     wrong = wrong or _differs(own, other, came)
                     came.setdefault(other.host, ready)
         missing = [i for i in range(1, own.hosts) if i not in came]
         if missing and wrong is None:
-            wrong = (
-                f"{_named(missing)} of {own.hosts} did not come to {coordinator} within {SECONDS:.0f} s: {_FIREWALL}"
-            )
+            wrong = f"{_named(missing)} of {own.hosts} did not reach {coordinator} within {SECONDS:.0f} s. {_FIREWALL}"
         for each in came.values():
             with contextlib.suppress(OSError):
                 each.sendall(_ANSWER + (wrong or "").encode() + b"\n")
                 each.settimeout(_ANSWER_SECONDS)
-                each.recv(1)  # until the other end closes, so that the port is free at once
+                each.recv(1)  # wait until the other end closes, which frees the port
     if wrong is not None:
         raise BadInput(wrong)
 
@@ -110,20 +108,21 @@ def _go_to(host: str, port: int, coordinator: str, own: Arrival) -> None:
             time.sleep(_RETRY_SECONDS)
             continue
         with first:
-            told = b""
+            received = b""
             with contextlib.suppress(OSError):
                 first.sendall(json.dumps(own).encode() + b"\n")
                 first.settimeout(SECONDS + _ANSWER_SECONDS)
-                while not told.endswith(b"\n") and len(told) < _BYTES and (more := first.recv(_BYTES)):
-                    told += more
-        if told.endswith(b"\n") and told.startswith(_ANSWER):
-            if words := told.removeprefix(_ANSWER).decode(errors="replace").strip():
+                while not received.endswith(b"\n") and len(received) < _BYTES and (more := first.recv(_BYTES)):
+                    received += more
+        if received.endswith(b"\n") and received.startswith(_ANSWER):
+            if words := received.removeprefix(_ANSWER).decode(errors="replace").strip():
                 raise BadInput(words)
             return
-        why = "something else answers there" if told and not told.startswith(_ANSWER) else "it went away"
+        foreign = received and not received.startswith(_ANSWER)
+        why = "another program answers there" if foreign else "it disconnected"
         time.sleep(_RETRY_SECONDS)
     raise BadInput(
-        f"host 0 of {own.hosts} did not answer host {own.host} at {coordinator} within {SECONDS:.0f} s ({why}): "
+        f"host 0 of {own.hosts} did not answer host {own.host} at {coordinator} within {SECONDS:.0f} s ({why}). "
         f"{_FIREWALL}"
     )
 
@@ -135,12 +134,12 @@ def _listening(port: int, count: int) -> socket.socket:
         return socket.create_server(("", port), family=family, backlog=count, dualstack_ipv6=dual)
     except OSError as error:
         raise BadInput(
-            f"port {port} of the coordinator cannot be used ({error.strerror}); is this host 0, and is the port free?"
+            f"port {port} of the coordinator cannot be used ({error.strerror}). Is this host 0, and is the port free?"
         ) from None
 
 
 def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.socket]:
-    """The sockets that can be read, once there are any; select takes no descriptor beyond 1,023."""
+    """The sockets that can be read, as soon as there are any. Unlike poll, select fails for descriptors above 1,023."""
     poll, by_descriptor = select.poll(), {each.fileno(): each for each in sockets}
     for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLIN)
@@ -148,7 +147,7 @@ def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.s
 
 
 def _allow(count: int) -> None:
-    """Lets this process have so many more descriptors, as far as it may; many systems allow 1,024."""
+    """Raises the limit on file descriptors by ``count``, as far as allowed. Many systems start at 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = soft + count if hard == resource.RLIM_INFINITY else min(hard, soft + count)
@@ -172,15 +171,15 @@ def _read(line: bytes) -> Arrival | None:
 
 def _differs(own: Arrival, other: Arrival, came: dict[int, socket.socket]) -> str | None:
     if other.hosts != own.hosts:
-        return f"host {other.host} was told that there are {other.hosts} hosts, and host 0 that there are {own.hosts}"
+        return f"host {other.host} was given {other.hosts} hosts, but host 0 was given {own.hosts}"
     if other.host in came or not 0 < other.host < own.hosts:
-        return f"two hosts were told that they are host {other.host} of {own.hosts}; each needs a number of its own"
+        return f"two hosts were given the index {other.host} of {own.hosts}. Give each its own index."
     if other.versions != own.versions:
-        return f"host {other.host} has {other.versions}, and host 0 has {own.versions}; install the same everywhere"
+        return f"host {other.host} has {other.versions}, but host 0 has {own.versions}. Install the same everywhere."
     if other.code != own.code:
-        return f"host {other.host} has other code of scaling-limits than host 0; install the same commit everywhere"
+        return f"host {other.host} has other code of scaling-limits than host 0. Install the same commit everywhere."
     if other.command != own.command:
-        return f"host {other.host} was given another command than host 0; only launcher.host and store may differ"
+        return f"host {other.host} was given a different command than host 0. Only launcher.host and store may differ."
     return None
 
 

@@ -1,4 +1,4 @@
-"""Randomness of a trial: its initial parameters and its data order, pure functions of (seed, step)."""
+"""Random numbers of a trial: initial parameters and data order are pure functions of (seed, step)."""
 
 import functools
 import math
@@ -9,9 +9,10 @@ from jax import Array
 
 
 def keys(seed: Array) -> tuple[Array, Array]:
-    """The keys of a trial's initial parameters and of its data, from its seed uint32[].
+    """The keys for a trial's initial parameters and for its data, from its seed uint32[].
 
-    The words of a key are (purpose, seed): distinct without hashing, and the same under any default of JAX's.
+    The words of a key are (purpose, seed). They are distinct without hashing and do not depend on JAX's default
+    generator.
     """
     init_key, data_key = (
         jax.random.wrap_key_data(jnp.stack([jnp.uint32(purpose), seed]), impl="threefry2x32") for purpose in (0, 1)
@@ -20,12 +21,12 @@ def keys(seed: Array) -> tuple[Array, Array]:
 
 
 def example_keys(seed: Array, step: Array, positions: Array) -> Array:
-    """The keys of what is random in a step of training, such as dropout: one for each example.
+    """One key per example for the randomness within a training step, such as dropout.
 
     Args:
-      seed: uint32[] of the trial.
-      step: int32[], steps taken before.
-      positions: int32[b], of the examples in the whole batch, so that the keys are the same however it is divided.
+      seed: uint32[], the trial's seed.
+      step: int32[], the number of steps taken before.
+      positions: int32[b], positions of the examples in the whole batch. Keys thus do not depend on its division.
     """
     key = jax.random.wrap_key_data(jnp.stack([jnp.uint32(2), seed]), impl="threefry2x32")
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, step), positions)
@@ -34,14 +35,14 @@ def example_keys(seed: Array, step: Array, positions: Array) -> Array:
 def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     """The order in which an epoch visits the training set.
 
-    Random bits above the index are sorted as one number, which is five times as fast on a CPU as sorting indices by
-    random keys. A round has 32 random bits less those of the index; there are as many rounds as make ties, which keep
-    their order, rare: below one pair expected among n²/2.
+    Each number has random bits above the index, and the numbers are sorted. On a CPU this is five times as fast as
+    sorting indices by random keys. A round has 32 random bits minus the bits of the index. Enough rounds are used that
+    fewer than one tied pair is expected among n²/2. Tied indices keep their order.
 
     Args:
       key: data key of the trial.
       epoch: int32[].
-      examples: n, size of the training set; below 2^24.
+      examples: n, the size of the training set, below 2^24.
 
     Returns:
       int32[n], a permutation of 0..n−1.

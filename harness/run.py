@@ -1,8 +1,8 @@
-"""A run of a study: its settings, how far it has come, and the record of what it measured."""
+"""A run of a study: its settings, its progress and the record of its measurements."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,22 +13,27 @@ STRATEGIES = ("map", "vmap")
 STARTING, COMPILING, TRAINING = "starting", "compiling", "training"
 _NONE: Mapping[int, int] = {}
 
+# Options of the user's own data set or ratings, as plain data. None if the plan has all of them.
+Source = Mapping[str, Any] | None
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a run. On a CPU only ``shards`` and ``microbatches`` change a number of a trial that finishes.
+    """Settings of a run. On a CPU, only ``shards`` and ``microbatches`` change the numbers of a finished trial.
 
     Attributes:
-      lanes: trials side by side; None chooses. Rounded up to a multiple of the devices they are divided over.
-      lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
-      time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
-      flush_seconds: how often trials that have finished are handed over while others go on.
-      shards: devices that each batch is divided over; more than 1 change results within rounding. None: as few as
-        memory allows.
-      microbatches: parts that each shard of a batch is taken in, one after the other, to save memory; likewise.
-      checkpoint_seconds: how often trials under way are saved, at most; None: only where the run is stopped. A run that
-        goes on from there gives the same numbers.
-      checkpoint_dir: folder or URL that they are saved in; None: beside the results of their study.
+      lanes: number of trials side by side, rounded up to a multiple of the devices they are divided over. The default
+        depends on the study.
+      lane_strategy: ``map``, ``vmap``, or ``auto``, which is map on a CPU and vmap on GPUs and TPUs.
+      time_limit_seconds: limit after which unfinished trials end as INCOMPLETE(time_limit). None means no limit.
+      flush_seconds: interval at which finished trials are handed over while others train.
+      shards: number of devices that each batch is divided over. More than 1 changes results within rounding. None means
+        as few as memory allows.
+      microbatches: number of parts that each shard of a batch is processed in, one after another, to save memory. More
+        than 1 changes results within rounding. None means as few as memory allows.
+      checkpoint_seconds: least interval between checkpoints of trials under way. None saves only when the run is
+        stopped. A resumed run gives the same numbers.
+      checkpoint_dir: folder or URL of the checkpoints. None stores them with the results of their study.
     """
 
     lanes: int | None = None
@@ -45,12 +50,12 @@ class RunProgress(NamedTuple):
     """The progress of a run of a study.
 
     Attributes:
-      doing: what its process does now: STARTING (imports, data), COMPILING or TRAINING.
-      ended: how many trials ended, by the steps that each took.
-      live: how many trials are under way, by the steps that each has taken.
-      steps: taken in this run, summed over trials.
-      train_seconds: spent on these steps.
-      seconds: since the first of them began, with evaluations and all else.
+      doing: the current activity: STARTING (imports, data), COMPILING or TRAINING.
+      ended: number of ended trials, by the steps that each took.
+      live: number of trials under way, by the steps that each has taken.
+      steps: steps taken in this run, summed over trials.
+      train_seconds: seconds spent on these steps.
+      seconds: seconds since the first step began, including evaluations and everything else.
     """
 
     doing: str = STARTING
@@ -70,16 +75,16 @@ class Record:
     """The measurements of a run of a study, or a part of them: some finished trials with all their evaluations.
 
     Attributes:
-      trials: with their seeds and metaparameters.
-      outcomes: how each of these trials ended, by its id.
-      trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
+      trials: the trials with their seeds and metaparameters.
+      outcomes: outcome of each of these trials, by id.
+      trial, step: int32[rows], the trial and step of each evaluation, sorted by (trial, step).
       metrics: values[rows] by name: float32 metrics, then further columns of the kind (see ``results.plans.kinds``).
-      compile_seconds: spent on building programs in this run; of a factorization before its first epoch.
-      train_seconds, evaluate_seconds, run_seconds: inside training, inside evaluations, and in all, without compiling.
-      trial_steps: steps taken, summed over trials. This and the seconds are of the run so far, and of all its trials,
-        also where the record is of a part. All are None where nothing ran.
-      steps_per_epoch: that see as many examples as there are; None of a stream without end.
-      lanes, lane_strategy, shards, microbatches: as they were; None where there are no lanes.
+      compile_seconds: seconds spent on building programs in this run. For a factorization, before its first epoch.
+      train_seconds, evaluate_seconds, run_seconds: seconds in training, in evaluations and in total, without compiling.
+      trial_steps: steps taken, summed over trials. This number and the seconds cover all trials of the run so far, even
+        in a partial record. All are None if the run took no step.
+      steps_per_epoch: steps that see as many examples as the training set has. None for an endless stream.
+      lanes, lane_strategy, shards, microbatches: the values used. None if the kind has no lanes.
     """
 
     trials: Sequence[Trial]
@@ -99,7 +104,11 @@ class Record:
     microbatches: int | None = None
 
 
+OnProgress = Callable[[RunProgress], None]
+OnFinished = Callable[[Record], None]
+
+
 def unmeasured(trials: Sequence[Trial], end: TrialOutcome) -> Record:
-    """The record of trials that all ended so before anything of them was measured."""
-    nothing = np.empty(0, np.int32)
-    return Record(trials, {trial.id: end for trial in trials}, nothing, nothing, {})
+    """The record of trials that all ended with this outcome before any measurement."""
+    empty = np.empty(0, np.int32)
+    return Record(trials, {trial.id: end for trial in trials}, empty, empty, {})

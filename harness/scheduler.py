@@ -1,4 +1,4 @@
-"""The trial scheduler: which trial runs next, and which may stop. Touches no device array."""
+"""The trial scheduler: decides which trial runs next and which may stop. Touches no device array."""
 
 import dataclasses
 from collections import Counter, deque
@@ -10,13 +10,13 @@ import numpy as np
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target, Trial
 
-# Of a target: the fewest steps any trial took to it, and that trial's id (the smaller id wins a tie).
+# For each target, the fewest steps that any trial took to reach it, and that trial's id. The smaller id wins a tie.
 BestSteps = Mapping[Target, tuple[int, int]]
 
 
 @dataclasses.dataclass
 class Live:
-    """A trial in its lane: the steps it has taken, and how many evaluations it has had."""
+    """A trial in its lane, with the number of steps and evaluations so far."""
 
     trial: Trial
     lane: int
@@ -26,7 +26,7 @@ class Live:
 
 
 class Saved(NamedTuple):
-    """A trial that goes on where it was: the steps it had taken, and its metrics (float32[]) by evaluation."""
+    """The saved state of a trial: the steps it had taken, and its metrics (float32[]) by evaluation."""
 
     step: int
     evaluations: Sequence[Mapping[str, Any]]
@@ -42,17 +42,17 @@ class TrialOutcome:
 
 
 class TrialScheduler:
-    """Feeds a study's trials into lanes, and ends each as soon as it is settled.
+    """Assigns a study's trials to lanes, and ends each as soon as it is settled.
 
-    Without pruning every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and
-    a trial ends once no target is left that it could still be the first to reach; ties go to the smaller id. What is
-    pruned could not have changed an answer, so answers do not depend on pruning, on lanes or on order. What confirms
-    the best trials comes after all others have ended, and is never pruned.
+    Without pruning, every live trial advances to its next evaluation. Exact pruning always advances the least advanced
+    trials, and ends a trial once it cannot be the first to reach any remaining target. Ties go to the smaller id. A
+    pruned trial could not have changed an answer, so answers do not depend on pruning, lanes or order. Trials that
+    confirm the best ones run after all others have ended, and are never pruned.
 
     Args:
       study: the plan.
-      trials: in the order they are to start.
-      lanes: numbers of the lanes, in the order they are to be filled.
+      trials: in the order in which they start.
+      lanes: lane numbers, in the order in which they are filled.
       best: answers to prune against from the start.
     """
 
@@ -60,7 +60,7 @@ class TrialScheduler:
         self.grid = study.evaluations
         self.trials = {trial.id: trial for trial in trials}
         self.outcomes: dict[int, TrialOutcome] = {}
-        self.ended: Counter[int] = Counter()  # trials by the steps they had taken when they ended
+        self.ended: Counter[int] = Counter()  # number of trials by the steps they had taken when they ended
         self._study = study
         self._queue = deque(trials)
         self._idle = list(lanes)[::-1]
@@ -70,9 +70,9 @@ class TrialScheduler:
         self._resumed: dict[int, Live] = {}
 
     def resume(self, trials: Iterable[Trial], saved: Mapping[int, Saved]) -> None:
-        """Has those trials that were saved go on where they were, before any other starts.
+        """Resumes saved trials, before any other trial starts.
 
-        What they have reached counts at once: another trial is pruned against it.
+        The targets they have reached count at once, so other trials are pruned against them.
         """
         for trial in trials:
             if trial.id in saved:
@@ -82,10 +82,10 @@ class TrialScheduler:
                 live.step = saved[trial.id].step
 
     def rounds(self, confirming: Callable[[], Sequence[Trial]] = lambda: ()) -> Iterator[list[Live]]:
-        """The trials to advance to their next evaluation, time after time until all are settled.
+        """Yields, round by round, the trials to advance to their next evaluation.
 
         Args:
-          confirming: called each time all trials have ended; returns further trials to run, which are never pruned.
+          confirming: called each time all trials have ended. Returns further trials, which are never pruned.
         """
         yield from iter(self.next, [])
         self._prunes = False
@@ -95,7 +95,7 @@ class TrialScheduler:
             yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
-        """The trials to advance to their next evaluation now; empty when all are settled."""
+        """The trials to advance to their next evaluation now. The list is empty when all are settled."""
         while self._idle and self._queue:
             live = self._first()
             live.lane = self._idle.pop()
@@ -106,7 +106,7 @@ class TrialScheduler:
         return [live for live in self._live if live.evaluated == least]
 
     def _first(self) -> Live:
-        """Takes the trial that is to start next from the queue: one that goes on, if there is any."""
+        """Takes the next trial from the queue. Resumed trials come first."""
         if not self._resumed:
             return Live(self._queue.popleft(), -1, unreached=self._study.targets)
         live = self._resumed.pop(next(iter(self._resumed)))
@@ -114,7 +114,7 @@ class TrialScheduler:
         return live
 
     def stop(self, live: Live) -> int:
-        """Steps the trial will have taken at its next evaluation."""
+        """The number of steps that the trial will have taken at its next evaluation."""
         return int(self.grid[live.evaluated])
 
     @property
@@ -123,7 +123,7 @@ class TrialScheduler:
         return list(self._live)
 
     def record(self, live: Live, measured: Mapping[str, np.ndarray], finite: bool) -> None:
-        """Takes in the evaluation a trial was advanced to: its metrics (float32[] by name) and whether it is finite."""
+        """Records an evaluation of a trial: its metrics (float32[] by name) and whether they are finite."""
         self._take_in(live, measured)
         if not finite:
             self._end(live, "INFEASIBLE")
@@ -139,7 +139,7 @@ class TrialScheduler:
             self._best[target] = min(self._best.get(target, (steps, live.trial.id)), (steps, live.trial.id))
 
     def prune(self) -> None:
-        """Ends the trials that can no longer be the first to reach any target; for after a round of ``record``."""
+        """Ends the trials that cannot be the first to reach any target. Call it after a round of ``record``."""
         if not self._prunes:
             return
         for live in list(self._live):
@@ -148,7 +148,7 @@ class TrialScheduler:
                 self._end(live, "INCOMPLETE", "pruned")
 
     def give_up(self, reason: str) -> None:
-        """Ends every trial that is not settled as INCOMPLETE."""
+        """Ends every unsettled trial as INCOMPLETE."""
         for live in list(self._live):
             self._end(live, "INCOMPLETE", reason)
         while self._queue:

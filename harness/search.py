@@ -1,4 +1,4 @@
-"""Search: the metaparameters of each trial, from a scrambled Halton sequence through the study's search space."""
+"""Search: draws each trial's metaparameters from a scrambled Halton sequence over the study's search space."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from results.rules.confirmation import original
 
 
 def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
-    """The trials of a study with these ids: a pure function of (stream of the study, id).
+    """The trials of a study with these ids, a pure function of (the study's stream, id).
 
-    The first trials of a longer search are those of a shorter one, and no two studies of networks share points: the
-    scrambling derives from the study's stream (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
-    Factorizations of the same data share them. A trial that repeats another has that one's metaparameters, and a seed
-    of its own.
+    A longer search begins with the trials of a shorter one. The scrambling derives from the study's stream, so two
+    studies of networks do not share points (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
+    Factorizations of the same data do share them. A trial that repeats another has the same metaparameters and its own
+    seed.
 
     Args:
-      study: whose ``stream`` all randomness derives from.
-      ids: of trials, from 0, and of those that repeat them; see ``results.rules.confirmation``.
+      study: its ``stream`` seeds all randomness.
+      ids: ids of trials, from 0, and of their repeats. See ``results.rules.confirmation``.
 
     Returns:
       Trials in the order of ``ids``.
@@ -28,7 +28,7 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
     originals = list(ids)
     if not originals:
         return []
-    from scipy.stats import qmc
+    from scipy.stats import qmc  # slow to import, and not needed by commands that draw no trials
 
     scramble = np.random.default_rng(int(study.stream[:32], 16))
     points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)

@@ -1,8 +1,8 @@
-"""Orderly termination of a process that trains: what has finished is handed over, and what is under way is saved.
+"""Orderly shutdown of a training process: finished trials are handed over, and those under way are saved.
 
-Python runs handlers of signals only between computations, which may take minutes; so a thread waits for the signal, and
-for the end of the parent process. Training comes to a stop by itself, soon after; where it does not, the thread hands
-over what has finished and ends the process.
+Python runs signal handlers only between computations, which may take minutes, so a thread waits for the signal and for
+the end of the parent process. Training normally stops soon after. If it does not, the thread hands over finished trials
+and ends the process.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from typing import NoReturn
 from results.cli import say
 from results.exit_codes import PREEMPTED, TERMINATED
 
-STOP_SECONDS = 5.0  # that training may take to come to a stop
-SAVE_SECONDS = 60.0  # that what is being stored may take after it
+STOP_SECONDS = 5.0  # that training may take to stop
+SAVE_SECONDS = 60.0  # that a write under way may take after it
 
 
 class Stopped(Exception):
-    """Training came to a stop because its process is to end; what was under way is saved."""
+    """Training stopped because its process must end. Trials under way are saved."""
 
 
 class Shutdown:
-    """The work to do before the process ends.
+    """The state of a shutdown and the work to do before the process ends.
 
     Attributes:
-      lock: held while finished trials are counted or stored, or others saved; the process does not end meanwhile.
-      requested: whether the process is to end; whoever trains stops where that can be gone on with.
-      saved: whether there is anything that can be gone on with.
-      time_is_up: whether what is under way is to be saved and end as INCOMPLETE(time_limit), as SIGUSR1 says.
+      lock: held while finished trials are recorded or stored, or others saved. The process does not end meanwhile.
+      requested: whether the process must end. The training loop stops at the next point from which it can resume.
+      saved: whether there is a checkpoint to resume from.
+      time_is_up: whether trials under way must be saved and end as INCOMPLETE(time_limit), after SIGUSR1.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Shutdown:
 
     @contextlib.contextmanager
     def first(self, hand_over: Callable[[], None]) -> Iterator[None]:
-        """Within, the process calls ``hand_over`` before it ends, and whoever trains looks at ``requested``."""
+        """A context in which the process calls ``hand_over`` before it ends, and training polls ``requested``."""
         before, self._first = self._first, hand_over
         try:
             yield
@@ -58,31 +58,31 @@ class Shutdown:
         try:
             if self.lock.acquire(timeout=SAVE_SECONDS) and self._first is not None:
                 self._first()
-        except Exception as error:  # a disk that gave out, or somebody else has the study by now
+        except Exception as error:  # a failed disk, or another process that took over the study
             say(f"the last finished trials are not stored: {error}")
         finally:
             self.leave()
 
     def leave(self) -> NoReturn:
-        """Ends the process, of which everything is stored; what is saved makes the difference to whoever started it."""
+        """Ends the process after everything is stored. The exit code tells the parent whether it can resume."""
         os._exit(PREEMPTED if self._signalled and self.saved else TERMINATED)
 
     def watch(self, parent: int) -> None:
-        """Starts to watch for SIGUSR1, and for SIGTERM and the end of the parent, either of which ends the process.
+        """Watches for SIGUSR1, and for SIGTERM and the end of the parent, either of which ends the process.
 
-        For the main thread of a child process.
+        Call it from the main thread of a child process.
 
         Args:
-          parent: descriptor of a pipe whose other end only the parent has, and never writes to.
+          parent: descriptor of a pipe whose other end only the parent holds and never writes to.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
         for each in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(each, lambda number, frame: None)  # what counts is the byte in the pipe, which is its number
+            signal.signal(each, lambda number, frame: None)  # only the byte in the pipe matters, the signal's number
 
         def wait() -> None:
-            waiting = select.poll()  # select takes no descriptor beyond 1,023
+            waiting = select.poll()  # unlike poll, select fails for descriptors above 1,023
             for each in (reader, parent):
                 waiting.register(each, select.POLLIN)
             while not self._signalled and reader in dict(waiting.poll()):

@@ -1,4 +1,4 @@
-"""Training steps of one lane: a batch over shards and microbatches, summed; over steps, epochs and calls."""
+"""Training of one lane: a step sums a batch over shards and microbatches, and a call takes steps across epochs."""
 
 import functools
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from harness.batch_partition import Division
 from workloads import losses, optimizers
 from workloads.workload import Array, Examples, Params, State, Workload
 
-CALL_STEPS = 32  # of batched lanes in one call: a lane that arrives waits for the others
+CALL_STEPS = 32  # the most that batched lanes take in one call, because a lane that arrives waits for the others
 
 
 class Spans(NamedTuple):
-    """The work of each lane in one call; every array has the lanes as leading axis.
+    """The work of each lane in one call. Every array has the lanes as its leading axis.
 
     Attributes:
-      start, stop: int32[L], steps taken before and after; both 0 for an idle lane, which keeps its state. A fresh
-        trial starts from 0.
-      seed: uint32[L], of the trial.
+      start, stop: int32[L], steps taken before and after the call. Both are 0 for an idle lane, which keeps its state.
+        A fresh trial starts from 0.
+      seed: uint32[L], the trial's seed.
       schedule: int32[L], a value of ``optimizers.SCHEDULES``.
-      decay_steps, end_factor: float32[L], of the schedule.
-      metaparameters: float32[L] by name, of the update rule, and label_smoothing.
+      decay_steps, end_factor: float32[L], parameters of the schedule.
+      metaparameters: float32[L] by name, those of the update rule and label_smoothing.
     """
 
     start: Array
@@ -39,7 +39,7 @@ class Spans(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """What a trial carries from step to step: parameters, state of the network, state of the optimizer."""
+    """The state of a trial between steps: parameters, network state and optimizer state."""
 
     params: Params
     state: State
@@ -51,9 +51,9 @@ class Batch(NamedTuple):
 
     Attributes:
       examples: [b, ...].
-      weights: float32[b], 0 where the batch has no such example, or [b, ...] of labels; None: all are 1.
-      positions: int32[b], of the examples in the whole batch.
-      labels: how many the whole batch has.
+      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label. None means all are 1.
+      positions: int32[b], positions of the examples in the whole batch.
+      labels: the number of labels in the whole batch.
     """
 
     examples: Examples
@@ -63,10 +63,10 @@ class Batch(NamedTuple):
 
 
 def fresh(workload: Workload, spans: Spans) -> TrainState:
-    """The carry of a trial that starts: the state of the optimizer is that of the rule that takes the first step.
+    """The initial state of a trial. The optimizer state comes from the rule that takes the first step.
 
-    Some rules keep metaparameters in their state and are evaluated with them. A learning rate in a state is that of
-    the first step, as optax's own ``init`` sees it; a rule that needs the current one takes it from its update.
+    Some rules keep metaparameters in their state. A learning rate kept there is that of the first step, as in optax's
+    own ``init``. A rule that needs the current learning rate gets it in its update.
     """
     init_key, _ = rng.keys(spans.seed)
     params, state = workload.init(init_key)
@@ -74,7 +74,7 @@ def fresh(workload: Workload, spans: Spans) -> TrainState:
 
 
 def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
-    """Initializes a trial that takes its first step; any other lane is left unchanged."""
+    """Initializes a trial that takes its first step. Other lanes are unchanged."""
     starts = (spans.start == 0) & (spans.stop > 0)
     return jax.lax.cond(starts, lambda: fresh(workload, spans), lambda: carry)
 
@@ -88,18 +88,19 @@ def train_lane(
     spans: Spans,
     train: Examples | None,
 ) -> TrainState:
-    """Takes one trial from step ``start`` to ``stop``, for inside ``shard_map``; an idle lane is left unchanged.
+    """Takes one trial from step ``start`` to ``stop``, inside ``shard_map``. An idle lane is unchanged.
 
-    Batched lanes, which are told the steps of a call, find the orders of all its epochs at its beginning: were each
-    found where its epoch begins, lanes in other places of theirs would wait for it.
+    Batched lanes have a bounded number of steps and compute the orders of all epochs when the call begins. Computing
+    an order at the start of its epoch would stall the other lanes, which are elsewhere in their epochs.
 
     Args:
-      workload: to be trained.
-      batch_size: examples of the whole batch.
-      division: of each batch.
-      call_steps: the most steps of a call of batched lanes; None: lanes run one by one.
-      carry, spans: of the trial.
-      train: the training set; of fed data this shard's part of each batch of the call, [K, b, ...]; None for a stream.
+      workload: the workload to train.
+      batch_size: the number of examples in the whole batch.
+      division: the division of each batch.
+      call_steps: the most steps of a call of batched lanes, or None if lanes run one by one.
+      carry, spans: state and work of the trial.
+      train: the training set. For prefetched data, this shard's part of each batch in the call, [K, b, ...]. None for a
+        stream.
     """
     _, data_key = rng.keys(spans.seed)
 
@@ -118,7 +119,7 @@ def train_lane(
         epochs = 1 if call_steps is None else (call_steps - 1) // per_epoch + 2
         return _epochs(step, spans, carry, data_key, batch_size, division, train, epochs)
     draw = workload.draw
-    assert draw is not None  # a data set has the one or the other
+    assert draw is not None  # a data set without a training set has it
 
     def step_of_stream(at: Array, carry: TrainState) -> TrainState:
         drawn = draw(jax.random.fold_in(data_key, at), batch_size)
@@ -130,7 +131,7 @@ def train_lane(
 def take_step(
     workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
 ) -> TrainState:
-    """Takes one step of a trial, from ``at`` (int32[]) to the next, on its part of a batch."""
+    """Takes one step of a trial, starting from step ``at`` (int32[]), on this shard's part of a batch."""
     keys = rng.example_keys(spans.seed, at, batch.positions)
     smoothing = spans.metaparameters["label_smoothing"]
     grads, state = gradients(workload, division, carry, batch, keys, smoothing)
@@ -146,17 +147,17 @@ def gradients(
     keys: Array,
     label_smoothing: Array,
 ) -> tuple[Params, State]:
-    """The gradient of the mean loss over all labels of the whole batch, and the state of the network after it.
+    """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
-    The mean is a sum over the number of labels, which is known before: sums over shards and microbatches need no other
-    scale. Each part changes the same state; the mean of what the parts make of it is the next one.
+    The mean is a sum divided by the number of labels, which is known in advance, so sums over shards and microbatches
+    need no other scaling. Each part updates the same network state, and the updates are averaged.
     """
 
     count: Array | np.float32 = np.float32(batch.labels)
     if workload.padding is not None:
         real = losses.label_weights(batch.examples.labels, batch.weights, workload.padding)
         batch = batch._replace(weights=real)
-        count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may be padding alone
+        count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may contain only padding
 
     def loss(params: Params, examples: Examples, weights: Array | None, keys: Array) -> tuple[Array, State]:
         value, state = workload.loss(params, carry.state, examples, weights, keys, label_smoothing)
@@ -191,9 +192,9 @@ def _epochs(
     train: Examples,
     epochs: int,
 ) -> TrainState:
-    """Steps over the training set, shuffled anew every epoch; a last partial batch is dropped.
+    """Takes steps over the training set, reshuffled every epoch. A last partial batch is dropped.
 
-    The orders of so many epochs are found at a time.
+    Computes the orders of ``epochs`` epochs at a time.
     """
     examples = len(train.labels)
     steps_per_epoch = examples // batch_size
@@ -208,9 +209,10 @@ def _epochs(
         at, carry = at_carry
         since = at // steps_per_epoch
         order_of = functools.partial(rng.epoch_order, key, examples=examples)
-        order = (
-            order_of(since) if epochs == 1 else jax.vmap(order_of)(since + np.arange(epochs, dtype=np.int32)).ravel()
-        )
+        if epochs == 1:
+            order = order_of(since)
+        else:
+            order = jax.vmap(order_of)(since + np.arange(epochs, dtype=np.int32)).ravel()
         end = jnp.minimum(spans.stop, (since + epochs) * steps_per_epoch)
         return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order, since), carry)
 
@@ -218,7 +220,7 @@ def _epochs(
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
-    """This shard's examples of a batch: ``count`` of them in ``order`` (None: as they are), from place ``first``."""
+    """This shard's examples of a batch of ``count`` starting at ``first`` in ``order`` (None: the stored order)."""
     parts = division.shards * division.microbatches
     own = division.examples(count)
     positions = _positions(own, division)
@@ -228,13 +230,13 @@ def batch_of(examples: Examples, order: Array | None, first: Array, count: int, 
     places, weights = first + positions, None
     if own * division.shards != count:
         places, weights = first + jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32)
-    # A gather, as a slice at a place that differs between lanes would be a loop over them on a TPU.
+    # A gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
     rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
     return Batch(Examples(*(_rows(array, rows) for array in examples)), weights, positions, labels)
 
 
 def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
-    """This shard's examples of a batch of ``count``, of which it was fed these."""
+    """This shard's part of a prefetched batch of ``count`` examples."""
     own = division.examples(count)
     positions = _positions(own, division)
     weights = None if own * division.shards == count else (positions < count).astype(jnp.float32)
@@ -246,13 +248,13 @@ def _positions(own: int, division: Division) -> Array:
 
 
 def _rows(array: Array, rows: Array) -> Array:
-    """Rows of an array. As rows of a matrix, whose elements a CPU finds without dividing by every dimension."""
+    """Rows of an array. Flattened to a matrix, so that a CPU does not divide by every dimension to find an element."""
     flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
     return flat.reshape(len(rows), *array.shape[1:])
 
 
 def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
-    """The update rule after ``at`` steps (int32[]), with the trial's metaparameters and its decayed learning rate."""
+    """The update rule after ``at`` steps (int32[]), with the trial's metaparameters and decayed learning rate."""
     decay = optimizers.decay_factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
     metaparameters = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
     return workload.update_rule(**metaparameters | {"learning_rate": metaparameters["learning_rate"] * decay})

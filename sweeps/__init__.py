@@ -1,4 +1,4 @@
-"""Sweeps: from a command line, or plain arguments, to plans, and from plans to runs on this machine."""
+"""Sweeps: turns a command line or plain arguments into plans, and runs the plans."""
 
 import results  # noqa: F401  (refuses a Python that is too old)
 from sweeps.library import measure, study, sweep

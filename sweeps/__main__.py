@@ -1,8 +1,8 @@
-"""python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again."""
+"""python -m sweeps: runs one study, or a sweep of studies with -m. Stored trials are not run again."""
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # first, so that errors in the imports below are guarded too
     cli.run("sweeps.__main__")
 
 import functools
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from sweeps.planning import Request
     from sweeps.run import StudyOutcome
 
-_NAMED = 5  # studies in a line
+# Imports inside functions keep --help, dry runs and finished sweeps fast.
+_NAMED = 5  # studies named in a line
 _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Runs the studies of a command line; the exit code is 1 if any of them failed."""
+    """Runs the studies of a command line and returns the exit code: 1 if any study failed."""
     if attempts.VARIABLE in os.environ:
         from sweeps.launchers.attempt import end_with_parent
 
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 def _note_withdrawn(folder: Path) -> None:
-    """Notes which studies of a store this sweep does not go on with, as their data turned out wrong."""
+    """Lists stored studies that this sweep does not resume because their data were withdrawn."""
     from results.catalog import withdrawn
 
     for note in withdrawn.of_store(folder) if folder.is_dir() else ():
@@ -60,12 +61,12 @@ def _note_withdrawn(folder: Path) -> None:
 
 
 def _dry_run(request: "Request") -> int:
-    """Prints the folder and the command of every study that would be run."""
+    """Prints the folder and the command of every study that would run."""
     from sweeps import planning
 
     header = ("study", "folder", "command")
     found = planning.to_run(request)
-    _tell_left_out(request, found.left_out)
+    _report_left_out(request, found.left_out)
     to_run = {study.name for study in found.studies}
     rows = []
     for study in sorted(request.studies, key=lambda one: cli.numbered(one.name)):
@@ -73,30 +74,29 @@ def _dry_run(request: "Request") -> int:
             command = ["python", "-m", "sweeps", *words, f"store={request.store}"]
             rows.append((study.name, str(request.store / study.name), shlex.join(command)))
     cli.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
-    say(f"{number_of(len(to_run), 'study')} of {len(request.studies)} would be run; nothing is")
+    say(f"dry run: {len(to_run)} of {number_of(len(request.studies), 'study')} would run")
     return 0
 
 
 def _sweep(request: "Request", hook: "Hook") -> int:
-    """Runs what the store of a request lacks."""
+    """Runs the trials of a request that its store lacks, and returns the exit code."""
     from sweeps import planning
     from sweeps.kind_configs import READERS
 
     to_run, missing, stored, left_out = planning.to_run(request)
-    _tell_left_out(request, left_out)
+    _report_left_out(request, left_out)
     if not to_run and left_out:
         return exit_codes.FAILED
+    report = say if cli.is_data() else answer
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
-        if cli.is_data():
-            cli.show(_HEADER, (), str)
-        tell = say if cli.is_data() else answer
-        tell(f"nothing to train: {present} stored in {request.store} already")
+        _show_no_rows()
+        report(f"nothing to train: {present} already stored in {request.store}")
         return 0
     planning.make_ready(request, to_run, say)
-    _ask(request, missing)
+    _check_cost(request, missing)
     planning.record(request, to_run)
-    already = f"; {stored:,} trials are stored already" if stored else ""
+    already = f" ({stored:,} trials already stored)" if stored else ""
     say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
     from sweeps.launchers.launcher import WorkerLost
 
@@ -105,45 +105,52 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
-    if not request.launcher["wait"]:  # the launcher has said where they are
-        if cli.is_data():
-            cli.show(_HEADER, (), str)
+    if not request.launcher["wait"]:  # the launcher has reported the jobs
+        _show_no_rows()
         return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: cli.numbered(one.study))
-    rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, round(s.seconds, 1)) for s in ran]
-    texts = [(*row[:-1], f"{row[-1]:.1f}") for row in rows]
-    cli.show(_HEADER, rows, lambda: cli.table(_HEADER, texts))
+    cli.show(
+        _HEADER,
+        [(*s[:-1], round(s.seconds, 1)) for s in ran],
+        lambda: cli.table(_HEADER, [(*s[:-1], f"{s.seconds:.1f}") for s in ran]),
+    )
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
-        for line in [f"{why}, called from", *(f"  {place}" for place in places)] if places else ():
-            say(line)
+        if places:
+            say(f"{why}, called from")
+        for place in places:
+            say(f"  {place}")
     if left := len(to_run) - len(outcomes):
-        say(f"{number_of(left, 'study')} did not begin; the same command goes on with them")
+        say(f"{number_of(left, 'study')} did not start. Run the same command to continue.")
     if failures:
-        say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
-        return 1
+        say(f"{len(failures)} of {len(to_run)} studies failed. Run the same command to retry them.")
+        return exit_codes.FAILED
     if left_out:
         return exit_codes.FAILED
     reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
-    tell = say if cli.is_data() else answer
-    tell(f"stored in {request.store}; next: {', or '.join(commands)}")
+    report(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
 
 
-def _tell_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
-    """Prints which studies are left out because they failed too often."""
+def _show_no_rows() -> None:
+    """Prints an empty table if CSV or JSON was asked for."""
+    if cli.is_data():
+        cli.show(_HEADER, (), str)
+
+
+def _report_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
+    """Prints the studies that are skipped because they failed too often."""
     if studies:
         names = [study.name for study in studies]
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        count, which = number_of(len(names), "study"), "which is" if len(names) == 1 else "which are"
         limit = f"limits.study.max_failures={request.limits[1].max_failures}"
         named = ", ".join(names[:_NAMED]) + more
-        say(f"{limit} is reached by {count}, {which} left out: {named}; a larger limit tries again")
+        say(f"{limit}: skipping {number_of(len(names), 'study')}: {named}. Raise the limit to retry.")
 
 
-def _ask(request: "Request", missing: Mapping[str, int]) -> None:
-    """Raises BadInput for a sweep that is predicted to cost more than may be begun without ``yes=true``."""
+def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
+    """Raises BadInput if a sweep is predicted to cost more than ``ask_above_device_hours``."""
     most = request.ask_above_device_hours
     if most is None:
         return
@@ -153,16 +160,16 @@ def _ask(request: "Request", missing: Mapping[str, int]) -> None:
     predicted = costs.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * most:
         raise BadInput(
-            f"this sweep is predicted to take {costs.span(predicted, 3600)} device-hours, and "
-            f"ask_above_device_hours={most:g}; add yes=true to begin it, and see what each study costs by the same "
-            f"words after `python -m sweeps.plan`"
+            f"this sweep is predicted to take {costs.span(predicted, 3600)} device-hours, above "
+            f"ask_above_device_hours={most:g}. Add yes=true to run it, or pass the same arguments to "
+            f"`python -m sweeps.plan` for the cost of each study."
         )
 
 
 def _run(
     request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int], hook: "Hook"
 ) -> "list[StudyOutcome]":
-    """Runs studies, and shows how far they are."""
+    """Runs studies and shows their progress."""
     from sweeps import planning
     from sweeps.display import Display
     from sweeps.forecast import Forecast
@@ -172,5 +179,5 @@ def _run(
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
     limit = request.settings.time_limit_seconds
     forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here, tell=hook.tell) as display:
+    with Display(request.store, forecast, beats=launcher.here, notify=hook.send) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -1,4 +1,4 @@
-"""Composition: from a command line to the configuration of every study it asks for; errors are one line."""
+"""Composition: builds the configuration of every study on a command line, with one-line errors."""
 
 import dataclasses
 import functools
@@ -23,17 +23,16 @@ from sweeps.kind_configs import READERS
 from sweeps.overrides import GROUPS, CommandLine
 from workloads import registry
 
-_SHOWN = 5  # tasks of a kind that a message names
+_SHOWN = 5  # tasks named in a message
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
-_OPEN = ("ratings", "task.model")  # sections whose keys depend on a name among them
-_ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that take any key, and start without one
-_OF_PAIRS = ("mesh", "layout")  # texts in which Mesh-TensorFlow has commas
+_OPEN = ("ratings", "task.model")  # sections whose keys depend on their `name`
+_ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that accept any key
 _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 
 
 class _Base(NamedTuple):
-    """The result of choices from groups: the configuration, the name of the task, and the axes of a preset."""
+    """The configuration that Hydra composes from choices in groups, with the name of the task and a preset's axes."""
 
     config: DictConfig
     task: str
@@ -48,13 +47,13 @@ class _Base(NamedTuple):
 
 @dataclasses.dataclass
 class _Model:
-    """A composed point, of which others are made that differ from it in lone values alone.
+    """A composed point. Points that differ from it only in scalar values are copies of it.
 
     Attributes:
-      config: of the point, on which values are tried.
-      plain: the same as plain data.
-      texts: its overrides, by their keys.
-      known: values by key and override, as the shape of the configuration takes them.
+      config: the configuration of the point, on which new values are tried.
+      plain: the configuration as plain data.
+      texts: the overrides of the point, by key.
+      known: values converted to the schema's types, by override.
     """
 
     config: DictConfig
@@ -64,13 +63,13 @@ class _Model:
 
     @classmethod
     def of(cls, config: DictConfig, plain: dict[str, Any], point: Sequence[Override]) -> "_Model | None":
-        """A point as a model; None where a value could be in two places, by interpolation or as part of another."""
+        """Makes a model of a point. None if one override could change several values, as with interpolation."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
     def values(self, point: Sequence[Override]) -> dict[str, Any] | None:
-        """The values in which another point differs, by key; None if one of them has to be composed."""
+        """Returns the values in which another point differs, by key. None if Hydra must compose one of them."""
         changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
         for override in changed:
             if str(override.input_line) not in self.known and not self._learn(override):
@@ -78,7 +77,7 @@ class _Model:
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
     def with_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The point with other values."""
+        """Returns the plain data of the point with other values."""
         plain = _copied(self.plain)
         for key, value in values.items():
             *sections, name = key.split(".")
@@ -86,16 +85,14 @@ class _Model:
         return plain
 
     def _learn(self, override: Override) -> bool:
-        """Whether a lone value takes the place of another as it is: no text that refers to others, and nothing new."""
+        """Tries to set a scalar in place of an existing one. False if Hydra must compose the override instead."""
         key, value = override.key_or_group, override.value()
-        adds = override.is_add() or override.is_force_add() or override.package is not None
-        if (
-            adds
-            or not isinstance(value, str | int | float)
-            or (isinstance(value, str) and ("$" in value or "?" in value))
-        ):
+        if _adds(override) or override.package is not None or not isinstance(value, str | int | float):
             return False
-        if OmegaConf.select(self.config, key) is None or OmegaConf.is_config(OmegaConf.select(self.config, key)):
+        if isinstance(value, str) and ("$" in value or "?" in value):
+            return False
+        before = OmegaConf.select(self.config, key)
+        if before is None or OmegaConf.is_config(before):
             return False
         try:
             OmegaConf.update(self.config, key, value, merge=True)
@@ -106,28 +103,28 @@ class _Model:
 
 
 class Point(NamedTuple):
-    """A point of a sweep: its configuration, and the words of a command line that asks for it alone."""
+    """A point of a sweep: its configuration, and the command-line words that select only this point."""
 
     config: dict[str, Any]
     words: tuple[str, ...]
 
 
 def compose_all(line: CommandLine) -> list[dict[str, Any]]:
-    """The configuration of every study that a command line asks for; see ``compose_points``."""
+    """Returns the configuration of every study on a command line. See ``compose_points``."""
     return [point.config for point in compose_points(line)]
 
 
 def compose_points(line: CommandLine) -> list[Point]:
-    """Composes the configuration of every study that a command line asks for.
+    """Composes the configuration of every study on a command line.
 
-    Hydra composes once for every distinct choice from groups; values are then set on copies of that.
+    Hydra composes each distinct choice from groups once. Values are then set on copies of the result.
 
     Returns:
-      Plain data in the shape of ``sweeps.kind_configs.config()``, one per point of the sweep. Sections of other kinds are
-      None. The words exclude the store and the launcher's settings.
+      One point per study. The configuration is plain data in the shape of ``sweeps.kind_configs.config()``, and
+      sections of other kinds are None. The words exclude the store and the launcher's settings.
 
     Raises:
-      BadInput: for anything wrong with it, before any study is returned.
+      BadInput: the command line is invalid.
     """
     parsed = overrides.parse(line.overrides)
     for override in parsed:
@@ -137,16 +134,17 @@ def compose_points(line: CommandLine) -> list[Point]:
         return [point for part in parts for point in compose_points(part)]
     swept = [o for o in parsed if o.is_sweep_override()]
     fixed = [o for o in parsed if not o.is_sweep_override()]
-    _refuse_commas(parsed)
+    _check_commas(parsed)
     if swept and not line.multirun:
-        raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
+        raise BadInput(f"{swept[0].input_line} is a sweep. Add -m to run it.")
     ConfigStore.instance().store("schema", kind_configs.config())
     with initialize_config_module("conf", version_base="1.3"):
-        spoken_for = {o.key_or_group for o in parsed}
-        bases = {_choices(fixed): _base(_choices(fixed))}
-        axes = {k: v for k, v in bases[_choices(fixed)].axes.items() if k not in spoken_for}
+        given = {o.key_or_group for o in parsed}
+        choices = _choices(fixed)
+        bases = {choices: _base(choices)}
+        axes = {k: v for k, v in bases[choices].axes.items() if k not in given}
         if not line.multirun:
-            _refuse_axes(line, axes)
+            _check_not_swept(line, axes)
         preset = overrides.parse([f"{key}={value}" for key, value in axes.items()])
         for override in preset:
             overrides.check(override)
@@ -157,10 +155,10 @@ def compose_points(line: CommandLine) -> list[Point]:
 
 
 def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
-    """The command lines of the presets that a preset unites, or several; empty where there is but one, in a file.
+    """Splits a command line into one per preset that it combines. Empty for a single preset with its own file.
 
     Raises:
-      BadInput: it is not said that all of them are to run.
+      BadInput: the presets are several or swept, and -m is missing.
     """
     named = [override for override in parsed if override.key_or_group == "experiment"]
     if not named:
@@ -168,44 +166,43 @@ def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
     names = [value.split("=", 1)[1] for value in overrides.values(named[-1])]
     united = list(dict.fromkeys(each for name in names for each in overrides.united(name)))
     others = tuple(text for text, override in zip(line.overrides, parsed, strict=True) if override not in named)
-    spoken_for = {override.key_or_group for override in parsed} - {"experiment"}
-    parts = [
-        tuple(word for word in overrides.words_of(each) if overrides.key_of(word) not in spoken_for) for each in united
-    ]
+    given = {override.key_or_group for override in parsed} - {"experiment"}
+    parts = [tuple(word for word in overrides.words_of(each) if overrides.key_of(word) not in given) for each in united]
     if len(names) == 1 and parts == [(f"+experiment={names[0]}",)]:
         return []
     if len(parts) > 1 and not line.multirun:
-        raise BadInput(f"{named[-1].input_line} unites {len(united)} presets; add -m to run all of them")
+        raise BadInput(f"{named[-1].input_line} combines {len(united)} presets. Add -m to run them all.")
     if not line.multirun:
-        _refuse_axes(line, [o.key_or_group for o in overrides.parse(parts[0]) if o.is_sweep_override()])
+        _check_not_swept(line, [o.key_or_group for o in overrides.parse(parts[0]) if o.is_sweep_override()])
     return [line._replace(overrides=(*words, *others)) for words in parts]
 
 
-def _refuse_commas(parsed: Sequence[Override]) -> None:
-    """Raises BadInput if commas of Mesh-TensorFlow, between the pairs of one text, make a sweep of bare pairs."""
-    loose = any(override.key_or_group == "strict" and override.value() is False for override in parsed)
+def _check_commas(parsed: Sequence[Override]) -> None:
+    """Raises BadInput if the commas of one mesh or layout in Mesh-TensorFlow's notation would make a sweep."""
+    if not any(override.key_or_group == "strict" and override.value() is False for override in parsed):
+        return
     for override in parsed:
-        if loose and override.key_or_group in _OF_PAIRS and override.is_sweep_override():
+        swept = override.value() if override.key_or_group in overrides.OF_PAIRS else None
+        if isinstance(swept, ChoiceSweep) and any(isinstance(pair, str) and ":" in pair for pair in swept.list):
             key, _, text = str(override.input_line).partition("=")
-            swept = override.value()
-            if isinstance(swept, ChoiceSweep) and any(isinstance(pair, str) and ":" in pair for pair in swept.list):
-                raise BadInput(f"{key}={text} would be a {key} for each pair; put it in quotes: {key}=\"'{text}'\"")
+            raise BadInput(f"{key}={text} would sweep over single pairs. Put it in quotes: {key}=\"'{text}'\"")
 
 
-def _refuse_axes(line: CommandLine, axes: Iterable[str]) -> None:
-    """Raises BadInput if a preset has axes and all of it was not asked for."""
+def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
+    """Raises BadInput if a preset has axes but -m is missing."""
     if swept := ", ".join(axes):
-        command = shlex.join((*line.overrides, *([] if line.store is None else [f"store={line.store}"])))
-        raise BadInput(f"this preset is a sweep over {swept}; run `python -m sweeps {command} -m`")
+        store = () if line.store is None else (f"store={line.store}",)
+        command = shlex.join((*line.overrides, *store))
+        raise BadInput(f"this preset is a sweep over {swept}. Run `python -m sweeps {command} -m`.")
 
 
 def _points(
     points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[tuple[str, ...], _Base]
 ) -> Iterator[Point]:
-    """Each point, its configuration from ``bases`` by their choices, to which it adds those that are not there yet.
+    """Yields every point with its configuration. Adds missing choices to ``bases``.
 
     Raises:
-      BadInput: none of the points takes an override of the command line.
+      BadInput: an override of the command line applies to no point.
     """
     at = []
     for point in points:
@@ -240,7 +237,7 @@ def _words(point: Iterable[Override]) -> tuple[str, ...]:
 
 
 def _copied(plain: Any) -> Any:
-    """A copy of plain data, in less time than ``copy.deepcopy`` takes, which allows for anything."""
+    """Copies plain data, faster than the general ``copy.deepcopy``."""
     if isinstance(plain, dict):
         return {key: _copied(value) for key, value in plain.items()}
     return [_copied(value) for value in plain] if isinstance(plain, list) else plain
@@ -263,13 +260,17 @@ def _misplaced(key: str, base: _Base) -> str:
         if kind_configs.takes(kind, key):
             tasks = [f"task={name}" for name in overrides.tasks(kind)]
             examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
-            other = f"task={base.task}, which is a {READERS[base.kind].noun}"
-            return f"{key} does not go with {other}; it is for a {reader.noun}: {examples}"
+            other = f"task={base.task}, a {READERS[base.kind].noun}"
+            return f"{key} does not apply to {other}. It is for a {reader.noun}: {examples}"
     return f"unknown key {key!r}; {_searched(key, base.config) or nearest(key, _keys())}"
 
 
+def _adds(override: Override) -> bool:
+    return override.is_add() or override.is_force_add()
+
+
 def _searched(key: str, config: DictConfig) -> str:
-    """The end of an error line about the name of a metaparameter that is searched; empty for any other key."""
+    """Returns the end of an error line if the key is a searched metaparameter, else an empty string."""
     name = key.rpartition(".")[2]
     for section in ("task.space", "optimizer.space"):
         ranges = OmegaConf.select(config, section) or {}
@@ -280,20 +281,18 @@ def _searched(key: str, config: DictConfig) -> str:
 
 
 def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
-    """A base with the values of a point set, as Hydra would compose it; raises what Hydra would raise."""
+    """Returns a base with the values of a point set, as Hydra would compose it. Raises the same errors."""
     config = base.config.copy()
     try:
         for override in point:
             if override.key_or_group in GROUPS:
                 continue
-            key, value, adds = override.key_or_group, override.value(), override.is_add() or override.is_force_add()
-            adds |= bool(_ANY_KEY.match(key))
-            twice = (
-                override.is_add() and not isinstance(value, dict | list) and OmegaConf.select(config, key) is not None
-            )
+            key, value = override.key_or_group, override.value()
+            adds = _adds(override) or bool(_ANY_KEY.match(key))
             _check_within(config, key, base.task)
             section, _, name = key.rpartition(".")
-            if section in _OPEN and not adds and name not in (options := OmegaConf.select(config, section) or {}):
+            options = (OmegaConf.select(config, section) or {}) if section in _OPEN and not adds else None
+            if options is not None and name not in options:
                 known = [f"{section}.{each}" for each in options if each != "name"]
                 raise BadInput(f"unknown key {key!r}; {nearest(key, known)}")
             if (
@@ -304,7 +303,8 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
                 and (hint := _searched(key, config))
             ):
                 raise BadInput(f"unknown key {key!r}; {hint}")
-            if override.package is not None or twice:
+            is_new = not override.is_add() or isinstance(value, dict | list) or OmegaConf.select(config, key) is None
+            if override.package is not None or not is_new:
                 return _compose([str(o.input_line) for o in point])
             OmegaConf.update(config, key, value, merge=True, force_add=adds)
     except BadInput:
@@ -315,13 +315,13 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
 
 
 def _check_within(config: DictConfig, key: str, task: str) -> None:
-    """Raises BadInput for a key within a section that has no value: that of another task, or targets."""
+    """Raises BadInput for a key inside a section that is null: one of another task, or the targets."""
     parts = key.split(".")
     for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
         if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
-            raise BadInput(f"{key} does not go with task={task}; it is for task={parent}")
+            raise BadInput(f"{key} does not apply to task={task}. Use task={parent}.")
         if parent == "task.targets" and not OmegaConf.select(config, parent):
-            raise BadInput(f"{key}: there is no list of targets to change; give one, such as {_TARGETS}")
+            raise BadInput(f"{key}: the list of targets is empty. Give a whole list, such as {_TARGETS}.")
 
 
 def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
@@ -332,7 +332,7 @@ def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
 
 
 def _reword(error: Exception, lines: Sequence[str]) -> str:
-    """Hydra's page of text as one line that names the offending word."""
+    """Shortens Hydra's error to one line that names the offending word."""
     text = f"{error}\n{error.__cause__ or ''}"
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown and unknown[1] not in _keys():
@@ -344,18 +344,18 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
     if added:
         whole = re.search(r"full_key: (\S+)", text)
         key = whole[1] if whole else f"task.space.{added[1]}"
-        return f"{added[1]!r} does not exist yet; add it with a plus sign: +{key}=… or the like"
+        return f"{added[1]!r} does not exist yet. Add it with a plus sign: +{key}=…"
     merging = re.search(r"Error merging override (\S+)", text)
     where = merging[1] if merging else " ".join(lines)
     kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)
     if kind:
         return f"{where}: {kind[1]} is not {_TYPES.get(kind[2], kind[2])}"
     if where.startswith("task.targets=") and ("is not a ListConfig" in text or "TargetConfig" in text):
-        return f"{where}: targets are a list of metrics and values, such as {_TARGETS}"
+        return f"{where}: targets must be a list of metrics and values, such as {_TARGETS}"
     if re.search(r"Invalid type assigned|Cannot assign \w+ to Dict", text):
         section = where.partition("=")[0]
         keys = [key for key in _keys() if key.startswith(f"{section}.")]
-        return f"{where}: {section} has keys of its own{': ' if keys else ''}{', '.join(keys)}"
+        return f"{where}: set one of the keys of {section}{': ' if keys else ''}{', '.join(keys)}"
     if "is not a ListConfig" in text:
         return f"{where}: a list is needed"
     if "is not Optional" in text:
@@ -364,7 +364,7 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
 
 
 def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
-    """Plain data without the sections of a preset for studies of other kinds."""
+    """Converts a configuration to plain data, without the sections of other kinds."""
     own = READERS[kind].sections
     for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
         config[key] = None
@@ -381,7 +381,7 @@ def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
 
 
 def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
-    """Raises BadInput for a key that the schema does not have: Hydra takes any that is added with a plus sign."""
+    """Raises BadInput for a key outside the schema, because Hydra accepts any key with a plus sign."""
     fields = _fields(shape)
     for key in map(str, config):
         if key not in fields:
@@ -391,10 +391,10 @@ def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
 
 
 def _keys(shape: Any = None, prefix: str = "") -> list[str]:
-    """Every key an override may name, dotted, and `experiment`."""
+    """Returns every dotted key that an override may set, and `experiment`."""
     keys = ["experiment"] if not prefix else []
     for key, kind in _fields(shape or kind_configs.config()).items():
-        if not prefix and key == "kind":  # which tasks say, and no override
+        if not prefix and key == "kind":  # set only by the task's file
             continue
         keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
         keys += [key] if key in GROUPS else []
@@ -402,7 +402,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
 
 
 def _shapes(shape: Any = None) -> dict[str, Any]:
-    """All dataclasses that a shape is made of, by their names."""
+    """Returns all dataclasses nested in a shape, by name."""
     own = shape or kind_configs.config()
     kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
     nested = [kind for kind in kinds_of_fields if dataclasses.is_dataclass(kind)]
@@ -410,10 +410,10 @@ def _shapes(shape: Any = None) -> dict[str, Any]:
 
 
 def _fields(shape: Any) -> dict[str, Any]:
-    """The types of a shape's fields, without ``| None``."""
-    return {name: _unless_none(kind) for name, kind in typing.get_type_hints(shape).items()}
-
-
-def _unless_none(kind: Any) -> Any:
-    parts = [part for part in typing.get_args(kind) if part is not type(None)]
-    return parts[0] if isinstance(kind, types.UnionType) and len(parts) == 1 else kind
+    """Returns the types of a shape's fields, without ``| None``."""
+    fields = typing.get_type_hints(shape)
+    for name, kind in fields.items():
+        parts = [part for part in typing.get_args(kind) if part is not type(None)]
+        if isinstance(kind, types.UnionType) and len(parts) == 1:
+            fields[name] = parts[0]
+    return fields

@@ -1,4 +1,4 @@
-"""Display: how a sweep gets on, as one bar on a terminal, elsewhere as a line every few seconds; and its heartbeats."""
+"""Display: shows the progress of a sweep, as a bar on a terminal or a line every few seconds, and writes heartbeats."""
 
 import itertools
 import math
@@ -20,24 +20,20 @@ from sweeps.forecast import Forecast, StudyRun, TimeLeft
 from sweeps.notify import FAILURE, STALL
 from sweeps.run import StudyUpdate
 
-BAR_SECONDS = 0.25  # between two pictures of the bar
-FORECAST_SECONDS = 1.0  # between forecasts, which take a while in large sweeps
-SILENT_SECONDS = 300.0  # without a sign of life, after which a line tells of it
-BAR_COLUMNS = 17  # of a line: the bar, its share and what is around them
-
-
-def _nobody(event: str, line: str, **more: str) -> None:
-    """Tells nobody of an event."""
+BAR_SECONDS = 0.25  # between updates of the bar
+FORECAST_SECONDS = 1.0  # between forecasts, which are slow in large sweeps
+SILENT_SECONDS = 300.0  # silence that is reported
+BAR_COLUMNS = 17  # width of the bar and its percentage
 
 
 class Display:
-    """The display of a running sweep; a context that removes its heartbeats when it ends.
+    """The display of a running sweep. As a context it removes its heartbeats at the end.
 
     Args:
       store: folder of the store.
-      forecast: of the sweep, which this keeps up to date.
-      beats: whether it writes heartbeats; not for studies that run elsewhere, and have their own.
-      tell: told of studies that fail or stall, as ``notify.Hook.tell`` is.
+      forecast: forecast of the sweep, which the display updates.
+      beats: whether to write heartbeats. False for studies on a cluster, which write their own.
+      notify: called when a study fails or stalls, as ``notify.Hook.send``.
     """
 
     def __init__(
@@ -46,20 +42,20 @@ class Display:
         forecast: Forecast,
         *,
         beats: bool = True,
-        tell: Callable[..., None] = _nobody,
+        notify: Callable[..., None] = lambda event, line, **more: None,
     ):
         from tqdm import tqdm
 
-        self._store, self._forecast, self._tell = store, forecast, tell
+        self._store, self._forecast, self._notify = store, forecast, notify
         self._names = short_names({run.study.name: run.study.slug for run in forecast.waiting})
         self._left: TimeLeft | None = None
         self._writes_beats = beats
         self._began = self._forecast_at = time.monotonic()
         self._line_due = self._began + FIRST_SECONDS
         self._bar_due = 0.0
-        self._beats: dict[str, float] = {}  # when the heartbeat of a study is due
-        self._doing: dict[str, str] = {}  # what a study did when it was last heard of
-        self._silent: dict[str, float] = {}  # since how many seconds it gave no sign of life
+        self._beats: dict[str, float] = {}  # due times of heartbeats by study
+        self._doing: dict[str, str] = {}  # last reported activity by study
+        self._silent: dict[str, float] = {}  # seconds of silence by study
         layout, silent = "{percentage:3.0f}%|{bar}| {desc}", not sys.stderr.isatty()
         self._bar = tqdm(desc="starting workers", total=1.0, bar_format=layout, dynamic_ncols=True, disable=silent)
 
@@ -72,16 +68,18 @@ class Display:
         self._bar.close()
 
     def hear(self, update: StudyUpdate) -> None:
-        """Takes in an update and shows it."""
+        """Handles an update and shows it."""
         now, name = time.monotonic(), update.study.name
         before = self._silent.pop(name, 0.0)
         if update.silent is not None:
             self._silent[name] = update.silent
             if before < SILENT_SECONDS <= update.silent:
-                since = f"no sign of life for {SILENT_SECONDS / 60:.0f} minutes"
-                line = f"{name}: {since}; launcher.silence_seconds=… would end it and try again"
-                self._write(line)
-                self._tell(STALL, line, study=name)
+                self._write(
+                    f"{name}: no sign of life for {SILENT_SECONDS / 60:.0f} minutes. "
+                    "Set launcher.silence_seconds=… to end and retry such studies.",
+                    STALL,
+                    name,
+                )
             self.show()
             return
         if update.outcome is None:
@@ -91,15 +89,14 @@ class Display:
         else:
             self._forecast.end(update.study, now)
             if update.outcome.failure:
-                line = f"[{self._forecast.ended}/{self._forecast.studies}] {name}: failed: {update.outcome.failure}"
-                self._write(line)
-                self._tell(FAILURE, line, study=name)
+                ended = f"[{self._forecast.ended}/{self._forecast.studies}]"
+                self._write(f"{ended} {name}: failed: {update.outcome.failure}", FAILURE, name)
         if update.progress is None and self._beats.pop(name, None) is not None:
             heartbeat.remove(self._store / name)
         self.show(changed=update.outcome is not None)
 
     def show(self, *, changed: bool = False) -> None:
-        """Shows what is due; for at least every second."""
+        """Shows the updates that are due. Call it at least every second."""
         now = time.monotonic()
         if now >= self._forecast_at:
             self._left, self._forecast_at = self._forecast.left(now), now + FORECAST_SECONDS
@@ -114,19 +111,22 @@ class Display:
                 self._beats[run.study.name] = now + heartbeat.SECONDS
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
-    def _write(self, line: str) -> None:
-        """Writes a line that stays: above the bar, or with the time of day where there is none."""
+    def _write(self, line: str, event: str, study: str) -> None:
+        """Writes a line above the bar, or with the time of day without a bar, and sends it as an event of a study."""
         self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
+        self._notify(event, line, study=study)
 
     def _draw(self, now: float) -> None:
         seconds, done = self._seconds_left(now), now - self._began
-        whole = self._forecast.ended == self._forecast.studies
-        self._bar.n = 1.0 if whole else 0.0 if seconds is None else done / (done + seconds + 1e-9)
+        if self._forecast.ended == self._forecast.studies:
+            self._bar.n = 1.0
+        else:
+            self._bar.n = 0.0 if seconds is None else done / (done + seconds + 1e-9)
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         self._bar.set_description_str(cut(self._text(now), columns - BAR_COLUMNS))
 
     def _seconds_left(self, now: float) -> float | None:
-        """As last forecast, less what has passed since."""
+        """Returns the last forecast minus the time passed since."""
         return self._left and max(0.0, self._left.seconds - (now + FORECAST_SECONDS - self._forecast_at))
 
     def _text(self, now: float, *, both: bool = False) -> str:
@@ -162,7 +162,7 @@ def _time() -> str:
 
 
 def short_names(slugs: Mapping[str, str]) -> dict[str, str]:
-    """The slugs of studies without the words that all of them begin with, by the same keys."""
+    """Returns the slugs of studies without the words that all of them start with, by the same keys."""
     words = {name: slug.split("-") for name, slug in slugs.items()}
     columns = list(zip(*words.values(), strict=False))
     shared = sum(itertools.accumulate((len(set(column)) == 1 for column in columns), min)) if len(words) > 1 else 0
@@ -170,12 +170,12 @@ def short_names(slugs: Mapping[str, str]) -> dict[str, str]:
 
 
 def clock(seconds: float) -> str:
-    """A duration as 0:42, 1:23 or 2:03:00."""
+    """Formats a duration as 0:42, 1:23 or 2:03:00."""
     whole = math.ceil(seconds)
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of a text, at most so many characters wide, with … where something is left out."""
+    """Shortens a text to a width, and ends it with … if anything is cut."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"

@@ -1,4 +1,4 @@
-"""Factorizations: from a composed configuration to plans of kind ``cores``, and their data made ready."""
+"""Factorizations: reads configurations into plans of kind ``cores``, and prepares their data."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,23 +16,23 @@ from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
 
 DEFAULT_TRIALS = 16  # of a search
-MOST_EMULATED = 64  # cores; with several hundred, XLA's threads wait for each other for ever
-EVALUATED = 2  # rows with held-out links, at least
-# Memory of a training, as measured: of itself, of a link while its routes are made, and of tables and their copies.
+MOST_EMULATED = 64  # cores; with several hundred, XLA's threads deadlock
+EVALUATED = 2  # fewest rows with held-out links
+# Memory of training, as measured: of the process, of a link while routes are built, of the tables and of their copies.
 BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
-HUB_COPIES = 2  # of the matrices of rows that are split: 1.0 to 1.6 measured, with 1 core and 2, by any solver
+HUB_COPIES = 2  # of the matrices of split rows: 1.0 to 1.6 measured, with 1 core and 2, with any solver
 
 
 def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
-    """The study of a configuration that factorizes, and its ratings: their name in the registry and its options.
+    """Returns the study of a configuration that factorizes, and its data source: a name in the registry and options.
 
     Raises:
-      BadInput: for anything wrong with it that can be told without reading the data.
+      BadInput: the configuration is invalid, as far as can be checked without reading the data.
     """
     ratings, als = config["ratings"], config["als"]
     absent = config.get(ABSENT, ())
     source = _ratings_source(ratings, data_needed=DATA not in absent)
-    if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # whose devices are counted when all have come
+    if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # hosts check this once connected
         _check_cores(config["cores"])
     if als["kernel"] == "fused" and DEVICES not in absent:
         _check_fused()
@@ -53,14 +53,14 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
 
 
 def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Callable[[str], None]) -> None:
-    """Prepares the data of all studies on disk, once each.
+    """Prepares each data set of some studies on disk.
 
     Args:
-      studies: any.
-      say: takes lines for the user about the data, and about emulated cores.
+      studies: the studies.
+      say: called with lines for the user about the data and emulated cores.
 
     Raises:
-      BadInput: for data that cannot be used, and studies that do not go with theirs.
+      BadInput: the data cannot be used, or do not fit a study.
     """
     by_data: dict[tuple[str, str], list[ConfiguredStudy[Factorization]]] = {}
     for one in studies:
@@ -76,25 +76,25 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Callable[
                 fused.library(one.study.dim)
     emulated = sorted({one.study.cores for group in by_data.values() for one in group if _is_emulated(one.study)})
     if emulated:
-        what = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
-        lines.append(f"{what} are emulated: times will say nothing about speed")
+        cores = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
+        lines.append(f"{cores} are emulated. Their times do not show the speed of real cores.")
     for line in lines:
         say(line)
 
 
 def notes(studies: Sequence[Factorization]) -> list[str]:
-    """Notes for a reader of their plans."""
-    return ["a step of als is an epoch; its studies run one after the other"]
+    """Returns notes for a reader of their plans."""
+    return ["a step of als is an epoch, and its studies run one after another"]
 
 
 def links(one: ConfiguredStudy[Factorization]) -> float:
-    """How many links an epoch of a study goes over; infinity where nobody knows without preparing the data."""
+    """Returns the number of links in an epoch of a study. Infinity if it is unknown until the data are prepared."""
     size = prepared.size(registry.ratings(one.source or {}))
     return math.inf if size is None else float(size.links)
 
 
 def _version(source: RatingsSource, *, data_needed: bool) -> str:
-    """The version of ratings; of those that are not here, but whose size is known, a name that none has."""
+    """Returns the version of ratings. For missing ratings of known size, returns a name that is not a version."""
     try:
         return source.version()
     except BadInput:
@@ -108,7 +108,7 @@ def _ratings_source(ratings: Mapping[str, Any], *, data_needed: bool) -> Ratings
     known = registry.ratings_options(ratings["name"])
     for key in ratings:
         if key != "name" and key not in known:
-            raise BadInput(f"ratings.{key}: {ratings['name']} takes no such option; {nearest(key, known)}")
+            raise BadInput(f"ratings.{key}: {ratings['name']} does not have this option; {nearest(key, known)}")
     try:
         source = registry.ratings(ratings)
     except BadInput as error:
@@ -122,17 +122,18 @@ def _ratings_source(ratings: Mapping[str, Any], *, data_needed: bool) -> Ratings
 def _check_cores(cores: int | None) -> None:
     kind, devices = processors.accelerators()
     if devices and cores is not None and cores > devices:
-        raise BadInput(f"cores={cores}: this machine shows {devices} {kind} devices; at most cores={devices}")
+        raise BadInput(f"cores={cores}: this machine has {devices} {kind} devices. Use at most cores={devices}.")
     physical = len(processors.physical_cores())
     most = max(MOST_EMULATED, physical)
     if not devices and cores is not None and cores > most:
-        raise BadInput(f"cores={cores}: this machine has {number_of(physical, 'physical core')}; at most cores={most}")
+        there = number_of(physical, "physical core")
+        raise BadInput(f"cores={cores}: this machine has {there}. Use at most cores={most}.")
 
 
 def _check_fused() -> None:
     kind, devices = processors.accelerators()
     if devices:
-        raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; use als.kernel=xla")
+        raise BadInput(f"als.kernel=fused is for CPUs, but this machine uses {kind}. Use als.kernel=xla.")
     fused.compiler()
 
 
@@ -145,32 +146,32 @@ def _cores_here(study: Factorization) -> int:
 
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:
-    """Raises BadInput if there is nothing to test with, tables are wider than the matrix, or do not fit in memory."""
+    """Raises BadInput if there are too few test rows, or the tables are wider than the matrix or exceed memory."""
     rows = sum(map(len, halves(ratings.history, ratings.heldout).values()))
     if rows < EVALUATED:
         raise BadInput(
-            f"{study.dataset} has a history and held-out links in only {rows} row{'s' * (rows != 1)}; half of such "
-            f"rows are validation and half are test, so there must be {EVALUATED} or more"
+            f"{study.dataset} has a history and held-out links in only {number_of(rows, 'row')}. Half of these rows "
+            f"are validation and half are test, so at least {EVALUATED} are needed."
         )
     sides = {"rows": ratings.train.row_count, "columns": ratings.train.column_count}
     smaller = min(sides, key=lambda side: sides[side])
     if study.dim > sides[smaller]:
         raise BadInput(
-            f"als.dim={study.dim} is larger than the smaller side of {study.dataset}, {sides[smaller]:,} {smaller}; "
-            f"at most als.dim={sides[smaller]}"
+            f"als.dim={study.dim} is larger than the smaller side of {study.dataset}, {sides[smaller]:,} {smaller}. "
+            f"Use at most als.dim={sides[smaller]}."
         )
     memory.require(*_memory_needed(study, ratings))
 
 
 def _memory_needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
-    """The memory a study takes at its peak, about, in words for ``memory.require``."""
-    from workloads.factorization.training import GATHER_BYTES, hub_bytes
+    """Returns the approximate peak memory of a study, its description and a remedy, for ``memory.require``."""
+    from workloads.factorization.training import GATHER_BYTES, hub_bytes  # imports JAX
 
     sides = ratings.train.row_count, ratings.train.column_count
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
-    bytes_per_core = COPIES * copy + HUB_COPIES * hub_bytes(ratings, study)  # by every core meanwhile
+    bytes_per_core = COPIES * copy + HUB_COPIES * hub_bytes(ratings, study)
     of_cores = _cores_here(study) * bytes_per_core if not processors.accelerators()[1] else 0
     needed = BYTES + TABLES * sum(sides) * row + of_cores + BYTES_PER_LINK * len(ratings.train.columns)
-    what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
-    return needed, what, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"
+    task = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
+    return needed, task, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"

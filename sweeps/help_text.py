@@ -1,4 +1,4 @@
-"""Help and splitting of the command lines of this package."""
+"""The text of --help for `python -m sweeps` and `python -m sweeps.plan`."""
 
 import itertools
 import sys
@@ -11,11 +11,11 @@ from results.cli import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
-DEEP = 2  # a choice this many folders down is one of those that a choice above it unites, and is not listed
+DEEP = 2  # choices this many folders down are not listed: a choice above combines them
 
 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
-    """Splits a command line; for ``--help`` prints ``about`` and all keys and choices, and exits."""
+    """Splits a command line. With ``--help`` prints ``about`` and all keys and choices, and exits."""
     line = overrides.command_line(argv)
     cli.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
     if {"-h", "--help"} & set(argv):
@@ -28,7 +28,7 @@ def _help(about: str) -> str:
     lines = [
         about.strip(),
         "",
-        "--csv and --json print the table alone, in that form; --wide all of it on a terminal.",
+        "--csv and --json print only the table, as CSV or JSON. --wide prints all columns on a terminal.",
         "",
         "examples:",
     ]
@@ -43,32 +43,29 @@ def _help(about: str) -> str:
     for group in overrides.GROUPS:
         key = "+experiment" if group == "experiment" else group
         names = overrides.options(group)
-        told = {name: _about(group, name) for name in names if name.count("/") < DEEP}
-        width = max(map(len, told)) + 2
-        lines += ["", f"{key}=NAME", *(f"  {name:<{width}}{text}" for name, text in told.items())]
-        if deeper := [name for name in names if name not in told]:
-            lines.append(f"  Each of the {len(deeper)} presets that these unite is one as well: {min(deeper, key=len)}")
+        listed = {name: _about(group, name) for name in names if name.count("/") < DEEP}
+        width = max(map(len, listed)) + 2
+        lines += ["", f"{key}=NAME", *(f"  {name:<{width}}{text}" for name, text in listed.items())]
+        if deeper := [name for name in names if name not in listed]:
+            lines.append(f"  and the {len(deeper)} presets that these combine, such as {min(deeper, key=len)}")
     values = (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
-    lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *_without_head(values)]
-    lines += [
-        "",
-        "keys of a task (task.KEY=VALUE), with the values of digits_fc:",
-        *_without_head(_lines("task", "digits_fc")),
-    ]
-    lines += ["", "keys of a table (table.KEY=VALUE), with the values of table:"]
-    lines += _without_head(itertools.takewhile(bool, _lines("task", "table")))
-    lines += ["", "keys of an optimizer (optimizer.KEY=VALUE), with the values of momentum:"]
-    lines += _without_head(_lines("optimizer", "momentum"))
-    lines += [
-        "",
-        "keys of a factorization (ratings.KEY=VALUE, als.KEY=VALUE, cores=N), with the values of webgraph_synthetic:",
-    ]
-    lines += _without_head(_lines("task", "webgraph_synthetic"))
+    for title, section in {
+        "keys and their defaults (KEY=VALUE; sweep with commas and -m)": values,
+        "keys of a task (task.KEY=VALUE), with the values of digits_fc": _lines("task", "digits_fc"),
+        "keys of a table (table.KEY=VALUE), with the values of table": itertools.takewhile(
+            bool, _lines("task", "table")
+        ),
+        "keys of an optimizer (optimizer.KEY=VALUE), with the values of momentum": _lines("optimizer", "momentum"),
+        "keys of a factorization (ratings.KEY=VALUE, als.KEY=VALUE, cores=N), with the values of webgraph_synthetic": (
+            _lines("task", "webgraph_synthetic")
+        ),
+    }.items():
+        lines += ["", f"{title}:", *_without_head(section)]
     return "\n".join(lines)
 
 
 def _about(group: str, name: str) -> str:
-    """What the first line of comment says: of the file of a choice, or above a preset in a table."""
+    """The first comment line of a choice's file, or the first above a preset in a table."""
     place = overrides.place_in_table(name) if group == "experiment" else None
     if place is None:
         return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]
@@ -83,5 +80,5 @@ def _lines(group: str, name: str) -> list[str]:
 
 
 def _without_head(lines: Iterable[str]) -> list[str]:
-    """The lines of a YAML file without the comments at its head."""
+    """The lines of a YAML file, indented, without its leading comments."""
     return [f"  {line}" for line in itertools.dropwhile(lambda line: line.startswith("#"), lines)]

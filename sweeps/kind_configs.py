@@ -1,4 +1,4 @@
-"""Readers: the function that reads the configuration of each kind of study, and the keys it takes."""
+"""Readers of configurations: one for each kind of study, with the keys that it takes."""
 
 import dataclasses
 import functools
@@ -15,15 +15,15 @@ class Reader(NamedTuple):
     """The reader of configurations of a kind.
 
     Attributes:
-      noun: what messages call one of its studies.
-      shape: the keys it takes beside those of every study, as a dataclass; it refuses those of other kinds.
-      sections: keys of these that only its tasks give a value; null in the configuration of a study of another kind.
-      read: the study of a configuration, plain data; BadInput for anything wrong with it.
-      command: of ``python -m analysis``, that reads what was measured.
-      notes: what a reader of plans of this kind has to know; takes those that were asked for.
-      data_lines: lines for the user about the data of studies, before any of them is run.
-      examples: that a step of a study takes, or links; infinity where nobody knows.
-      make_ready: prepares the data of studies that are to be run, and tells a user about them, line by line.
+      noun: name of such a study in messages.
+      shape: dataclass of the keys of this kind, in addition to those of every study.
+      sections: keys that only tasks of this kind set. They are null in studies of other kinds.
+      read: reads a configuration (plain data) into a study. Raises BadInput if it is invalid.
+      command: command of ``python -m analysis`` that reads the results.
+      notes: returns notes for readers of some plans.
+      data_lines: returns lines for the user about the data of studies, before any of them runs.
+      examples: returns the examples or links in a step of a study. Infinity if unknown.
+      make_ready: prepares the data of studies, and reports about them line by line.
     """
 
     noun: str
@@ -64,7 +64,7 @@ READERS: dict[str, Reader] = {
 
 @functools.cache
 def config() -> type:
-    """The shape of the configuration of a study of any kind: a dataclass with all keys there are."""
+    """Returns a dataclass with the keys of all kinds of study."""
     shapes = (schema.StudyConfig, *(reader.shape for reader in READERS.values()))
     fields = {field.name: (field, shape) for shape in shapes for field in dataclasses.fields(shape)}
     return dataclasses.make_dataclass(
@@ -82,8 +82,8 @@ def config() -> type:
 
 
 def takes(kind: str, key: str) -> bool:
-    """Whether studies of a kind take a key; dotted, or the name of a group of configurations."""
-    if key in ("task", "experiment"):  # which decide the kind
+    """Returns whether studies of a kind take a key, which may be dotted or the name of a group."""
+    if key in ("task", "experiment"):  # these decide the kind
         return True
     if key == "launcher.workers":
         return not kinds.KINDS[kind].alone

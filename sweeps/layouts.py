@@ -1,4 +1,4 @@
-"""Layouts: from a composed configuration to plans of kind ``layout``."""
+"""Layouts: reads configurations into plans of kind ``layout``."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_
 from workloads.layouts.shapes import SHAPES, Shape
 
 ON_INVALID = ("error", "record")
-MOST_EMULATED = 64  # devices; with several hundred, XLA's threads wait for each other for ever
+MOST_EMULATED = 64  # devices; with several hundred, XLA's threads deadlock
 
 
 @dataclasses.dataclass
 class StepConfig:
-    model: str = MISSING  # of ``workloads.layouts.shapes.SHAPES``
-    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # numbers of it that are to be others
+    model: str = MISSING  # a key of ``workloads.layouts.shapes.SHAPES``
+    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # changed numbers of the shape
     batch_size: int = MISSING
     length: int = MISSING
     steps: int = 3
@@ -48,7 +48,7 @@ class Keys:
 
 
 def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
-    """The study of a configuration; BadInput for anything wrong with it, unless that is to be stored."""
+    """Returns the study of a configuration. Raises BadInput if it is invalid, unless ``on_invalid=record``."""
     step = config["step"]
     shape = _shape(step)
     for key in ("batch_size", "length"):
@@ -81,14 +81,14 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
-    """Notes for a reader of their plans."""
+    """Returns notes for a reader of their plans."""
     engines = {study.engine_name for study in studies}
-    said = {
-        EMULATED: "emulated devices show results, redundancy, memory and bytes, and nothing about speed",
-        AHEAD: "what is compiled ahead is predicted and counted; nothing of it is measured",
-        DEVICE: "measured steps run one layout after the other",
+    texts = {
+        EMULATED: "emulated devices show results, redundancy, memory and bytes, but not speed",
+        AHEAD: "programs compiled ahead are predicted and counted, not measured",
+        DEVICE: "measured steps run one layout after another",
     }
-    return [text for name, text in said.items() if name in engines]
+    return [text for name, text in texts.items() if name in engines]
 
 
 def _shape(step: Mapping[str, Any]) -> Shape:
@@ -96,7 +96,7 @@ def _shape(step: Mapping[str, Any]) -> Shape:
     known = [field.name for field in dataclasses.fields(Shape)]
     for key, value in step["shape"].items():
         if key not in known:
-            raise BadInput(f"step.shape.{key}: there is no such number; {nearest(key, known)}")
+            raise BadInput(f"step.shape.{key}: unknown key; {nearest(key, known)}")
         if isinstance(getattr(SHAPES[step["model"]], key), bool):
             if not isinstance(value, bool):
                 raise BadInput(f"step.shape.{key} must be true or false, not {value!r}")
@@ -104,12 +104,12 @@ def _shape(step: Mapping[str, Any]) -> Shape:
             check_int(f"step.shape.{key}", value, 1)
     shape = dataclasses.replace(SHAPES[step["model"]], **step["shape"])
     if shape.kv % 2:
-        raise BadInput(f"step.shape.kv={shape.kv}: positions turn pairs of numbers, so it must be even")
+        raise BadInput(f"step.shape.kv={shape.kv} must be even, because positions rotate pairs of numbers")
     return shape
 
 
 def _hardware(engine: str, asked: str | None) -> str:
-    """The device that costs are predicted for: that of the topology, if there is one, and else the one asked for."""
+    """Returns the device whose costs are predicted: that of the topology, or else the requested one."""
     if asked is not None:
         check_choice("hardware", asked, HARDWARE)
     if not engine.startswith(f"{AHEAD}:"):
@@ -118,14 +118,14 @@ def _hardware(engine: str, asked: str | None) -> str:
     topologies.check(topology)
     named = topology.partition(":")[0]
     own = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
-    assert own is not None  # of every version that there is
+    assert own is not None  # every version has hardware
     if asked not in (None, own):
-        raise BadInput(f"hardware={asked}: engine={engine} compiles for {own}, which costs are predicted for")
+        raise BadInput(f"hardware={asked}: engine={engine} predicts costs of {own}. Leave out hardware.")
     return own
 
 
 def _devices(engine: str, asked: int | None) -> int | None:
-    """The devices that a mesh must have: those of the topology, if there is one, or those asked for, if any."""
+    """Returns the number of devices of a mesh: that of the topology, or else the requested one. None if neither."""
     if asked is not None:
         check_int("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):
@@ -137,7 +137,7 @@ def _devices(engine: str, asked: int | None) -> int | None:
 
 
 def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layout | str, int]:
-    """Mesh, layout and the number of devices; texts as they are if they are refused and that is to be stored."""
+    """Reads the mesh, the layout and the number of devices. Returns invalid texts unchanged if ``on_invalid=record``."""
     given, step = (config["mesh"] or "").strip(), config["step"]
     asked = _devices(config["engine"], config["devices"])
     mesh: Mesh | None = None
@@ -153,17 +153,17 @@ def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layo
 
 
 def _check_devices(study: LayoutStudy) -> None:
-    """Raises BadInput if this machine has not the devices that a study is to be run on."""
+    """Raises BadInput if this machine lacks the devices of a study."""
     kind, devices = processors.accelerators()
     physical = len(processors.physical_cores())
     if study.engine_name == DEVICE and study.device_count > (devices or physical):
         there = number_of(devices, f"{kind} device") if devices else number_of(physical, "physical core")
         raise BadInput(
-            f"engine={DEVICE}: mesh {study.mesh} has {number_of(study.device_count, 'device')}, and this machine has "
-            f"{there}; use engine={EMULATED}, whose devices a CPU emulates"
+            f"engine={DEVICE}: mesh {study.mesh} has {number_of(study.device_count, 'device')}, but this machine has "
+            f"{there}. Use engine={EMULATED}, which emulates devices on a CPU."
         )
     if study.engine_name == EMULATED and study.device_count > max(MOST_EMULATED, physical):
         raise BadInput(
-            f"engine={EMULATED}: at most {MOST_EMULATED} devices are emulated, not {study.device_count}; "
-            f"engine={AHEAD}:TOPOLOGY compiles for more"
+            f"engine={EMULATED} has at most {MOST_EMULATED} devices, not {study.device_count}. "
+            f"Use engine={AHEAD}:TOPOLOGY to compile for more."
         )

@@ -1,13 +1,15 @@
-"""The library: studies by plain arguments, and their measurements as tables, without a command line.
+"""The library: defines studies by keyword arguments and returns their measurements as tables.
 
     import sweeps
 
     studies = sweeps.sweep(task="digits_fc", optimizer=["sgd", "nesterov"], batch_size=[16, 64], trials=8)
     tables = sweeps.measure(studies, "results/mine")
 
-Keys and values are those of `python -m sweeps --help`; dotted ones are given as ``**{"task.budget.steps": 100}``.
-Neither scripts nor notebooks need a ``__main__`` guard: workers are programs of their own, and run nothing of the
-script. So they know the models, optimizers and kinds of study of this package, and none that a script registers.
+Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts and
+notebooks need no ``__main__`` guard, because workers are separate programs that do not run the script. They use only the
+models, optimizers and kinds of study of this package, not those that a script registers.
+
+Imports are inside functions, so that importing this module is fast.
 """
 
 import dataclasses
@@ -27,30 +29,30 @@ Study: TypeAlias = "ConfiguredStudy[Any]"
 
 
 def study(**values: Any) -> Study:
-    """One study, checked but not run; imports no JAX.
+    """Returns a study, checked but not run. Does not import JAX.
 
     Args:
-      values: by key: numbers, texts, truth values, None, lists and dicts, such as ``batch_size=64``.
+      values: numbers, strings, booleans, None, lists and dicts by key, such as ``batch_size=64``.
 
     Raises:
-      BadInput: for anything wrong with it, as a command line would be refused.
+      BadInput: the study is invalid, as on a command line.
     """
     if "experiment" in values:
-        raise BadInput("experiment names a sweep; give it to sweep()")
+        raise BadInput("experiment is the name of a sweep. Pass it to sweep().")
     axes = {key: [value] if isinstance(value, list | tuple) else value for key, value in values.items()}
     (one,) = _read(axes, multirun=False)
     return one
 
 
 def sweep(**values: Any) -> list[Study]:
-    """The studies of a sweep, checked but not run; imports no JAX.
+    """Returns the studies of a sweep, checked but not run. Does not import JAX.
 
     Args:
-      values: as of ``study``, but a list or tuple is an axis: a study is made for every combination. A value that is a
-        list is a list in a list. ``experiment="quickstart"`` takes the sweep of a preset, and other values change it.
+      values: as for ``study``, but a list or tuple is an axis: every combination is a study. To pass a list as a value,
+        put it in a list. ``experiment="quickstart"`` selects a preset, which other values change.
 
     Raises:
-      BadInput: for anything wrong with any of them.
+      BadInput: a study is invalid.
     """
     return _read(values, multirun=True)
 
@@ -63,21 +65,21 @@ def measure(
     settings: "Settings | None" = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> "Tables":
-    """Runs what a store lacks of some studies, in worker processes, and returns all that it then holds of them.
+    """Runs the trials that a store lacks in worker processes, and returns the stored results of the studies.
 
     Args:
-      studies: of ``study`` or ``sweep``.
-      store: its folder, made if it is not there.
-      workers: how many processes; None: one per physical core or accelerator.
-      settings: of speed, and the limit of time.
-      report: takes lines about the data.
+      studies: from ``study`` or ``sweep``.
+      store: folder of the store, which is created if missing.
+      workers: number of processes. None starts one per physical core or accelerator.
+      settings: settings of speed, and the time limit.
+      report: called with lines about the data.
 
     Returns:
-      The tables ``studies``, ``trials`` and ``measurements``, in pandas, as of ``results.store.read``.
+      The pandas tables ``studies``, ``trials`` and ``measurements``, as from ``results.store.read``.
 
     Raises:
-      BadInput: the store cannot be written or holds another plan, or data are not what a study needs.
-      RuntimeError: studies failed; the others are stored, and the same call tries these again.
+      BadInput: the store cannot be written or has another plan, or the data do not fit a study.
+      RuntimeError: studies failed. The others are stored, and the same call retries the failed ones.
     """
     import pandas as pd
 
@@ -91,7 +93,7 @@ def measure(
 
     configured = [studies] if isinstance(studies, ConfiguredStudy) else list(studies)
     if not configured:
-        raise BadInput("there is no study to measure")
+        raise BadInput("measure() needs at least one study")
     launcher = dataclasses.asdict(LauncherConfig(workers=workers))
     request = planning.assemble(configured, durable.local(store), settings or Settings(), launcher)
     to_run = planning.to_run(request)
@@ -109,11 +111,10 @@ def measure(
 def _read(values: Mapping[str, Any], *, multirun: bool) -> list[Study]:
     from sweeps import composition, overrides, planning
     from sweeps.kind_configs import READERS
-    from sweeps.overrides import CommandLine
 
     texts = overrides.as_words(values)
     for text in texts:
         if (key := re.split(r"[.=]", text.lstrip("+"))[0]) in planning.OF_RUNS:
-            raise BadInput(f"{key} says how studies are run, not what they are; give it to measure()")
-    configs = composition.compose_all(CommandLine(texts, multirun))
+            raise BadInput(f"{key} is a setting of runs, not of studies. Pass it to measure().")
+    configs = composition.compose_all(overrides.CommandLine(texts, multirun))
     return [READERS[config["kind"]].read(config) for config in configs]

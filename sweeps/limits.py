@@ -1,4 +1,4 @@
-"""Limits of a sweep and of its studies: hours, device-hours and failures, after which what runs is saved and ends."""
+"""Limits of a sweep and its studies: hours, device-hours and failures, after which running studies are saved and end."""
 
 import math
 import time
@@ -12,12 +12,12 @@ _HOUR = 3600.0
 
 
 class Bounds(NamedTuple):
-    """The most of a sweep, or of each of its studies; None is no limit.
+    """The limits of a sweep, or of each of its studies. None means no limit.
 
     Attributes:
-      max_hours: since it began, in this run of the command.
-      max_device_hours: of devices that run a study, whatever they do; a device is a core, a GPU or a TPU core.
-      max_failures: of a sweep: studies that failed; of a study: attempts at it that failed, in earlier runs, too.
+      max_hours: hours since the start, in this run of the command.
+      max_device_hours: device-hours while studies run. A device is a core, a GPU or a TPU core.
+      max_failures: failed studies of a sweep, or failed attempts at a study, including earlier runs.
     """
 
     max_hours: float | None = None
@@ -25,44 +25,44 @@ class Bounds(NamedTuple):
     max_failures: int | None = None
 
     def check(self, key: str) -> None:
-        """Raises BadInput for a bound under a key of the configuration that is not above 0."""
+        """Raises BadInput unless the limits under a key of the configuration are above 0."""
         for name, value in self._asdict().items():
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise BadInput(f"{key}.{name} must be above 0, not {value:g}")
 
 
 _NONE = Bounds()
-_told: list[bool] = []  # not empty once somebody else says that the time is up
+_time_is_up: list[bool] = []  # not empty once ``time_is_up`` was called
 
 
 def time_is_up() -> None:
-    """Has all studies of this process end as at a limit of the sweep; for a signal's handler."""
-    _told.append(True)
+    """Ends all studies of this process as at a limit of the sweep. Called from a signal handler."""
+    _time_is_up.append(True)
 
 
 class Limits:
-    """What a sweep has used of its limits so far.
+    """Counts the use of the limits of a sweep.
 
     Attributes:
-      ended: the limit of its own that a study has reached, by its name.
+      ended: the limits that single studies have reached, by study name.
 
     Args:
-      sweep: bounds of all of it.
-      study: of each of its studies.
-      devices: of a study, by its name.
+      sweep: limits of the sweep.
+      study: limits of each study.
+      devices: number of devices by study name.
     """
 
     def __init__(self, sweep: Bounds = _NONE, study: Bounds = _NONE, devices: Mapping[str, int] | None = None) -> None:
         self.sweep, self.study = sweep, study
         self._devices = devices or {}
         self._began = time.monotonic()
-        self._running: dict[str, float] = {}  # since when
-        self._used = 0.0  # device-seconds of what has ended
+        self._running: dict[str, float] = {}  # start times by study
+        self._used = 0.0  # device-seconds of ended studies
         self._failures = 0
         self.ended: dict[str, str] = {}
 
     def hear(self, update: StudyUpdate) -> None:
-        """Takes in what happened to a study."""
+        """Counts an update of a study."""
         if update.silent is not None:
             return
         name, now = update.study.name, time.monotonic()
@@ -74,9 +74,9 @@ class Limits:
 
     @property
     def reached(self) -> str | None:
-        """The limit of the sweep that is reached, as its key and value; None if none is."""
-        if _told:
-            return "the limits of whoever started this"
+        """The reached limit of the sweep as its key and value, or None."""
+        if _time_is_up:
+            return "a limit of the command that started this one"
         now = time.monotonic()
         used = self._used + sum((now - since) * self._devices.get(n, 1) for n, since in self._running.items())
         amounts = ((now - self._began) / _HOUR, used / _HOUR, self._failures)
@@ -86,7 +86,7 @@ class Limits:
         return None
 
     def is_over(self, name: str) -> bool:
-        """Whether a running study has come to a limit, its own or that of the sweep."""
+        """Returns whether a running study has reached its own limit or one of the sweep."""
         most = self.study.max_device_hours
         if most is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR
@@ -97,7 +97,7 @@ class Limits:
 
 
 def of_configuration(asked: Mapping[str, Any]) -> tuple[Bounds, Bounds]:
-    """The bounds of a sweep and of each study from the configuration ``limits``; BadInput for what cannot be."""
+    """Returns the limits of a sweep and of each study from the configuration ``limits``. Raises BadInput."""
     sweep, study = Bounds(**asked["sweep"]), Bounds(**asked["study"])
     sweep.check("limits.sweep")
     study.check("limits.study")

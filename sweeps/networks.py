@@ -1,4 +1,4 @@
-"""Networks: from a composed configuration to plans of kind ``batch``."""
+"""Networks: reads configurations into plans of kind ``batch``."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,21 +16,22 @@ from workloads import registry
 from workloads.workload import Dataset
 
 DEFAULT_TRIALS = 32  # per study
-DEFAULT_CANDIDATES = 5  # among which repeats choose
-_OFF = "False"  # what YAML makes of a bare `pruning: off`, as the text that the shape of the configuration takes
+DEFAULT_CANDIDATES = 5  # for reruns
+_OFF = "False"  # YAML reads a bare `pruning: off` as false
 
 
 def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
-    """The study of a configuration that trains a network; BadInput for anything wrong with it."""
+    """Returns the study of a configuration that trains a network. Raises BadInput if it is invalid."""
     task, optimizer = config["task"], config["optimizer"]
     check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
-    source = _source(config)
+    check_choice("dataset", task["dataset"], {**registry.DATASETS, **registry.OWN_DATASETS})
+    source = dict(config[task["dataset"]] or {}) if task["dataset"] in registry.OWN_DATASETS else None
     dataset = registry.dataset(task["dataset"], source)
     options = {key: value for key, value in task["model"].items() if key != "name"}
     _check_model(config, options, dataset)
     targets = _targets(task, dataset)
+    measured = registry.metrics(dataset)
     for target in targets:
-        measured = registry.metrics(dataset)
         if target.metric not in measured:
             raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
         check_chooses(target.metric, measured)
@@ -38,11 +39,12 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
     examples = dataset.train_examples
     if examples is not None and config["batch_size"] > examples:
         raise BadInput(
-            f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
-            f"at most {examples}"
+            f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}. "
+            f"Use at most {examples}."
         )
     check_choice("schedule", task["schedule"], SCHEDULES)
     space = optimizer["space"] | task["space"]
+    batch_size = max(config["batch_size"], 1)
     _check_space(space, dataset, optimizer["name"], task["schedule"])
     study = BatchStudy(
         dataset=task["dataset"],
@@ -54,9 +56,9 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
         batch_size=config["batch_size"],
         space=SearchSpace.from_plan(ranges(space)),
         targets=targets,
-        budget_steps=_budget_steps(task, dataset, max(config["batch_size"], 1)),
+        budget_steps=_budget_steps(task, dataset, batch_size),
         evaluation_ratio=task["evaluation_ratio"],
-        evaluation_spacing=_evaluation_spacing(task, dataset, max(config["batch_size"], 1)),
+        evaluation_spacing=_evaluation_spacing(task, dataset, batch_size),
         seed=config["seed"],
         pruning=_pruning(config),
         trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
@@ -70,35 +72,28 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
 
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
-    """Notes on what ends the trials of these studies."""
+    """Returns notes on the ends of the trials of these studies."""
     at_targets = [study for study in studies if study.ends_at]
     ends = []
     if at_targets:
         pruned = any(study.pruning == "exact" for study in at_targets)
         ends.append(f"a trial ends once it has reached all its targets{', or can no longer win' if pruned else ''}")
     if len(at_targets) < len(studies):
-        whose = f"in {len(studies) - len(at_targets)} of {len(studies)} studies it" if at_targets else "a trial"
-        ends.append(f"{whose} goes on to the end of its budget")
+        which = f"in {len(studies) - len(at_targets)} of {len(studies)} studies it" if at_targets else "a trial"
+        ends.append(f"{which} uses its whole budget")
     return ends
 
 
 def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
-    """Lines for the user about the data of these studies."""
+    """Returns lines for the user about the data of these studies."""
     rows = [registry.dataset(one.study.dataset, one.source) for one in studies]
     return list(dict.fromkeys(line for row in rows for line in row.lines))
 
 
 def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Callable[[str], None]) -> None:
-    """Raises BadInput unless the data of all studies are there."""
+    """Raises BadInput unless the data of all studies are on this machine."""
     for dataset in {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}.values():
         dataset.check()
-
-
-def _source(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The options of a user's own data set: the section that is called like it; None of any other."""
-    name = config["task"]["dataset"]
-    check_choice("dataset", name, {**registry.DATASETS, **registry.OWN_DATASETS})
-    return dict(config[name] or {}) if name in registry.OWN_DATASETS else None
 
 
 def _targets(task: Mapping[str, Any], dataset: Dataset) -> tuple[Target, ...]:
@@ -110,7 +105,7 @@ def _targets(task: Mapping[str, Any], dataset: Dataset) -> tuple[Target, ...]:
 
 
 def _confirm_top(config: Mapping[str, Any]) -> int:
-    """The number of candidates: as requested, or else several if curves are whole, and the winner alone if not."""
+    """Returns the number of candidates: as requested, or else several with whole curves and one without."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
     return DEFAULT_CANDIDATES if config["confirm"] and _pruning(config) == "off" else 1
@@ -124,60 +119,64 @@ def _check_model(config: Mapping[str, Any], options: Mapping[str, Any], dataset:
     name, of = config["task"]["model"].get("name"), config["task"]["dataset"]
     check_choice("model", name, registry.MODELS)
     if dataset.models is not None and name not in dataset.models:
-        raise BadInput(f"task.model.name={name} does not take a {of}; use {' or '.join(dataset.models)}")
+        raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
     known = registry.model_options(name)
     for key in options:
         if key not in known:
-            raise BadInput(f"task.model.{key}: {name} takes no such option; {nearest(key, known)}")
+            raise BadInput(f"task.model.{key}: {name} does not have this option; {nearest(key, known)}")
     for key in known:
         if key not in options:
-            raise BadInput(f"task.model.{key} is missing; {name} takes {', '.join(known)}")
+            raise BadInput(f"task.model.{key} is missing. {name} takes {', '.join(known)}.")
     try:
         model = registry.MODELS[name](classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(f"task.model: {error}") from None
-    devices = config["shards"] or 1
-    divisions(max(config["batch_size"], 1), model.group, devices, config["shards"], config["microbatches"])
+    shards = config["shards"]
+    divisions(max(config["batch_size"], 1), model.group, shards or 1, shards, config["microbatches"])
 
 
 def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, schedule: str) -> None:
-    """Raises BadInput for a metaparameter that nothing takes, or that lacks a range."""
+    """Raises BadInput for an unknown metaparameter, or one without a range."""
     needed = registry.tuned(optimizer, schedule)
     accepted = registry.tunable(dataset, optimizer, schedule)
     for name in space:
         if name not in accepted or name in reserved():
             with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
-            raise BadInput(f"{optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, accepted)}")
+            raise BadInput(
+                f"{optimizer}{with_schedule} has no metaparameter {name!r}; {nearest(name, accepted)}"
+            )
     for name in needed:
         if name not in space:
             raise BadInput(
-                f"no range for {name}; add +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}' or the like"
+                f"{name} has no range. Add one, such as +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}'."
             )
 
 
 def _budget_steps(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> int:
-    """The most steps of a trial: passes or examples over the batch size, but ``at_least_steps``; ``steps`` caps all."""
+    """Returns the steps of a trial: epochs or examples over the batch size, between ``at_least_steps`` and ``steps``."""
     budget, examples = task["budget"], dataset.train_examples
     for key, value in budget.items():
         if value is not None and not value > 0:
             raise BadInput(f"task.budget.{key} must be above 0, not {value}")
     if budget["epochs"] is not None and examples is None:
-        raise BadInput(f"task.budget.epochs: {task['dataset']} is an endless stream; give steps or examples")
+        raise BadInput(f"task.budget.epochs: {task['dataset']} is an endless stream. Set steps or examples.")
     data = [budget["examples"], budget["epochs"] and budget["epochs"] * examples]
     amounts = [amount for amount in data if amount is not None]
-    steps = [max(budget["at_least_steps"] or 1, math.ceil(min(amounts) / batch_size))] if amounts else []
-    steps += [budget["steps"]] if budget["steps"] is not None else []
+    steps = []
+    if amounts:
+        steps.append(max(budget["at_least_steps"] or 1, math.ceil(min(amounts) / batch_size)))
+    if budget["steps"] is not None:
+        steps.append(budget["steps"])
     if not steps:
-        raise BadInput("task.budget is empty; give steps, examples or epochs, such as task.budget.epochs=25")
+        raise BadInput("task.budget is empty. Set steps, examples or epochs, such as task.budget.epochs=25.")
     return min(steps)
 
 
 def _evaluation_spacing(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> float:
-    """Steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
+    """Returns the steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
 
-    An example evaluated counts as much as an example trained, though it takes a pass forward and none back: large
-    evaluation batches lose some of that in caches. Work is counted, not timed, so that the grid is the same on every
-    machine.
+    An evaluated example counts as much as a trained one, although it needs no backward pass, because large evaluation
+    batches use caches less well. Work is counted and not timed, so that the grid is the same on every machine.
     """
     share = task["evaluation_share"]
     if not 0 < share <= 1:

@@ -1,4 +1,4 @@
-"""Notify: tells somebody else how a sweep gets on: by a command that you choose, or by a URL; nothing waits for it."""
+"""Notify: sends events of a sweep to a command or a URL, in the background."""
 
 import concurrent.futures
 import contextlib
@@ -16,35 +16,35 @@ from results import exit_codes
 from results.bad_input import BadInput, first_line
 from results.cli import Terminated, say
 
-TIMEOUT = 10.0  # seconds that a command or a server has
-_LAST = 30.0  # seconds that the end of a sweep waits for what is still to be told
+TIMEOUT = 10.0  # seconds for a command or a server
+_LAST = 30.0  # seconds that a sweep waits at its end for pending events
 END, FAILURE, STALL = "end", "failure", "stall"
 
 
 class Hook:
-    """Tells of events of a sweep, each by a JSON object. If that fails, one line warns, and the sweep goes on.
+    """Sends events of a sweep as JSON objects. A failure prints one warning, and the sweep continues.
 
     Args:
-      target: a command line for the shell, which reads the object on standard input; a URL of http or https, to which
-        it is posted; or None, so that nothing is told.
+      target: a shell command that reads the object on standard input, an HTTP URL to which the object is posted, or
+        None to send nothing.
       store: folder of the store.
     """
 
     def __init__(self, target: str | None, store: Path) -> None:
         self._target, self._store = target, str(store.absolute())
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, "notify")  # whose thread begins with the first event
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, "notify")  # its thread starts at the first event
         self._pending: list[concurrent.futures.Future[None]] = []
         self._warned = ""
 
-    def tell(self, event: str, line: str, **more: Any) -> None:
-        """Tells of an event in the background; further words are further keys."""
+    def send(self, event: str, line: str, **more: Any) -> None:
+        """Sends an event in the background. Keyword arguments are further keys of the object."""
         if self._target is not None:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
             about = {"event": event, "time": now, "store": self._store, "line": line, **more}
-            self._pending.append(self._pool.submit(self._send, self._target, json.dumps(about)))
+            self._pending.append(self._pool.submit(self._deliver, self._target, json.dumps(about)))
 
     def around(self, run: Callable[[], int]) -> int:
-        """The exit code of a sweep, which this tells of once it has ended, however it does."""
+        """Runs a sweep, sends an event at its end, and returns its exit code."""
         try:
             code = run()
         except BaseException as error:
@@ -54,11 +54,11 @@ class Hook:
         return code
 
     def _end(self, code: int) -> None:
-        self.tell(END, f"the sweep ended with exit code {code}", exit_code=code)
+        self.send(END, f"the sweep ended with exit code {code}", exit_code=code)
         concurrent.futures.wait(self._pending, _LAST)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _send(self, target: str, text: str) -> None:
+    def _deliver(self, target: str, text: str) -> None:
         try:
             if is_url(target):
                 headers = {"Content-Type": "application/json"}
@@ -66,37 +66,38 @@ class Hook:
                 urllib.request.urlopen(request, timeout=TIMEOUT).close()
             else:
                 _run(target, text)
-        except Exception as error:  # whatever it is, the sweep goes on
-            if (why := first_line(error)) != self._warned:
+        except Exception as error:
+            why = first_line(error)
+            if why != self._warned:
                 self._warned = why
-                say(f"note: notify failed: {why}; the sweep goes on")
+                say(f"note: notify failed: {why}. The sweep continues.")
 
 
 def is_url(target: str) -> bool:
-    """Whether that is a URL rather than a command."""
+    """Returns whether a target is a URL and not a command."""
     return target.lower().startswith(("http://", "https://"))
 
 
 def _run(command: str, text: str) -> None:
-    """Runs a command; ChildProcessError if it fails."""
+    """Runs a command. Raises ChildProcessError if it fails."""
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     process = subprocess.Popen(
         command, shell=True, stdin=pipe, stdout=null, stderr=pipe, text=True, errors="replace", start_new_session=True
     )
     try:
-        _, said = process.communicate(text, TIMEOUT)
+        _, output = process.communicate(text, TIMEOUT)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise ChildProcessError(f"the command took longer than {TIMEOUT:g} s") from None
     if process.returncode:
-        why = f": {first_line(said)}" if said.strip() else ""
+        why = f": {first_line(output)}" if output.strip() else ""
         raise ChildProcessError(f"the command ended with exit code {process.returncode}{why}")
 
 
 def _code_of(error: BaseException) -> int:
-    """The exit code of a command that an exception ends."""
+    """Returns the exit code of a command that ends with an exception."""
     if isinstance(error, Terminated):
         return exit_codes.PREEMPTED if error.saved else exit_codes.TERMINATED
     if isinstance(error, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The command line in Hydra's grammar: flags and overrides, checked word by word."""
+"""Command lines in Hydra's grammar: splits flags from overrides and checks each word."""
 
 import difflib
 import functools
@@ -19,23 +19,25 @@ from sweeps.schema import StudyConfig
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
-# Keys whose values are texts of any letters: files, meshes and layouts.
-_TEXTS = ("notify", "ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
-_OF_AXES = ("mesh", "layout")  # those of which pairs have commas or semicolons between them
+OF_PAIRS = ("mesh", "layout")  # keys whose values are pairs separated by commas or semicolons
+# Keys whose values may contain any characters.
+_TEXTS = ("notify", "ratings.path", "ratings.heldout", "ratings.history", "table.path", *OF_PAIRS)
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
-# Keys of earlier versions, and the words that replace them.
+# Keys of earlier versions, with their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
-MANY = 12  # names of a group that are not listed in a line
+MANY = 12  # longer lists of names are not printed in a message
 DRY_RUN = "--dry-run"
 FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
 
 
 class CommandLine(NamedTuple):
-    """The words after `python -m sweeps`: overrides in Hydra's grammar, whether to sweep, and the store, if named.
+    """The parsed arguments of `python -m sweeps`.
 
-    ``dry_run`` is whether to say what would be run, and to run nothing.
-
-    The store is no override: any letters may be in the name of a folder, and Hydra's grammar gives many a meaning.
+    Attributes:
+      overrides: in Hydra's grammar.
+      multirun: whether to run a sweep.
+      store: the folder of results, if given. It is not an override, because Hydra's grammar restricts its characters.
+      dry_run: whether to list the studies without running them.
     """
 
     overrides: tuple[str, ...]
@@ -45,10 +47,7 @@ class CommandLine(NamedTuple):
 
 
 def options(group: str) -> list[str]:
-    """Names in a configuration group, such as the tasks: its YAML files, as `folder/name` where they are in folders.
-
-    Presets are those as well that a table holds, by names below its own folder.
-    """
+    """Returns the names in a configuration group: its YAML files as `folder/name`, and the presets listed in tables."""
     root = Path(conf.__path__[0]) / group
     files = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
     if group != "experiment":
@@ -57,7 +56,13 @@ def options(group: str) -> list[str]:
 
 
 class _Presets(NamedTuple):
-    """Presets by name: what they unite, the words they stand for, and the table and the key that they are in."""
+    """Presets by name.
+
+    Attributes:
+      united: the presets that a preset combines.
+      words: the overrides that a preset stands for.
+      places: the file that lists a preset, and its key there.
+    """
 
     united: dict[str, tuple[str, ...]]
     words: dict[str, tuple[str, ...]]
@@ -66,12 +71,13 @@ class _Presets(NamedTuple):
 
 @functools.cache
 def _presets() -> _Presets:
-    """Presets that unite others, and presets of tables: a file's mapping ``presets``, of words or of names, by name.
+    """Reads the presets that combine others, and the presets listed in tables.
 
-    A table unites all that it holds, unless it is called ``presets.yaml``, which is no preset.
+    A table is a file with a mapping ``presets`` from names to overrides, or to lists of presets. It is itself a preset
+    that combines all of its entries, unless its name is ``presets.yaml``.
 
     Raises:
-      BadInput: something in a table is no preset.
+      BadInput: an entry of a table is not a preset.
     """
     root = Path(conf.__path__[0]) / "experiment"
     presets = _Presets({}, {}, {})
@@ -101,100 +107,104 @@ def _is_only_table(name: str) -> bool:
 def _words_in(path: Path, key: str, content: Any) -> tuple[str, ...]:
     try:
         if not isinstance(content, Mapping):
-            raise BadInput(f"{content!r} is neither keys with values nor a list of presets")
+            raise BadInput(f"{content!r} is neither a mapping of keys to values nor a list of presets")
         return as_words(content)
     except BadInput as error:
         raise BadInput(f"{path}: {key}: {error}") from None
 
 
 def tasks(kind: str) -> list[str]:
-    """Names of the tasks whose studies are of a kind."""
+    """Returns the names of the tasks whose studies have a kind."""
     root = Path(conf.__path__[0]) / "task"
-    kinds = {
-        name: OmegaConf.select(OmegaConf.load(root / f"{name}.yaml"), "kind", default=StudyConfig.kind)
+    return [
+        name
         for name in options("task")
-    }
-    return [name for name, own in kinds.items() if own == kind]
+        if OmegaConf.select(OmegaConf.load(root / f"{name}.yaml"), "kind", default=StudyConfig.kind) == kind
+    ]
+
+
+def launcher_keys(name: str) -> list[str]:
+    """Returns the keys of a launcher: those in its file in conf/launcher, such as `name` and `workers`."""
+    return [str(key) for key in OmegaConf.load(Path(conf.__path__[0]) / "launcher" / f"{name}.yaml")]
 
 
 def united(preset: str) -> list[str]:
-    """Names of the presets that a preset unites, and those of these; itself if it unites none."""
+    """Returns the presets that a preset combines, recursively, or the preset itself."""
     listed = _presets().united.get(preset)
     return [preset] if listed is None else [each for name in listed for each in united(name)]
 
 
 def words_of(preset: str) -> tuple[str, ...]:
-    """The words that a preset stands for: those that a table holds of it, or that its file is to be read."""
+    """Returns the overrides that a preset stands for: those in its table, or ``+experiment=NAME``."""
     return _presets().words.get(preset, (f"+experiment={preset}",))
 
 
 def place_in_table(preset: str) -> tuple[Path, str] | None:
-    """The file that holds a preset among others, and its key there; None if it has a file of its own."""
+    """Returns the table that lists a preset and its key there, or None if the preset has its own file."""
     return _presets().places.get(preset)
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:
-    """Splits flags and the store from overrides; unknown flags are BadInput."""
+    """Splits flags and the store from overrides. Raises BadInput for unknown flags."""
     words = as_pairs(argv, FLAGS)
     flags = [word for word in words if word.startswith("-")]
     for flag in flags:
         check_choice("option", flag, FLAGS)
-    check_once([word for word in words if word.startswith("store=")])
-    stores = [word.partition("=")[2] for word in words if word.startswith("store=")]
-    store = _unquoted(stores[0]) if stores else None
+    stores = [word for word in words if word.startswith("store=")]
+    check_once(stores)
+    store = _unquoted(stores[0].partition("=")[2]) if stores else None
     others = tuple(word for word in words if not word.startswith(("-", "store=")))
     return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
 
 
 def check_once(words: Iterable[str]) -> None:
-    """Raises BadInput if two words are of one key: one of them would count, and the other would not."""
+    """Raises BadInput if two words set the same key."""
     first: dict[str, str] = {}
     for word in words:
         if (key := key_of(word)) in first:
-            raise BadInput(f"{key} is given twice: {first[key]} and {word}; leave one out")
+            raise BadInput(f"{key} is given twice: {first[key]} and {word}. Keep one of them.")
         first[key] = word
 
 
 def _unquoted(text: str) -> str:
-    """A text without the quotes around it, as Hydra's grammar has them."""
+    """Returns a text without the quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def as_text(text: str) -> str:
-    """A text of any letters as Hydra's grammar has it: in quotes."""
+    """Quotes a text for Hydra's grammar."""
     escaped = text.replace("${", r"\${")
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
 
 
 def as_words(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Words of a command line from values by key, as of ``sweeps.sweep``: a list or tuple is an axis.
+    """Returns overrides for values by key, as ``sweeps.sweep`` takes them. A list or tuple is an axis.
 
     Raises:
-      BadInput: an axis without values, or a value that no word can say.
+      BadInput: an axis is empty, or a value has no form in Hydra's grammar.
     """
     axes = {key: value if isinstance(value, list | tuple) else [value] for key, value in values.items()}
     for key, axis in axes.items():
         if not axis:
-            raise BadInput(f"{key}=[]: an axis needs a value")
-    return tuple(_word(key, ",".join(_literal(key, value) for value in axis)) for key, axis in axes.items())
+            raise BadInput(f"{key}=[]: an axis needs at least one value")
+    return tuple(
+        f"{'+' if key == 'experiment' else ''}{key}={','.join(_literal(key, value) for value in axis)}"
+        for key, axis in axes.items()
+    )
 
 
 def key_of(word: str) -> str:
-    """The key of a word that is an override, without the signs that add it."""
+    """Returns the key of an override, without leading plus signs."""
     return word.partition("=")[0].lstrip("+")
 
 
-def _word(key: str, text: str) -> str:
-    return f"+{key}={text}" if key == "experiment" else f"{key}={text}"
-
-
 def _literal(key: str, value: Any) -> str:
-    """A value in Hydra's grammar."""
+    """Writes a value in Hydra's grammar."""
     if key in GROUPS:  # names of files
         return str(value)
     if value is None:
         return "null"
-    if hasattr(value, "item"):  # of NumPy
+    if hasattr(value, "item"):  # NumPy scalars
         value = value.item()
     if isinstance(value, bool):
         return str(value).lower()
@@ -206,40 +216,43 @@ def _literal(key: str, value: Any) -> str:
         return "{" + ",".join(f"{name}:{_literal(key, each)}" for name, each in value.items()) + "}"
     if isinstance(value, Iterable):
         return f"[{','.join(_literal(key, each) for each in value)}]"
-    raise BadInput(f"{key}: {value!r} is neither a number, a text, a list nor a dict")
+    raise BadInput(f"{key}: {value!r} is not a number, text, list or dict")
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Reads overrides; BadInput for other words. Names of files, commands, meshes and layouts need no quotes."""
+    """Parses overrides. The keys in ``_TEXTS`` need no quotes.
+
+    Raises:
+      BadInput: a word is not an override.
+    """
     parsed = []
     for text in overrides:
         try:
             parsed += OverridesParser.create().parse_overrides([text])
         except (OverrideParseException, HydraException):
             key, _, value = text.partition("=")
-            if key in _OF_AXES and "," in value and ";" in value:  # one text, or several with commas between them?
+            if key in OF_PAIRS and "," in value and ";" in value:  # ambiguous: one text, or a sweep over several
                 each = ",".join(f"'{part}'" for part in value.split(","))
                 raise BadInput(
-                    f'{text} has commas and semicolons; put each {key} in quotes, such as {key}="{each}"'
+                    f'{text} has both commas and semicolons. Put each {key} in quotes, as in {key}="{each}".'
                 ) from None
-            if key in _TEXTS:
-                parsed += OverridesParser.create().parse_overrides([f"{key}={as_text(value)}"])
-                continue
-            raise BadInput(f"cannot read {text!r}; write key=value, such as batch_size=64") from None
+            if key not in _TEXTS:
+                raise BadInput(f"cannot parse {text!r}. Write KEY=VALUE, such as batch_size=64.") from None
+            parsed += OverridesParser.create().parse_overrides([f"{key}={as_text(value)}"])
     return parsed
 
 
 def check(override: Override) -> None:
-    """Raises BadInput for words that Hydra would accept silently, or refuse in a page of text."""
+    """Raises BadInput for words that Hydra would accept silently, or reject with a long text."""
     key, text = override.key_or_group, str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
-        raise BadInput(f"cannot take {text!r}; keys are those of `python -m sweeps --help`, and none can be removed")
+        raise BadInput(f"cannot use {text!r}. `python -m sweeps --help` lists the keys, and keys cannot be removed.")
     if key in RENAMED:
-        raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}")
-    if "???" in text:  # which stands for a value that is still to come
+        raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}.")
+    if "???" in text:  # OmegaConf's mark for a missing value
         raise BadInput(f"{text}: a value is needed")
     if key == "experiment" and not override.is_add():
-        raise BadInput(f"a preset is added with a plus sign: +{text}")
+        raise BadInput(f"{text}: presets need a plus sign. Use +{text}.")
     if key in GROUPS:
         for choice in values(override):
             what = "preset" if key == "experiment" else key
@@ -247,15 +260,15 @@ def check(override: Override) -> None:
 
 
 def _check_named(what: str, word: str, known: Sequence[str]) -> None:
-    """Raises BadInput for the name of no file, with the few that are nearest to it where there are many."""
+    """Raises BadInput for an unknown name, with the nearest names if the list is long."""
     if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
         few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
-        raise BadInput(f"unknown {what} {word!r}; the nearest are {few}, and `python -m sweeps --help` lists all")
+        raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help` lists all.")
     check_choice(what, word, known)
 
 
 def values(override: Override) -> Iterator[str]:
-    """Every ``key=value`` an override stands for."""
+    """Yields every ``key=value`` that an override stands for."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         yield f"{key}={override.get_value_element_as_str()}"

@@ -1,4 +1,4 @@
-"""Rows: the three tables of a part, from the record and the provenance of a run."""
+"""Rows: builds the three tables of a part from the record and the provenance of a run."""
 
 from typing import Any
 
@@ -10,27 +10,28 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.rules import confirmation
 
-# Columns of studies that some plans have a field of, and others do not.
+# Columns of studies that only some plans have.
 _OF_PLAN = ("evaluation_ratio", "evaluation_spacing")
 
 
 def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.Table]:
-    """The three tables of a part, as ``results.storage.claims.Claim.write`` takes them.
+    """Returns the three tables of a part, for ``results.storage.claims.Claim.write``.
 
     Args:
       study: the plan.
-      record: what has finished.
+      record: the finished trials.
       about: columns of provenance.
     """
     by_id = sorted(record.trials, key=lambda trial: trial.id)
+    outcomes = [record.outcomes[trial.id] for trial in by_id]
     trial_rows = {
         "study": [study.name] * len(by_id),
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
-        "status": [record.outcomes[trial.id].status for trial in by_id],
-        "reason": [record.outcomes[trial.id].reason for trial in by_id],
-        "steps": [record.outcomes[trial.id].steps for trial in by_id],
+        "status": [each.status for each in outcomes],
+        "reason": [each.reason for each in outcomes],
+        "steps": [each.steps for each in outcomes],
     } | {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
     measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study) | _timing_columns(record)

@@ -1,4 +1,4 @@
-"""One study: finds the trials that the store lacks, runs them, and commits them; and what is told of it meanwhile."""
+"""One study: finds the trials that the store lacks, runs them, commits them and reports progress."""
 
 import collections
 import datetime
@@ -34,7 +34,7 @@ class RunSummary(NamedTuple):
 
 
 class StudyOutcome(NamedTuple):
-    """The outcome of one study: its summary, and if it failed the cause, in one line, and its place in our code."""
+    """The outcome of a study: its summary, and after a failure its cause in one line and its places in our code."""
 
     summary: RunSummary
     failure: str | None = None
@@ -45,11 +45,11 @@ class StudyUpdate(NamedTuple):
     """An update on a study.
 
     Attributes:
-      study: its plan.
-      progress: how far it is; None if it has to wait again, or has ended.
+      study: the plan.
+      progress: its progress. None if it waits again or has ended.
       outcome: set once it has ended.
-      silent: seconds since its process gave a sign of life; None of an update that is such a sign. Nothing else of an
-        update with ``silent`` is new.
+      silent: seconds since the last sign of life of its process. None if the update is itself a sign of life. All other
+        fields of an update with ``silent`` are old.
     """
 
     study: Plan
@@ -67,22 +67,21 @@ def run_study(
     source: Mapping[str, Any] | None = None,
     shutdown: Shutdown | None = None,
 ) -> RunSummary:
-    """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
+    """Runs the trials of ``study`` that the store at ``folder`` lacks. Safe to repeat, and to run twice at once.
 
     Args:
-      folder: of the store.
-      study: what is asked for; kept under the name that the store has it under.
-      settings: how to run it.
-      on_progress: called with how far the run has come.
-      source: what its data are built from where its plan does not say that; see ``sweeps.planning.Request``.
-      shutdown: of this process, which does not end in the middle of a write.
+      folder: folder of the store.
+      study: the plan. A stored study keeps its stored name.
+      settings: settings of the run.
+      on_progress: called with the progress of the run.
+      source: the data source, if the plan does not name it. See ``sweeps.planning.Request``.
+      shutdown: the shutdown of this process, which waits for writes.
 
     Raises:
-      Stopped: the process is to end; the trials under way are saved, and the next call goes on with them.
+      Stopped: the process must end. Running trials are saved, and the next call resumes them.
     """
     shutdown = shutdown or Shutdown()
-    began = time.perf_counter()
-    started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    began, started_at = time.perf_counter(), _now()
     outcomes: Mapping[int, TrialOutcome] = {}
     study = store.with_stored_name(folder, study)
     with store.claim(folder, study.name) as claim:
@@ -98,7 +97,7 @@ def run_study(
                 return further
 
             compile_cache.enable()
-            about = provenance.software() | provenance.device(study.devices) | {"started_at": started_at}
+            about = provenance.software() | provenance.device(study.devices) | started_at
 
             def write(part: Record) -> None:
                 with shutdown.lock:
@@ -117,7 +116,7 @@ def run_study(
 def follow_study(
     study: Plan, settings: Settings, source: Mapping[str, Any] | None, shutdown: Shutdown
 ) -> Mapping[int, TrialOutcome]:
-    """Runs the trials that ``run_study`` runs in the process that leads, in lockstep; how each ended."""
+    """Runs the trials of ``run_study`` on the leading host in lockstep with it. Returns their outcomes."""
     work = multihost.broadcast(None)
     if work is None:
         return {}
@@ -139,11 +138,15 @@ def follow_study(
 
 
 def _checkpoints(folder: Path, study: Plan, settings: Settings) -> Any:
-    from harness.checkpoints import Checkpoints  # which imports JAX
+    from harness.checkpoints import Checkpoints  # imports JAX
 
-    beside = folder if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
+    root = folder if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
     seconds = settings.checkpoint_seconds
-    return Checkpoints(beside / study.name, math.inf if seconds is None else seconds)
+    return Checkpoints(root / study.name, math.inf if seconds is None else seconds)
+
+
+def _now() -> dict[str, str]:
+    return {"started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
 
 
 def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
@@ -151,11 +154,8 @@ def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
         record = unmeasured(trials, TrialOutcome("INCOMPLETE", reason, 0))
-        about = provenance.software() | {
-            "started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        }
         if trials:
-            claim.write(tables(study, record, about))
+            claim.write(tables(study, record, provenance.software() | _now()))
         if not claim.visible:
             claim.commit(study)
     return _summary(study, record.outcomes, 0.0)
@@ -166,7 +166,7 @@ def _missing(study: Plan, claim: Claim) -> list[int]:
 
 
 def _confirming(study: Plan, claim: Claim) -> list[Trial]:
-    """The repeats of the best that are to be run now; none before all of the search is stored."""
+    """Returns the missing repeats of the best trials. Empty until the whole search is stored."""
     if not study.request.repeats.confirm:
         return []
     stored = claim.tables()
@@ -174,7 +174,7 @@ def _confirming(study: Plan, claim: Claim) -> list[Trial]:
 
 
 def _best(study: Plan, claim: Claim) -> BestSteps:
-    """The answers of the trials of the search that have ended."""
+    """Returns the best steps and the trial for each target, among the ended trials of the search."""
     measurements = claim.tables().measurements
     if len(measurements):
         measurements = measurements[~confirmation.is_repeat(measurements["trial"])]

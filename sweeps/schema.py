@@ -1,4 +1,4 @@
-"""The shape of the configuration: names and types of everything a YAML file or an override may say."""
+"""The schema of the configuration: names and types of all keys of YAML files and overrides."""
 
 import dataclasses
 from typing import Any
@@ -28,7 +28,7 @@ class TaskConfig:
     dataset: str = MISSING
     model: dict[str, Any] = MISSING  # its name and its options
     schedule: str = "constant"
-    targets: list[TargetConfig] | None = MISSING  # null: those that the data set has
+    targets: list[TargetConfig] | None = MISSING  # null: the targets of the data set
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
     evaluation_share: float = 0.5
@@ -43,7 +43,7 @@ class OptimizerConfig:
     space: dict[str, Any] = MISSING
 
 
-# The options of ``results.als`` and what is tuned: a number or the fields of a results.plans.study.Range.
+# The options of ``results.als`` and the metaparameters: a number or the fields of a results.plans.study.Range.
 AlsConfig = dataclasses.make_dataclass(
     "AlsConfig",
     [(option.name, option.type, dataclasses.field(default=option.default)) for option in dataclasses.fields(Als)]
@@ -54,7 +54,7 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
-    """Keys of all launchers; ``sweeps.launching`` says which are whose. A default here is that of their files."""
+    """Types of the keys of all launchers. Each file in conf/launcher has the keys of one and their defaults."""
 
     name: str = "local"
     workers: int | None = None
@@ -101,7 +101,7 @@ class StudyConfig:
 
     launcher: LauncherConfig = MISSING
     limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
-    kind: str = "batch"  # of ``sweeps.kind_configs.READERS``; the file of a task says it where it is another
+    kind: str = "batch"  # a key of ``sweeps.kind_configs.READERS``, set in the files of other tasks
     trials: int | None = None
     seed: int = MISSING
     store: str = MISSING

@@ -1,4 +1,4 @@
-"""Speeds and lengths of trials, as measured so far: seconds of a step, and how far trials come before they end."""
+"""Speeds and lengths of trials as measured so far: seconds per step, and the steps of trials before they end."""
 
 import collections
 import functools
@@ -18,13 +18,13 @@ SHARES = np.geomspace(1e-4, 1.0, 65)  # of a budget: the edges of the life table
 
 
 class Pace(NamedTuple):
-    """What decides how fast the trials of a study are: studies of one pace are as fast as each other.
+    """The properties of a study that decide its speed: studies with equal paces are equally fast.
 
     Attributes:
       family: kind, data set and model.
       along: batch size, or number of cores.
-      cost: of a step, in arbitrary units that compare studies of one kind.
-      grid: int64[evaluations] as bytes, the steps that trials are evaluated at.
+      cost: cost of a step, in units that are comparable within a kind.
+      grid: int64[evaluations] as bytes, the steps with evaluations.
     """
 
     family: tuple[str, str, str]
@@ -38,28 +38,28 @@ class Pace(NamedTuple):
 
 
 def pace(study: Plan) -> Pace:
-    """The pace of a study."""
+    """Returns the pace of a study."""
     grid = np.asarray(RUNNERS[study.kind].evaluations(study), np.int64).tobytes()
     along = float(getattr(study, KINDS[study.kind].along))
     return Pace((study.kind, study.dataset, study.model_label), along, step_cost(study), grid)
 
 
 def step_cost(study: Plan) -> float:
-    """The cost of a step of a study, in arbitrary units that compare studies of one kind.
+    """Returns the cost of a step of a study, in units that are comparable within a kind.
 
-    A step costs its examples and, as measured on a small network, about as much as 8 more.
+    A step costs as much as its examples plus 8, as measured on a small network.
     """
     return (study.batch_size or 0) + 8.0
 
 
 class Mean:
-    """A mean of seconds, weighted by counts; 0 of nothing."""
+    """A mean of seconds weighted by counts. 0 if empty."""
 
     def __init__(self) -> None:
         self.sum = self.count = 0.0
 
     def add(self, seconds: float, count: float = 1.0) -> None:
-        """Takes in seconds that ``count`` things took."""
+        """Adds the seconds of ``count`` items."""
         self.sum += seconds
         self.count += count
 
@@ -69,10 +69,10 @@ class Mean:
 
 
 class Speeds:
-    """Seconds of a step by pace, and of an evaluation by family, as measured.
+    """Measured seconds of a step by pace, and of an evaluation by family.
 
-    A step that was not measured at a batch size (or number of cores) is interpolated between those of its family that
-    were; without any, it costs what those of its kind do.
+    An unmeasured batch size (or number of cores) is interpolated between the measured ones of its family. Without any,
+    the mean of its kind is used.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Speeds:
         self._all_evaluations: dict[str, Mean] = collections.defaultdict(Mean)
 
     def add(self, of: Pace, progress: RunProgress) -> None:
-        """Takes in what the trials of a study took."""
+        """Adds the times of the trials of a study."""
         if not progress.steps:
             return
         grid = np.frombuffer(of.grid, np.int64)
@@ -96,7 +96,7 @@ class Speeds:
         self._all_evaluations[of.kind].add(others, evaluations)
 
     def of(self, of: Pace) -> tuple[float, float] | None:
-        """The seconds of a step and of an evaluation; None if nothing of that kind was measured."""
+        """Returns the seconds of a step and of an evaluation. None if that kind was not measured."""
         if of.kind not in self._costs:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
@@ -106,17 +106,17 @@ class Speeds:
 
 
 def _between(measured: Mapping[float, float], at: float) -> float:
-    """A positive function of a positive number, interpolated between logarithms; beyond them the nearest."""
+    """Interpolates a positive function between logarithms. Outside the measured range returns the nearest value."""
     known = sorted(measured)
     logs = [math.log(max(measured[each], 1e-12)) for each in known]
     return math.exp(float(np.interp(math.log(at), np.log(known), logs)))
 
 
 class LifeTable:
-    """The shares of their budgets that trials came to: how many went on past each, and how many ended there.
+    """Counts the trials that passed each share of their budget, and those that ended there.
 
-    Trials under way count as far as they have come, so that those that end early are not taken for all. Beyond what
-    any has come to, all are taken to go on.
+    Running trials count up to their current step, so that early ends are not taken for typical. Beyond the longest
+    trial, all trials are assumed to continue.
     """
 
     def __init__(self) -> None:
@@ -124,25 +124,25 @@ class LifeTable:
         self._past = np.zeros(len(SHARES))
 
     def add(self, budget_steps: int, progress: RunProgress) -> None:
-        """Takes in the trials of a study."""
+        """Adds the trials of a study."""
         for ended, by_steps in ((1, progress.ended), (0, progress.live)):
             for steps, count in by_steps.items():
                 at = int(np.searchsorted(SHARES, steps / budget_steps * (1 - 1e-9)))
-                self._past[: at + 1 - ended] += count  # one under way has gone on past its last evaluation
+                self._past[: at + 1 - ended] += count  # a running trial has passed its last evaluation
                 self._ended[at] += count * ended * (steps < budget_steps)
 
     def survival(self, shares: np.ndarray) -> np.ndarray:
-        """The share of trials that go on past each share of the budget, above 0, of the shape of ``shares``."""
+        """Returns the positive share of trials that pass each share of the budget, in the shape of ``shares``."""
         hazards = self._ended / (self._past + self._ended + 1.0)
         return np.interp(np.log(np.maximum(shares, SHARES[0])), np.log(SHARES), np.cumprod(1.0 - hazards))
 
 
 class RemainingWork:
-    """Of trials evaluated on one grid: the steps and the evaluations that are still to come, as expected.
+    """The expected remaining steps and evaluations of trials on one grid.
 
     Args:
-      grid: int64[evaluations] as bytes; the last is the budget.
-      life: how far trials come.
+      grid: int64[evaluations] as bytes. The last is the budget.
+      life: the life table of the trials.
     """
 
     def __init__(self, grid: bytes, life: LifeTable):
@@ -152,7 +152,7 @@ class RemainingWork:
         self._evaluations = np.cumsum(alive[::-1])[::-1] / alive
 
     def after(self, steps: int) -> tuple[float, float]:
-        """Steps and evaluations still to come of a trial that has taken so many steps."""
+        """Returns the expected remaining steps and evaluations of a trial after some steps."""
         at = int(np.searchsorted(self._grid, steps, "right"))
         if at == len(self._grid):
             return 0.0, 0.0
@@ -160,22 +160,19 @@ class RemainingWork:
 
 
 class Lengths:
-    """How many steps and evaluations trials are expected to take, by what those of a store took."""
+    """The expected steps and evaluations of trials, from the trials of a store."""
 
     def __init__(self, commits: Iterable[Commit]):
         self._commits = list(commits)
 
     def of(self, study: Plan) -> tuple[float, float, bool]:
-        """Steps and evaluations of a trial of a study, and whether the store told them."""
+        """Returns the steps and evaluations of a trial of a study, and whether they come from the store."""
         grid = RUNNERS[study.kind].evaluations(study)
-        life = self._life(_family(study))
+        life = self._tables.get(_family(study))
         if life is None:
             return float(study.budget_steps), float(len(grid)), False
         steps, evaluations = RemainingWork(np.asarray(grid, np.int64).tobytes(), life).after(0)
         return steps, evaluations, True
-
-    def _life(self, family: tuple[Any, ...]) -> LifeTable | None:
-        return self._tables.get(family)
 
     @functools.cached_property
     def _tables(self) -> dict[tuple[Any, ...], LifeTable]:
@@ -195,6 +192,6 @@ class Lengths:
 
 
 def _family(study: Plan) -> tuple[Any, ...]:
-    """What trials have in common whose lengths, as shares of their budgets, are alike."""
+    """Returns the key of studies whose trials have similar lengths as shares of their budgets."""
     targets = tuple((target.metric, target.value) for target in study.ends_at)
     return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets

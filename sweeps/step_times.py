@@ -1,5 +1,7 @@
-"""Step times: a table of predicted seconds of a step, for what reads such tables. None of them is a measurement."""
+"""Step times: writes a table of predicted seconds per step, for commands that read such tables."""
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,16 +19,16 @@ COLUMNS = (
     "seconds_per_step",
     "low",
     "high",
-    "says",
+    "basis",
 )
-SAYS = "predicted"
+PREDICTED = "predicted"
 
 
 def write(name: str, costs: Sequence[StudyCost]) -> None:
-    """Writes the table as CSV, in place of a file of that name that such a table is in.
+    """Writes the table as CSV. Replaces an existing file only if it is such a table.
 
     Raises:
-      BadInput: nothing is predicted, or a file of that name holds something else.
+      BadInput: there are no predictions, or a file of that name is not such a table.
     """
     rows = {}
     for cost in costs:
@@ -37,17 +39,14 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
         rows[key] = cost.step
     if not rows:
         raise BadInput(
-            f"step_times={name}: of none of these studies is a step of one trial on all devices predicted; give "
-            "lanes=1, and with a topology shards=, the number of its devices"
+            f"step_times={name}: no study has a predicted step of one trial on all devices. Set lanes=1, and with a "
+            "topology shards=, the number of its devices."
         )
-    import csv
-    import io
-
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for key, step in rows.items():
-        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, SAYS)])
+        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, PREDICTED)])
     file = durable.local(name)
     _check(file, name)
     durable.replace(file, text.getvalue().encode())
@@ -55,9 +54,9 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
 
 def _check(file: Path, name: str) -> None:
     if not file.exists() and not file.parent.is_dir():
-        raise BadInput(f"step_times={name}: there is no folder {file.parent}; make it first")
+        raise BadInput(f"step_times={name}: there is no folder {file.parent}. Create it first.")
     if file.exists() and not (file.is_file() and _is_ours(file)):
-        raise BadInput(f"step_times={name} is there and is no table of step times; name another file")
+        raise BadInput(f"step_times={name} exists and is not a table of step times. Use another file.")
 
 
 def _is_ours(file: Path) -> bool:

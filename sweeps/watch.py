@@ -1,4 +1,4 @@
-"""Watching a store while sweeps run: a table that is drawn anew every second, or lines where there is no terminal."""
+"""Watches a store while sweeps run: a table redrawn every second, or lines without a terminal."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.display import clock, cut, short_names
 
-LOOK_SECONDS = 1.0  # between looks
-SILENT_SECONDS = 60.0  # without a sign of life, after which this is shown
-QUIET_LOOKS = 3  # in a row at which nothing runs or waits for a cluster, after which the sweep is over
+LOOK_SECONDS = 1.0
+SILENT_SECONDS = 60.0  # silence that is shown
+QUIET_LOOKS = 3  # looks in a row without a running or queued study, after which the sweep is over
 
 
 class Study(NamedTuple):
-    """A study as it is now: running, queued, unfinished, damaged or done. Only what runs has a heartbeat."""
+    """The current state of a study: running, queued, unfinished, damaged or done. Only running studies have a beat."""
 
     name: str
     state: str
@@ -32,16 +32,16 @@ class Study(NamedTuple):
 
     @property
     def settled(self) -> int:
-        """Trials that need no other run."""
+        """The number of trials that need no further run."""
         return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
 
 
 def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
-    """Shows what runs in a store until nothing does, or is queued; the exit code, 1 if studies are unfinished then.
+    """Shows a store until no study is running or queued. Returns the exit code, 1 if studies are unfinished.
 
     Args:
-      folder: of the store.
-      row: gives the name, the state and the ledger of a study by its name and its heartbeat.
+      folder: folder of the store.
+      row: returns the name, state and ledger of a study, given its name and its heartbeat.
     """
     screen, looks, quiet = _Screen(), _Looks(folder, row), 0
     try:
@@ -60,7 +60,7 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
 
 class _Looks:
-    """Looks at a store; what is not running and whose folder has not changed is not read again."""
+    """Reads the studies of a store. Skips those that are not running and whose folder is unchanged."""
 
     def __init__(self, folder: Path, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder, self._row = folder, row
@@ -68,7 +68,7 @@ class _Looks:
         self._known: dict[str, tuple[int, tuple]] = {}
 
     def studies(self) -> list[Study]:
-        """All studies now, sorted by name."""
+        """Returns the current state of all studies, sorted by name."""
         return [self._study(name) for name in store.names(self._folder)]
 
     def _study(self, name: str) -> Study:
@@ -83,12 +83,12 @@ class _Looks:
 
 
 def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:
-    """The first line tells of all studies, the others are a table of those that run."""
+    """Returns a summary of all studies, and the lines of a table of the running ones."""
     done, settled = len(studies) - unfinished, sum(study.settled for study in studies)
     planned = sum(study.ledger.planned for study in studies)
     about = [f"{done:,}/{len(studies):,} studies", f"{settled:,}/{planned:,} trials"]
     if over and unfinished:
-        return [f"{', '.join(about)}; nothing runs, and {unfinished:,} are unfinished"]
+        return [f"{', '.join(about)}; no study is running, and {unfinished:,} are unfinished"]
     if queued := sum(study.state == "queued" for study in studies):
         about.append(f"{queued:,} queued")
     if not running:
@@ -108,11 +108,13 @@ def _cells(study: Study) -> tuple[str, str, str, str]:
         return "", trials, "", ""
     rate = f"{beat.steps_per_second:,.0f}" if beat.steps_per_second >= 10 else f"{beat.steps_per_second:.2g}"
     doing = beat.doing if beat.silent < SILENT_SECONDS else f"silent for {clock(beat.silent)}"
-    return doing, trials, *((f"{beat.steps:,}", f"{rate} {beat.unit}s/s") if beat.steps else ("", ""))
+    if not beat.steps:
+        return doing, trials, "", ""
+    return doing, trials, f"{beat.steps:,}", f"{rate} {beat.unit}s/s"
 
 
 class _Screen:
-    """Standard output: on a terminal the lines replace those before; elsewhere the first is printed now and then."""
+    """Standard output. On a terminal new lines replace the previous ones. Elsewhere the first is printed if due."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -120,7 +122,7 @@ class _Screen:
         self._line, self._due = "", 0.0
 
     def show(self, lines: Sequence[str], *, last: bool) -> None:
-        """Shows lines; the last time whatever was shown before."""
+        """Shows lines. The last call always prints."""
         lines = [printable(line) for line in lines]
         now = time.monotonic()
         if self._terminal:

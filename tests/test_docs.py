@@ -29,12 +29,14 @@ from workloads import preparable
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-MADE = {DOCS / "commands.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*")}  # at every build, and not kept
-DOCUMENTS = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
+ROOMS = [ROOT / room / "README.md" for room in ("harness", "workloads", "sweeps", "results", "analysis")]
+REFERENCE = {DOCS / "api" / f"{page.parent.name}.md" for page in ROOMS}
+MADE = {DOCS / "commands.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*"), *REFERENCE}  # at every build, not kept
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOMS, *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a recipe adds is not there: the names of its files, and of its rows.
 ADDED = re.compile(
-    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^@_figure.+\ndef (\w+)\(", re.M
+    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^    \"(\w+)\": Figure\(", re.M
 )
 
 
@@ -95,7 +97,7 @@ def test_links_lead_to_files_that_are_there(document: Path) -> None:
 
 def test_pages_are_read_on_a_code_host_too() -> None:
     """There, a page that is made by the build is not there."""
-    names = {"commands.md", "dictionary.md", "notebooks/"}
+    names = {"commands.md", "dictionary.md", "notebooks/", *(f"api/{page.name}" for page in REFERENCE)}
     found = {target for page in DOCS.rglob("*.md") for target in LINK.findall(page.read_text()) if page not in MADE}
     assert not {target for target in found if any(name in target for name in names)}
 
@@ -143,11 +145,30 @@ def ask(command: str, words: list[str]) -> None:
 
 def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
     assert len(COMMANDS) > 60
-    assert {command.document.name for command in commands()} >= {"README.md", "start.md", "reproduce.md", "sweep.md"}
+    assert {command.document.name for command in commands()} >= {
+        "README.md",
+        "start.md",
+        "reproduce.md",
+        "sweep.md",
+        "optimizers.md",
+    }
     with pytest.raises(BadInput):
         ask("analysis", ["fit", "--shop", "results/local"])
     with pytest.raises(AssertionError):
         ask("analysis", ["figures", "--store", "s", "--out", "f", "--name", "optimisers"])
+
+
+def test_links_are_relative_to_the_page_that_shows_them(pages: ModuleType) -> None:
+    text = "[a](docs/start.md#cores) [b](harness/README.md) [c](results/mlperf/README.md) [d](https://x.org) ![e](f)"
+    shown = "[a](../start.md#cores) [b](harness.md) c [d](https://x.org) ![e](f)"
+    assert pages.relinked(text, ROOT, DOCS / "api") == shown
+
+
+def test_the_reference_has_every_module(pages: ModuleType) -> None:
+    for room in pages.ROOMS:
+        listed = re.findall(r"automodule:: ([\w.]+)", pages.reference(room))
+        expected = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in pages.modules(room)}
+        assert len(listed) == len(expected) > 20 and set(listed) == expected
 
 
 def test_every_command_has_a_purpose(pages: ModuleType) -> None:
@@ -171,7 +192,7 @@ def test_the_dictionary_has_every_column(pages: ModuleType) -> None:
 
 
 def test_statistics_tell_every_verdict_and_every_assumption() -> None:
-    page = (DOCS / "statistics.md").read_text()
+    page = (DOCS / "statistics" / "method.md").read_text()
     for verdict in text.VERDICTS:
         assert f"\n| {verdict.replace('_', ' ')} |" in page
     for name, assumed in assumptions.ASSUMPTIONS.items():
@@ -220,9 +241,9 @@ def test_every_reader_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_three_questions_are_answered_in_three_lines_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SQL of README, against what our own reader and ``analysis`` say."""
+    """The SQL of docs/sql.md, against our own reader and ``analysis``."""
     monkeypatch.chdir(ROOT)
-    queries = re.findall(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    queries = re.findall(r"```sql\n(.*?)```", (DOCS / "sql.md").read_text(), re.S)
     assert len(queries) == 3 and all(len(query.splitlines()) <= 3 for query in queries)
     best, curve, points = (duckdb.sql(query).fetchall() for query in queries)
     answers = steps.table(*steps.load(ROOT / "results/published"))

@@ -144,5 +144,5 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     assert compile_cache.obstacle() is None
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "file"))
-    line = f"{tmp_path}/file/xla cannot be written (Not a directory); choose another with SCALING_LIMITS_CACHE=DIR"
+    line = f"{tmp_path}/file/xla cannot be written (Not a directory). Choose another with SCALING_LIMITS_CACHE=DIR."
     assert compile_cache.obstacle() == line

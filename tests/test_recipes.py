@@ -27,7 +27,7 @@ INSERTED = {
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
     ],
     "sweep": [],
-    "figure": [("analysis/figures/registry.py", "    return add\n\n\n")],
+    "figure": [("analysis/figures/registry.py", "FIGURES: dict[str, Figure] = {\n")],
     "column": [
         (
             "results/plans/schema.py",

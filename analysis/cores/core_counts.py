@@ -1,4 +1,4 @@
-"""Curves of seconds per epoch over cores: which studies belong to one, and what its fit says."""
+"""Curves of seconds per epoch over cores: their studies and fits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,23 @@ from analysis.columns import CORE_COUNTS as COLUMNS
 from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
-from results import cli
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
 UNKNOWNS = (
-    f"A fit needs {scaling.FEWEST_COUNTS} core counts, as an epoch has three unknowns: its serial, parallel and "
+    f"A fit needs {scaling.FEWEST_COUNTS} core counts, because an epoch has three unknowns: its serial, parallel and "
     "communication time."
 )
-NO_OPTIONS = ("dataset_version",)  # says the same as the options that data were generated from
+NO_OPTIONS = ("dataset_version",)  # redundant with the options of generated data
 
 
 class CoreCurve(NamedTuple):
-    """The studies that differ in the number of cores, and in nothing else of plan and device.
+    """The studies that differ only in the number of cores, on the same device.
 
     Attributes:
-      members: those that count, by cores: timed, and not emulated.
-      emulated: those that do not, by cores.
-      distinction: what tells this curve from those that look alike in a table; empty if none do.
+      members: timed studies on real cores, by cores.
+      emulated: studies on emulated cores, by cores.
+      distinction: fields that separate this curve from similar ones in a table, or empty without any.
     """
 
     members: tuple[MeasuredFactorization, ...]
@@ -42,27 +41,27 @@ class CoreCurve(NamedTuple):
 
     @property
     def cores(self) -> np.ndarray:
-        """Numbers of cores of the members, float64[n]."""
+        """Core counts of the members, float64[n]."""
         return np.array([one.study.cores for one in self.members], np.float64)
 
     @property
     def seconds(self) -> np.ndarray:
-        """Per epoch, medians, float64[n]."""
+        """Median seconds per epoch, float64[n]."""
         return np.array([np.median(one.seconds) for one in self.members])
 
     @property
     def speedup(self) -> np.ndarray:
-        """Over the fewest cores, float64[n]."""
+        """Speed-up over the fewest cores, float64[n]."""
         return self.seconds[:1] / self.seconds
 
     @property
     def efficiency(self) -> np.ndarray:
-        """``speedup`` over what perfect scaling gives, float64[n]."""
+        """``speedup`` relative to perfect scaling, float64[n]."""
         return self.speedup * self.cores[:1] / self.cores
 
 
 class CoreCurveFit(NamedTuple):
-    """A curve with its fit (None where no fit would be honest), verdict and notes."""
+    """A curve with its fit (None if no fit would be honest), verdict and notes."""
 
     curve: CoreCurve
     fit: scaling.LawFit | None
@@ -71,7 +70,7 @@ class CoreCurveFit(NamedTuple):
 
 
 def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
-    """The curves of factorizations, in their order. What was never timed is on none."""
+    """The curves of factorizations, in their order, without studies that were never timed."""
     groups: dict[tuple[Any, ...], dict[str, list[MeasuredFactorization]]] = {}
     for one in factorizations:
         if one.hardware and len(one.seconds):
@@ -90,18 +89,18 @@ def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 
 def is_real(one: MeasuredFactorization) -> bool:
-    """True if every core of the study was known to be a core of its own, so that its times say something."""
+    """Whether every core of the study is known to be a real one, so that its times are meaningful."""
     return one.hardware is not None and one.hardware.emulated is False
 
 
 def shared_plan(one: MeasuredFactorization) -> dict[str, Any]:
-    """The plan that all studies of a curve share: that without the number of cores."""
+    """The plan that all studies of a curve share, without the number of cores."""
     along = KINDS[one.study.kind].along
     return {field: value for field, value in one.study.plan().items() if field != along}
 
 
 def _plan_in_words(one: MeasuredFactorization) -> Mapping[str, Any]:
-    """The shared plan with options of the data and ranges as fields of their own, in words."""
+    """The shared plan with options of the data and ranges as separate fields, in words."""
     plan = shared_plan(one)
     options, space = plan.pop("dataset_options"), plan.pop("space")
     if options:
@@ -117,24 +116,26 @@ def _range(plan: Mapping[str, Any]) -> str:
 
 
 def of_curve(curve: CoreCurve) -> CoreCurveFit:
-    """Fits a curve if that is honest, and says in words what there is to know."""
+    """Fits a curve if that is honest, with remarks for a reader."""
     notes = [curve.distinction] if curve.distinction else []
     if curve.emulated:
         counts = ", ".join(str(one.study.cores) for one in curve.emulated)
-        notes.append(f"{counts} cores are emulated, whose times say nothing about speed: left out")
+        notes.append(f"{counts} cores are emulated and left out, because their times do not measure speed")
     count = len(curve.members)
     if count < scaling.FEWEST_COUNTS:
-        notes.append(f"{count} real core count{'s' * (count != 1)}, a fit needs {scaling.FEWEST_COUNTS}")
+        plural = "" if count == 1 else "s"
+        notes.append(f"{count} real core count{plural}, but a fit needs {scaling.FEWEST_COUNTS}")
         return CoreCurveFit(curve, None, "not_identified", "; ".join(notes))
     epochs = [one.seconds for one in curve.members]
     fit = scaling.fit(curve.cores, curve.seconds, scaling.spread(epochs))
     if max(map(len, epochs)) == 1:
-        notes.append("one epoch at every number of cores, so that its noise is not known")
+        notes.append("one epoch at every number of cores, so its noise is unknown")
     if fit.verdict == "at_least":
         notes.append(f"less than half of the cores' time is lost up to {_cores(fit.critical_cores.low)} cores")
-    notes += [fit.doubt] if fit.doubt else []
+    if fit.doubt:
+        notes.append(fit.doubt)
     if fit.slows and fit.fastest_cores < 4 * curve.cores[-1]:
-        notes.append(f"by the fit more than {_cores(fit.fastest_cores)} cores slow an epoch down")
+        notes.append(f"by the fit, more than {_cores(fit.fastest_cores)} cores slow an epoch down")
     return CoreCurveFit(curve, fit, fit.verdict, "; ".join(notes))
 
 
@@ -153,58 +154,39 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
         row |= {"speedup": curve.speedup[-1], "efficiency": curve.efficiency[-1]}
     if fit:
         row["misfit"] = fit.misfit
-        for name, interval in [
-            *((f"{t}_seconds", getattr(fit, t)) for t in TIMES),
-            ("critical_cores", fit.critical_cores),
-        ]:
-            ends = (interval.best, interval.low, interval.high)
-            row |= {
-                f"{name}{end}": value if math.isfinite(value) else None
-                for end, value in zip(("", "_low", "_high"), ends, strict=True)
-            }
+        intervals = {f"{name}_seconds": getattr(fit, name) for name in TIMES} | {"critical_cores": fit.critical_cores}
+        for name, interval in intervals.items():
+            for end, value in zip(("", "_low", "_high"), interval, strict=True):
+                row[f"{name}{end}"] = value if math.isfinite(value) else None
     return row
 
 
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
-    """The fits for a reader: one line each, then speed-ups and a reason for each, and once what a fit needs."""
-    header = ["", "dataset", "dim", "solver", "dtype", "device", "cores"]
-    header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
+    """The fits for a reader: one line each, then speed-ups and reasons, and the requirements of a fit."""
     rows, remarks = [], []
     for i, one in enumerate(core_fits, start=1):
         study, hardware, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
-        names = [
-            study.dataset,
-            str(study.dim),
-            study.solver,
-            study.table_dtype,
-            (hardware and hardware.device_kind) or "",
-        ]
-        counts = ",".join(str(member.study.cores) for member in members)
-        times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)
-        rows.append([str(i), *names, counts, *times, in_words(one), _verdict(one)])
+        cells = {"": str(i), "dataset": study.dataset, "dim": str(study.dim), "solver": study.solver}
+        cells |= {"dtype": study.table_dtype, "device": (hardware and hardware.device_kind) or ""}
+        cells["cores"] = ",".join(str(member.study.cores) for member in members)
+        cells |= {f"{name} seconds": _interval(getattr(one.fit, name)) if one.fit else "" for name in TIMES}
+        rows.append(cells | {"critical cores": in_words(one), "verdict": _verdict(one)})
         if len(members) > 1:
             gains = zip(members[1:], one.curve.speedup[1:], one.curve.efficiency[1:], strict=True)
             words = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
-            remarks.append((i, f"speed against {members[0].study.cores} (efficiency): {', '.join(words)}"))
-        remarks += [(i, one.reason)] if one.reason else []
-    notes = text.grouped(remarks) + ([UNKNOWNS] if any(one.fit is None for one in core_fits) else [])
-    return "\n".join(
-        [
-            cli.table(
-                header,
-                rows,
-                left=["dataset", "solver", "dtype", "device", "verdict"],
-                prose=["verdict"],
-                kept=["critical cores", "verdict"],
-            ),
-            "",
-            *notes,
-        ]
-    )
+            remarks.append((i, f"speed-up over {members[0].study.cores} (efficiency): {', '.join(words)}"))
+        if one.reason:
+            remarks.append((i, one.reason))
+    notes = text.grouped(remarks)
+    if any(one.fit is None for one in core_fits):
+        notes.append(UNKNOWNS)
+    left = ["dataset", "solver", "dtype", "device", "verdict"]
+    shown = text.table(rows, left, prose=["verdict"], kept=["critical cores", "verdict"])
+    return "\n".join([shown, "", *notes])
 
 
 def in_words(core_fit: CoreCurveFit) -> str:
-    """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``; empty if nothing is known."""
+    """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``, or empty if unknown."""
     fit = core_fit.fit
     if fit is None or core_fit.verdict == "not_identified":
         return ""

@@ -1,4 +1,4 @@
-"""Coverage: simulated seconds per epoch of known laws, and how often what `analysis epochs --fit` says holds."""
+"""Coverage: how often the statements of `analysis epochs --fit` hold for simulated seconds per epoch of known laws."""
 
 import itertools
 import math
@@ -9,31 +9,31 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 
-from analysis import coverage_tables, text
+from analysis import coverage_tables
 from analysis.columns import COVERAGE_OF_CORES as COLUMNS
 from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.regions import MOST
-from analysis.text import VERDICTS
-from results import cli
 
-LEAST = 0.85  # of statements that have to hold
-NAMED = 0.80  # of misfits that have to be named where statements do not hold
-FALSELY = 0.05  # of data sets whose law is fitted, the most of which a misfit may be named
+LEAST = 0.85  # share of statements that must hold
+NAMED = 0.80  # share of misfits that must be named if statements do not hold
+FALSELY = 0.05  # largest share of named misfits for laws that are fitted
 
-ROOTS = 1e-6  # relative; ends and truth may lie on the same step, and are found to about as much
+ROOTS = 1e-6  # relative precision of ends and truth, which may lie on the same step
+SHARES = {"hold": "covered", "least": "least", "times hold": "times", "least time": "least_times"}
+SHARES |= coverage_tables.HEADINGS | {"misfit named": "misfit"}  # headings of columns
 HOLDING = ["covered", *(f"{name}_covered" for name in TIMES)]
 
 
 class Law(NamedTuple):
-    """Seconds of an epoch whose terms are those of the fit, and others.
+    """Seconds of an epoch, with the terms of the fit and others.
 
     Attributes:
       serial, parallel, communication: as in ``scaling``.
-      rounds: for each of log2 c rounds.
-      exchange: times (c − 1) / c: what moves all but its own part of a table into every core.
-      slower: by this factor an epoch takes longer beyond half of the cores, on a second memory.
-      step: seconds that are added there.
+      rounds: seconds of each of log2 c rounds.
+      exchange: seconds, times (c − 1) / c, of moving the remote part of a table into every core.
+      slower: relative slow-down beyond half of the cores, on a second memory.
+      step: seconds added there.
     """
 
     serial: float
@@ -46,14 +46,14 @@ class Law(NamedTuple):
 
     @property
     def is_inside(self) -> bool:
-        """True if it is one of the laws that are fitted, as it is written."""
+        """Whether it is one of the laws that are fitted."""
         return not any(self[3:])
 
     @property
     def times(self) -> tuple[float, float, float]:
-        """Serial, parallel and communication as they are counted: exchange is serial, taken off parallel.
+        """Serial, parallel and communication seconds, with exchange moved from parallel to serial.
 
-        Of two memories they are the times of the first, and rounds are none of them.
+        With two memories they are the times of the first. Rounds are not included.
         """
         return self.serial + self.exchange, self.parallel - self.exchange, self.communication
 
@@ -64,7 +64,7 @@ class Law(NamedTuple):
         return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
 
     def critical(self, most: float) -> float:
-        """Cores by which half of their time is lost; infinite where it never is. Of a step, where that is."""
+        """Cores at which half of their time is lost, or infinite if it never is. It may lie on a step."""
 
         def lost(ln_cores: float) -> float:
             cores = np.array([1.0, math.exp(ln_cores)])
@@ -97,8 +97,8 @@ COUNTS: Mapping[str, tuple[int, ...]] = {
     "1 … 8": (1, 2, 4, 8),
     "1 … 64": (1, 2, 4, 8, 16, 32, 64),
 }
-SPREADS = (0.01, 0.04, 0.10)  # of epochs
-EPOCHS = 8  # that were timed on each number of cores
+SPREADS = (0.01, 0.04, 0.10)  # relative spreads of epochs
+EPOCHS = 8  # epochs timed on each number of cores
 
 
 class CoreScenario(NamedTuple):
@@ -110,7 +110,7 @@ class CoreScenario(NamedTuple):
 
     @property
     def cores(self) -> np.ndarray:
-        """float64[n], sorted; the machine has no more than the most of them."""
+        """Core counts, float64[n], sorted. The machine has the largest one."""
         return np.array(COUNTS[self.core_counts], np.float64)
 
     @property
@@ -119,22 +119,22 @@ class CoreScenario(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Data sets of a scenario: median seconds per epoch, float64[d, n], and how far epochs scattered, float64[d]."""
+    """Data sets of a scenario: median seconds per epoch, float64[d, n], and the spread of epochs, float64[d]."""
 
     seconds: np.ndarray
     spread: np.ndarray
 
 
 def all_scenarios() -> list[CoreScenario]:
-    """All of them."""
+    """All scenarios."""
     return [CoreScenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
 
 
 def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
     """Simulates ``datasets`` curves with the noise that the fit assumes.
 
-    What slows an epoch down lasts for all epochs on a number of cores, so that their median is off by as much as a
-    single one, and by ``BETWEEN_RUNS``. The fit is told how far the epochs around it scatter, as it is of real ones.
+    A slowdown lasts for all epochs on a number of cores, so their median has the error of a single epoch, and that of
+    ``BETWEEN_RUNS``. As for real data, the fit receives the spread of the epochs around their median.
     """
     cores = scenario.cores
     noise = math.hypot(scenario.spread, scaling.BETWEEN_RUNS)
@@ -147,13 +147,13 @@ def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Tim
 def run(
     datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[CoreScenario] = ()
 ) -> pd.DataFrame:
-    """Simulates and fits ``datasets`` curves of every scenario; a row of ``COLUMNS`` for each scenario.
+    """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
 
     Args:
-      datasets: of each scenario.
-      seed: of everything that is drawn; a scenario's data do not depend on which others there are.
-      report: takes lines that tell how far it is.
-      scenarios: which; all if none are given.
+      datasets: data sets per scenario.
+      seed: seed of the simulation. A scenario's data do not depend on other scenarios.
+      report: receives lines of progress.
+      scenarios: the scenarios to run, or empty for all.
     """
 
     def one(scenario: CoreScenario, rng: np.random.Generator) -> dict[str, object]:
@@ -192,32 +192,22 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Rates over all data sets that agree in the column ``by``, a row each.
 
     Returns:
-      Columns ``by``, covered and times (shares that hold), their least_covered and least_times (of a scenario and a
-      time), the verdicts, misfit, octaves, and aim: met or MISSED.
+      Columns of ``coverage_tables.summary`` with misfit, then times (the share of intervals of times that hold),
+      least_times (the least of a time in a scenario) and aim: met or MISSED.
     """
-    rows = []
-    for name, group in table.groupby(by, sort=False):
-        # Each scenario counts by the statements it made.
-        stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
-        rows.append(
-            {
-                by: name,
-                "covered": (group["covered"].fillna(0) * stated).sum() / stated.sum() if stated.any() else np.nan,
-                "least_covered": group["covered"].min(),
-                "times": group[HOLDING[1:]].to_numpy().mean(),
-                "least_times": group[HOLDING[1:]].to_numpy().min(),
-                **{column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, "misfit")},
-                "octaves": group["octaves"].median(),
-                "aim": "met" if all(map(met, group.to_dict("records"))) else "MISSED",
-            }
-        )
-    return pd.DataFrame(rows)
+    groups = [group for _, group in table.groupby(by, sort=False)]
+    times = [group[HOLDING[1:]].to_numpy() for group in groups]
+    return coverage_tables.summary(table, by, ["misfit"]).assign(
+        times=[each.mean() for each in times],
+        least_times=[each.min() for each in times],
+        aim=["met" if all(map(met, group.to_dict("records"))) else "MISSED" for group in groups],
+    )
 
 
 def met(row: Mapping[Any, Any]) -> bool:
-    """True if a scenario does what it should: its statements hold, or the fit says that the law misfits.
+    """Whether a scenario meets its aim: its statements hold, or the fit reports that the law misfits.
 
-    A law that is fitted has no misfit to name.
+    A law that is fitted has no misfit to report.
     """
     holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HOLDING)
     if LAWS[row["law"]].is_inside:
@@ -226,7 +216,7 @@ def met(row: Mapping[Any, Any]) -> bool:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """The rates for a reader: by law, inside the fitted one and outside, by numbers of cores and by spread."""
+    """The rates for a reader: by law, fitted or not, by core counts and by spread."""
     inside = table["law"].map(lambda name: LAWS[name].is_inside)
     spread = table["spread"].map("{:.0%}".format)
     parts = [
@@ -241,28 +231,13 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     lines = [
         f"Statements of `analysis epochs --fit` on simulated seconds per epoch: {len(table)} scenarios of "
         f"{table['datasets'].iloc[0]} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Aim in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time;",
-        f"or, where the law is not the one that is fitted, {NAMED:.0%} of fits say so. Of laws that are fitted at most "
+        f"Aim in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time.",
+        f"For laws that are not fitted, it is enough that {NAMED:.0%} of fits report a misfit. For fitted laws at most "
         f"{FALSELY:.0%} may.",
         "",
     ]
     for title, rows, by in parts:
         if len(rows):
-            lines += [_block(title, summary(rows, by), by), ""]
+            rates = summary(rows, by).drop(columns="scenarios")
+            lines += [coverage_tables.block(title, rates, by, SHARES), ""]
     return "\n".join(lines[:-1])
-
-
-def _block(title: str, rates: pd.DataFrame, by: str) -> str:
-    verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
-    header = [title, "hold", "least", "times hold", "least time", *verdicts, "misfit named", "octaves", "aim"]
-    shares = ["covered", "least_covered", "times", "least_times", *VERDICTS, "misfit"]
-    rows = [
-        [
-            str(rate[by]),
-            *("" if np.isnan(rate[column]) else f"{rate[column]:.1%}" for column in shares),
-            text.number(rate["octaves"], 2),
-            rate["aim"],
-        ]
-        for rate in rates.to_dict("records")
-    ]
-    return cli.table(header, rows, left=[title, "aim"])

@@ -1,17 +1,17 @@
-"""Factorizations: the studies of kind ``cores`` of a store, with every epoch of every trial, and the table of them."""
+"""Factorizations: the studies of kind ``cores`` of a store, with every epoch of every trial, and their table."""
 
 import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis import text
 from analysis.columns import EPOCHS as COLUMNS
-from results import cli, store
+from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
 from results.cli import quoted
@@ -28,12 +28,12 @@ CONJUGATE = ("cg", "rotated_cg")
 
 
 class Hardware(NamedTuple):
-    """The hardware that a trial ran on; None where its run does not say.
+    """The hardware of a trial, with None for fields that its run did not record.
 
     Attributes:
-      backend, device_kind: as JAX calls them.
-      emulated: whether there were more devices than physical cores, so that times say nothing about speed.
-      physical_cores: that the process could run on.
+      backend, device_kind: JAX's names of them.
+      emulated: whether there were more devices than physical cores, so that times do not measure speed.
+      physical_cores: physical cores available to the process.
       affinity: logical processors it was bound to, such as 0,1.
     """
 
@@ -50,13 +50,13 @@ class MeasuredFactorization:
 
     Attributes:
       study: its plan.
-      ledger: of its trials.
+      ledger: ledger of its trials.
       trials: one row per trial that ended, by ``trial``: run, status, unobserved_weight, norm_penalty.
-      epochs: one row per trial and epoch that was evaluated, sorted: trial, epoch, seconds (of both halves, without
-        compiling; the mean of the epochs since the one before), validation_recall_20, validation_recall_50, recall_20,
-        recall_50 (of test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so far);
-        float64 but for the ids. What was not measured is NaN: of validation, all of software 0.1.
-      hardware_by_run: what each run computed on, by its number.
+      epochs: one row per trial and evaluated epoch, sorted: trial, epoch, seconds (of both halves, without compilation,
+        as the mean over the epochs since the last row), validation_recall_20, validation_recall_50, recall_20,
+        recall_50 (of test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so far). All
+        but the ids are float64, with NaN for missing measurements, such as validation in software 0.1.
+      hardware_by_run: the hardware of each run, by its number.
     """
 
     study: Factorization
@@ -67,14 +67,14 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def chosen_by(self) -> str:
-        """The column that trials are chosen by: Recall@20 of validation, or of test where nothing else was measured."""
+        """The column that chooses the trial: Recall@20 of validation, or of test if only that was measured."""
         return VALIDATION if self.epochs[VALIDATION].notna().any() else TEST
 
     @functools.cached_property
     def chosen(self) -> int | None:
-        """The trial with the best Recall@20 of validation at its last epoch, of equals the one with the smallest id.
+        """The trial with the best Recall@20 of validation at its last epoch (the smallest id on ties).
 
-        Of the COMPLETE ones, or, where there is none yet, of those that did not diverge; None if all did.
+        Only COMPLETE trials count, or without any, those that did not diverge. None if all diverged.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
             last = self.last.loc[self.last["status"] == status, self.chosen_by]
@@ -83,12 +83,12 @@ class MeasuredFactorization:
         return None
 
     def result(self, name: str) -> float:
-        """A column of ``last`` of the chosen trial; NaN if there is none."""
+        """A column of ``last`` of the chosen trial, or NaN without one."""
         return math.nan if self.chosen is None else float(self.last[name].to_numpy()[self.last.index == self.chosen][0])
 
     @functools.cached_property
     def last(self) -> pd.DataFrame:
-        """``epochs`` at the last epoch of every trial that has any, by ``trial``, and what ``trials`` says of it."""
+        """``epochs`` at the last epoch of every trial that has any, by ``trial``, joined with ``trials``."""
         return self.epochs.drop_duplicates("trial", keep="last").set_index("trial").join(self.trials)
 
     def epochs_of(self, trial: int) -> pd.DataFrame:
@@ -97,13 +97,13 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def seconds(self) -> np.ndarray:
-        """A column of ``epochs`` of the chosen trial, float64[epochs]; epochs that were not timed are left out."""
+        """Seconds of the timed epochs of the chosen trial, float64[epochs]."""
         seconds = self.epochs_of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
         return seconds[np.isfinite(seconds)]
 
     @functools.cached_property
     def hardware(self) -> Hardware | None:
-        """Hardware of the chosen trial or, if there is none, of the newest run; None if unknown."""
+        """Hardware of the chosen trial, or without one, of the newest run. None if unknown."""
         if self.chosen is None:
             return next(reversed(self.hardware_by_run.values()), None)
         return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])
@@ -111,9 +111,9 @@ class MeasuredFactorization:
 
 @located
 def load(folder: Folder) -> list[MeasuredFactorization]:
-    """The studies of kind ``cores`` that have run, of a store or a release; the tables of others are not opened.
+    """The studies of kind ``cores`` of a store or a release that have run, sorted by their fields and then by cores.
 
-    Sorted by what tables show of them and, within all that is alike, by cores.
+    Tables of other kinds are not opened.
 
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
@@ -123,14 +123,14 @@ def load(folder: Folder) -> list[MeasuredFactorization]:
 
 
 def of_commits(commits: Sequence[Commit]) -> list[MeasuredFactorization]:
-    """Those of visible studies that are of kind ``cores``, sorted likewise."""
+    """The studies of kind ``cores`` among visible ones, in the same order."""
     measured = map(_measured, kinds.of_kind(commits, Factorization.kind))
     return sorted(measured, key=lambda one: _order(one.study))
 
 
 @located
 def waiting_names(folder: Folder, ran: Sequence[MeasuredFactorization]) -> list[str]:
-    """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
+    """Names of the requested studies of kind ``cores`` that are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
     plans = [plan for name in sorted(others - seen) if (plan := store.stored_plan(folder, name))]
@@ -141,9 +141,9 @@ def no_factorization(folder: Folder) -> BadInput:
     """The error for a store that has no factorization."""
     names = waiting_names(folder, [])
     if names:
-        return BadInput(f"no factorization in {folder} has run yet; planned: {text.first_few(names)}")
+        return BadInput(f"no factorization in {folder} has run yet (planned: {text.first_few(names)})")
     fill = f"python -m sweeps +experiment=alx2022/quickstart store={quoted(folder)} -m"
-    return BadInput(f"no study of kind cores in {folder}; fill it with `{fill}`")
+    return BadInput(f"no study of kind cores in {folder}. Fill it with `{fill}`.")
 
 
 def _order(study: Factorization) -> tuple[object, ...]:
@@ -163,7 +163,7 @@ def _measured(commit: Commit) -> MeasuredFactorization:
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
-    """The table ``epochs`` of a factorization. Numbers of float32 become the shortest decimals that stand for them."""
+    """The table ``epochs`` of a factorization, with float32 numbers as their shortest decimals."""
     table = read_table(commit, "measurements").to_pandas()
 
     def column(name: str) -> np.ndarray:
@@ -189,7 +189,7 @@ def _epochs(commit: Commit) -> pd.DataFrame:
 def table(factorizations: Sequence[MeasuredFactorization]) -> pd.DataFrame:
     """The table of ``COLUMNS``, in the order of ``factorizations``.
 
-    Whole numbers are Int64 and emulated is boolean, so that what is not known is an empty cell.
+    Whole numbers are Int64 and emulated is boolean, so unknown values are empty cells.
     """
     frame = pd.DataFrame([_row(one) for one in factorizations], columns=list(COLUMNS))
     numbers = ("complete", "infeasible", "incomplete", *WHOLE)
@@ -231,19 +231,20 @@ def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str
     """Notes for a reader of the table of ``factorizations``, a sentence each.
 
     Args:
-      waiting: names of studies that were asked for and have not run.
+      factorizations: the rows of the table.
+      waiting: names of requested studies that have not run.
     """
     return text.notes(
         {
-            "not in the table, as no run has ended yet": waiting,
-            "cores are emulated, so that seconds say nothing about speed": [
+            "not in the table, because no run has ended yet": waiting,
+            "cores are emulated, so seconds do not measure speed": [
                 emulated_label(one) for one in factorizations if one.hardware and one.hardware.emulated
             ],
-            "every trial that ended diverged, so there is none to show": [
+            "every trial that ended diverged, so there is no result": [
                 one.study.name for one in factorizations if one.chosen is None and one.ledger.infeasible
             ],
-            # Such a trial looks better than it is: what chose it is reported of it.
-            "the best trial was chosen by test, as software 0.1 measured nothing else": [
+            # Such a trial looks better than it is, because the number that chose it is also reported.
+            "the best trial was chosen by test, because software 0.1 did not measure validation": [
                 one.study.name
                 for one in factorizations
                 if one.chosen_by == TEST and one.chosen is not None and len(one.trials) > 1
@@ -254,37 +255,41 @@ def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str
 
 def emulated_label(one: MeasuredFactorization) -> str:
     """A study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
-    cores, physical = one.study.cores, one.hardware and one.hardware.physical_cores
-    return f"{one.study.name} ({cores} core{'s' * (cores > 1)}{f' on {physical} physical' if physical else ''})"
+    physical = one.hardware and one.hardware.physical_cores
+    words = "1 core" if one.study.cores == 1 else f"{one.study.cores} cores"
+    return f"{one.study.name} ({words} on {physical} physical)" if physical else f"{one.study.name} ({words})"
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The table for a reader: what tells its rows apart, and a star beside seconds of emulated cores."""
+    """The table for a reader: the columns that differ between rows, and a star after seconds of emulated cores."""
     rows = table.sort_values(["dataset", "data"], kind="stable").to_dict("records")
-    of_data = ["data"] if table["data"].nunique() > 1 else []
     further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
-    header = ["dataset", *of_data, "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
-    header += ["recall@20", "recall@50", "objective", "trial", "trials", "diverged", "device"]
     lines = []
     for row in rows:
-        data_label = " ".join(word for word in row["data"].split() if word not in common)
-        cells = row | {"cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
-        recalls = ["" if pd.isna(row[name]) else f"{row[name]:.4f}" for name in ("recall_20", "recall_50")]
-        seconds = text.number(row["seconds_per_epoch"]) + ("*" if row["emulated"] is True else "")
-        trials = row["complete"] + row["infeasible"] + row["incomplete"]
-        shown = ["" if pd.isna(row[name]) else str(row[name]) for name in ("trial", "device_kind")]
-        names = [
-            row["dataset"],
-            *([data_label] if of_data else []),
-            str(row["dim"]),
-            row["solver"],
-            "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
-            *(cells[name] for name in further),
-        ]
-        numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
-        lines.append([*names, *numbers, shown[0], str(trials), str(row["infeasible"]), shown[1]])
-    words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    return cli.table(
-        header, lines, left=words, least=("device", "diverged", "trials", "trial", "recall@50"), kept=("seconds/epoch",)
-    )
+        star = "*" if row["emulated"] is True else ""
+        cells = {
+            "dataset": row["dataset"],
+            "data": " ".join(word for word in row["data"].split() if word not in common),
+            "dim": str(row["dim"]),
+            "solver": row["solver"],
+            "dtype": "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
+            **{name: _cell(row[name]) for name in further},
+            "cores": str(row["cores"]),
+            "seconds/epoch": text.number(row["seconds_per_epoch"]) + star,
+            "recall@20": _cell(row["recall_20"], ".4f"),
+            "recall@50": _cell(row["recall_50"], ".4f"),
+            "objective": text.number(row["objective"], 5),
+            "trial": _cell(row["trial"]),
+            "trials": str(row["complete"] + row["infeasible"] + row["incomplete"]),
+            "diverged": str(row["infeasible"]),
+            "device": _cell(row["device_kind"]),
+        }
+        lines.append(cells)
+    left = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
+    least = ("device", "diverged", "trials", "trial", "recall@50")
+    return text.table(lines, left, ["data"], least=least, kept=["seconds/epoch"])
+
+
+def _cell(value: Any, form: str = "") -> str:
+    return "" if pd.isna(value) else format(value, form)

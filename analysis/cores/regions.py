@@ -1,12 +1,12 @@
-"""Regions: every law of seconds per epoch over cores that fits the measured times, and the extremes among them.
+"""Regions: every law of seconds per epoch over cores that fits the measured times, and their extremes.
 
-A law is a sum of six terms whose times are not negative (``terms``): the three that are reported, and three that a law
-of these may lack. Its misfit is the sum of squares of its relative errors over their noise. Laws with a misfit of at
-most ``bound`` are in the region. The bound is set by the three reported terms alone, so that those they lack widen an
-interval and never move its best value.
+A law is a sum of six terms with non-negative times (``terms``): the three reported ones, and three that such a law may
+lack. Its misfit is the sum of squares of its relative errors over their noise. The region contains the laws with a
+misfit of at most ``bound``. Only the three reported terms determine the bound, so the others widen an interval and
+never move its best value.
 
-An interval ends where the least misfit reaches the bound. On the way out from the best value, which is inside, that
-misfit never falls: either end is a root between the best value and one that is outside.
+An interval ends at the bound of the least misfit. This misfit never decreases away from the best value, which is
+inside, so each end is a root between the best value and one outside.
 """
 
 import math
@@ -15,23 +15,23 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq, nnls
 
-REPORTED = 3  # of the terms: serial, parallel, communication
-MOST = 2.0**40  # cores; beyond, none are looked for
-_PRECISION = 1e-7  # of an end, relative
-_TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # two of each time's seconds on one core
+REPORTED = 3  # reported terms: serial, parallel, communication
+MOST = 2.0**40  # cores at which the search stops
+_PRECISION = 1e-7  # relative precision of an end
+_TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # twice the seconds of each time on one core
 
 
 class Region(NamedTuple):
     """Times within the region; float64.
 
     Attributes:
-      most: cores measured; a step may lie beyond half of them.
+      most: largest measured core count; a step may lie beyond half of it.
       shares: [n, 6], ``terms`` over the seconds of a first law, each divided by its ``unit``, so that a time of 1 is
         as long as an epoch.
-      unit: [6], what the seconds of a term are multiplied by to be such times.
+      unit: [6], factors from the seconds of terms to such times.
       measured: [n], seconds over those of the first law, about 1.
       noise: relative standard deviation of the seconds.
-      bound: of the misfit.
+      bound: bound of the misfit.
     """
 
     most: float
@@ -43,10 +43,10 @@ class Region(NamedTuple):
 
 
 def region(cores: np.ndarray, seconds: np.ndarray, noise: float) -> Region:
-    """The region of seconds [n] at ``cores`` [n], as yet without a bound.
+    """The region of seconds [n] at ``cores`` [n], without its bound.
 
-    Errors are relative to a first law that fits, not to the seconds measured, which would weigh most where they happen
-    to be short. Where it fits badly they are by no more than a factor of 2.
+    Errors are relative to a first fitted law. Relative to the measured seconds, those that happen to be short would
+    have the largest weights. The law is kept within a factor of 2 of the measured seconds.
     """
     first = _scaled(cores, seconds, seconds, noise)
     law = (first.shares[:, :REPORTED] @ best(first, list(range(REPORTED)))[0]) * seconds
@@ -63,9 +63,9 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
     """Seconds that a second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
 
-    The law's own are serial, parallel / c and communication · (c − 1). What it may lack is communication in rounds,
-    log2 c of them, as collectives that halve and double take; and a step beyond half of the ``most`` cores, where a
-    second memory is reached, of the same seconds for all or of the parallel work.
+    The terms of the law are serial, parallel / c and communication · (c − 1). It may lack communication in log2 c
+    rounds, as in recursive halving and doubling, and a step beyond half of the ``most`` cores at a second memory, of
+    the same seconds for all or of the parallel work.
     """
     beyond = (cores > most / 2) * 1.0
     return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), beyond, beyond / cores]).T
@@ -78,14 +78,14 @@ def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
 
 
 def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
-    """The ends of the i-th time, a share, in the region; ``best`` is inside."""
+    """The ends of the i-th time, a share, in the region, with ``best`` inside."""
     others = np.delete(points.shares, i, axis=1)
 
     def excess(value: float) -> float:
         return _misfit(points, others, value * points.shares[:, i]) - points.bound
 
     low = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, best, rtol=_PRECISION))
-    # No end is known beforehand: double until it is passed.
+    # The end is unknown, so double until it is passed.
     inside, outside = best, max(2 * best, 1.0)
     while excess(outside) <= 0:
         inside, outside = outside, 2 * outside
@@ -93,7 +93,7 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
 
 
 def of_cores(points: Region, best: float) -> tuple[float, float]:
-    """The range, over the laws in the region, of the core count that loses half of its time; ``best`` is inside."""
+    """The range, over the laws in the region, of the core count that loses half of its time, with ``best`` inside."""
 
     def excess(ln_cores: float, side: int) -> float:
         return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound
@@ -101,7 +101,7 @@ def of_cores(points: Region, best: float) -> tuple[float, float]:
     farthest = math.log(MOST)
     middle = min(math.log(best), farthest)
     high = math.inf
-    # One core, or an open end, where the bound is not reached on the way there.
+    # If the bound is not reached, the end is one core, or open.
     low = 0.0 if excess(0.0, 1) <= 0 else brentq(excess, 0.0, middle, args=(1,), rtol=_PRECISION)
     if excess(farthest, -1) > 0:
         high = math.exp(brentq(excess, middle, farthest, args=(-1,), rtol=_PRECISION))
@@ -111,12 +111,12 @@ def of_cores(points: Region, best: float) -> tuple[float, float]:
 def _losing(points: Region, cores: float, side: int) -> np.ndarray:
     """Columns [n, r] of the times that lose half of the cores' time by ``cores`` (side 1), or not before (−1).
 
-    These times are a cone, lost · times >= 0 for side 1. Its edges are the terms on this side of it, and the pairs of a
-    term on either side that come to 0.
+    These times form a cone, lost · times >= 0 for side 1. Its edges are the terms on this side, and pairs of terms on
+    both sides that cancel.
     """
     lost = side * (cores * terms(np.array(cores), points.most) - _TWICE_ALONE) / points.unit
     toward, away = lost > 0, lost < 0
-    # A term on one side with as much of one on the other that they cancel.
+    # A term on one side with the amount of one on the other that cancels it.
     these, those = points.shares[:, toward, None] * -lost[away], points.shares[:, away][:, None] * lost[toward, None]
     pairs = (these + those) / np.maximum(lost[toward, None], -lost[away])
     return np.concatenate([points.shares[:, ~away], pairs.reshape(len(pairs), -1)], axis=1)

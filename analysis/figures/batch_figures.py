@@ -1,4 +1,4 @@
-"""Figures of studies of batch sizes: steps to target, as they were selected and as they were confirmed."""
+"""Figures of studies of batch sizes: steps to target, selected and confirmed."""
 
 import textwrap
 from collections.abc import Sequence
@@ -9,41 +9,45 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis.figures import pages
 from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
-from analysis.fitting.curves import Curve, Points
+from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, verdicts
-from analysis.plotting.draw import INK, Style
+from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 from results.plans.study import decimal
 
-WITHIN_AXES = 4  # more curves have their legend beside the axes
+WITHIN_AXES = 4  # with more curves, the legend is next to the axes
 CRITICAL = "critical batch size"
-# Of a legend beneath the axes, inches: a line, from the axes down to it, and the room for three lines.
+# Legend below the axes, inches: height of a line, distance from the axes, and room for three lines.
 LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 
 
 def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
-    """One picture per curve: its points, fits, bands, regimes and critical batch sizes."""
+    """Yields one picture per curve: its points, fits, bands, regimes and critical batch sizes."""
     for one in curves:
         curve, points = one.curve, one.selected.points
         if not len(points.batch_size):
-            yield Skipped(f"steps_to_target of {_workload(curve)}, {_goal(curve)}", _why_nothing(points))
+            yield Skipped(f"steps_to_target of {workload_title(curve)}, {goal(curve)}", why_empty(one))
             continue
-        goal = _subtitle(curve, [points.trials], [curve.pruned], [curve.distinction])
+        subtitle = _subtitle([one], [curve.distinction])
         both = one.confirmed is not None
         strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
-        figure, ax = axes(_workload(curve), goal, strips=strips, below=ROOM if both else 0)
+        figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
-        beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
-        draw_legend(ax, **({"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3} if both else {}))
-        names = (curve.dataset, curve.model, curve.optimizer, *_target(curve))
+        options: Look = {}
+        if both:
+            beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
+            options = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3}
+        draw_legend(ax, **options)
+        names = file_names(curve)
         yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
 
 
 def draw_curve(ax: Axes, one: CurveFits) -> None:
-    """Draws steps to target with fit, band, regimes and critical batch size, as selected and as confirmed."""
+    """Draws steps to target with fit, band, regimes and critical batch size, selected and confirmed."""
     points = one.selected.points
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
@@ -66,7 +70,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
-    """A fit with its band and line of perfect scaling; one of ``both`` has them in its colour."""
+    """Draws a fit with its band and its line of perfect scaling. With ``both`` answers, each uses its own colour."""
     ax.add_line(draw.legend_entry(style, label if points_fit.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
     if points_fit.fit:
@@ -77,51 +81,48 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
 
 
 def optimizers(curves: Sequence[CurveFits]) -> Pictures:
-    """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
+    """Yields a picture per data set, model and target: all optimizers, selected on the left, confirmed on the right."""
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
-        what = f"optimizers of {workload}, {' · '.join([_goal(group[0].curve), *names[4:]])}"
+        what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"
         lines = [one for one in group if len(one.selected.points.batch_size)]
         if len({one.curve.optimizer for one in lines}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
             continue
-        for one in (one for one in group if not len(one.selected.points.batch_size)):
-            yield Skipped(f"{one.curve.optimizer} among {what}", _why_nothing(one.selected.points))
-        counts = [one.selected.points.trials for one in lines]
-        goal = _subtitle(lines[0].curve, counts, [one.curve.pruned for one in lines], names[4:])
-        both = any(one.confirmed for one in lines)
-        entries = _entries(lines, *names[4:])
-        draw_all = _side_by_side if both else _alone
-        yield Picture(names, draw_all(workload, goal, lines, entries))
+        for one in group:
+            if not len(one.selected.points.batch_size):
+                yield Skipped(f"{one.curve.optimizer} among {what}", why_empty(one))
+        draw_all = _side_by_side if any(one.confirmed for one in lines) else _alone
+        yield Picture(names, draw_all(workload, _subtitle(lines, names[4:]), lines, _entries(lines, *names[4:])))
 
 
-def _alone(workload: str, goal: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
-    """All optimizers on one pair of axes."""
+def _alone(workload: str, subtitle: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
+    """Draws all optimizers on one pair of axes."""
     crowded = len(lines) > WITHIN_AXES
-    figure, ax = axes(workload, goal, beside=crowded)
+    figure, ax = axes(workload, subtitle, beside=crowded)
     _limits(ax, lines)
     _all(ax, lines, SELECTED)
-    options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
+    options: Look = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
     options |= {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
     ax.legend(handles=entries, title=f"{CRITICAL} (ring) [90 % interval]", **options)
     return figure
 
 
-def _side_by_side(workload: str, goal: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
-    """Selected answers on the left, confirmed ones on the right, on the same axes, and a legend beneath."""
+def _side_by_side(workload: str, subtitle: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
+    """Draws selected answers on the left and confirmed ones on the right, with the same limits and one legend."""
     rows = -(-len(lines) // 2)
-    figure, both = panels(workload, goal, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
+    figure, both = panels(workload, subtitle, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
     for ax, name in zip(both, ANSWERS, strict=True):
         box = ax.get_position()
-        ax.set_position((box.x0, box.y0, box.width, box.height * 0.955))  # with room for its name
+        ax.set_position((box.x0, box.y0, box.width, box.height * 0.955))  # leaves room for the name
         _limits(ax, lines)
         _all(ax, lines, name)
         ax.set_title(name, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=4)
     both[1].set_ylabel("")
-    options: dict[str, Any] = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
+    options: Look = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
     box = both[0].get_position()
     at = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
-    title = f"{CRITICAL} (ring) [90 % interval]; an open triangle: the median of its repeats never reached"
+    title = f"{CRITICAL} (ring) [90 % interval]; open triangle: the median of the reruns never reached the target"
     figure.legend(handles=entries, title=title, bbox_to_anchor=at, borderaxespad=0, **options)
     return figure
 
@@ -134,7 +135,7 @@ def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
 
 
 def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
-    """The selected answers of all optimizers, or the confirmed ones."""
+    """Draws the selected answers of all optimizers, or the confirmed ones."""
     for one, style in zip(lines, draw.styles(), strict=False):
         points_fit = one.selected if name == SELECTED else one.confirmed
         if points_fit is None:
@@ -149,7 +150,7 @@ def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
 
 
 def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
-    """Entries of a legend: names with what tells them apart, unless it is ``above`` all, and critical batch sizes."""
+    """Returns legend entries with critical batch sizes. Distinctions that the title (``above``) names are left out."""
     entries = []
     for one, style in zip(lines, draw.styles(), strict=False):
         apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
@@ -159,7 +160,7 @@ def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
 
 
 def draw_legend(ax: Axes, **options: Any) -> None:
-    """A legend with measurements first, then fits, then names that had no room; smaller where it is wide."""
+    """Draws a legend with measurements first, then fits, then the regimes that had no room for their names."""
     order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
     handles, labels = ax.get_legend_handles_labels()
     first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]
@@ -170,26 +171,31 @@ def draw_legend(ax: Axes, **options: Any) -> None:
     legend.set_zorder(6)
 
 
-def _workload(curve: Curve) -> str:
+def workload_title(curve: Curve) -> str:
+    """Returns data set, model and optimizer."""
     return f"{curve.dataset} · {curve.model} · {curve.optimizer}"
 
 
-def _why_nothing(points: Points) -> str:
-    return points.refusal or "no trial reached the target at any batch size"
-
-
-def _goal(curve: Curve) -> str:
+def goal(curve: Curve) -> str:
+    """Returns the target with its value in decimal notation."""
     return f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
 
 
-def _target(curve: Curve) -> tuple[str, str]:
-    return curve.target.metric, decimal(curve.target.value)
+def file_names(curve: Curve) -> tuple[str, ...]:
+    """Returns data set, model, optimizer, metric and value, from which the name of a file is made."""
+    return curve.dataset, curve.model, curve.optimizer, curve.target.metric, decimal(curve.target.value)
 
 
-def _subtitle(curve: Curve, trials: Sequence[int | None], pruned: Sequence[bool], more: Sequence[str]) -> str:
-    """The line under the title: the target, best of how many trials, pruned or not."""
-    counts = sorted({count for count in trials if count})
-    best = f"best of {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} trial{'s' * (counts[-1] > 1)}"
-    cut = "pruned" if all(pruned) else "some pruned" if any(pruned) else "not pruned"
-    shown = " · ".join([_goal(curve), best, cut, *filter(None, more)])
+def why_empty(one: CurveFits) -> str:
+    """Returns the reason that a curve has no points."""
+    return one.selected.points.refusal or "no trial reached the target at any batch size"
+
+
+def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:
+    """Returns the line under the title: the target, the number of trials per point, and whether they were pruned."""
+    counts = sorted({one.selected.points.trials for one in lines if one.selected.points.trials})
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    best = f"best of {span} {'trial' if counts[-1] == 1 else 'trials'}"
+    cut = pages.pruning_words([one.curve.pruned for one in lines])
+    shown = " · ".join([goal(lines[0].curve), best, cut, *filter(None, more)])
     return textwrap.shorten(shown, CHARACTERS_ACROSS * 4 // 3, placeholder=" …")

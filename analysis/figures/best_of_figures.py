@@ -1,30 +1,30 @@
-"""Figures of what searches of k trials find: medians with their bands for several k, and how the knee moves with k."""
+"""Figures of searches of k trials: medians with bands for several k, and the critical batch size against k."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.figures import requests
+from analysis.figures import batch_figures, requests
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, regimes
 from analysis.fitting.curve_fits import AtK, CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
-from analysis.plotting.draw import INK, Style
+from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from analysis.plotting.ticks import Ends
 from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
-from results.plans.study import decimal
 
-BESIDE = 0.28  # octaves from a critical batch size to the confirmed one
+BESIDE = 0.28  # octaves between the selected and the confirmed critical batch size
 MINIMUM = Style(INK, "o", (0, ()))
 
 
 def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One picture per workload and target, of searches of the requested numbers of trials, or of powers of two."""
+    """Yields one picture per workload and target, for the requested numbers of trials or powers of two."""
     for workload, target in requests.each(selection, request):
         one = curve_fits.of_workload(workload, target)
         powers = [2**i for i in range(1, (one.selected.points.trials or 1).bit_length())]
@@ -32,24 +32,23 @@ def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pi
 
 
 def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures:
-    """One picture per curve.
+    """Yields one picture per curve.
 
     Args:
       curves: with their fits.
-      sizes: of searches, how many trials each has; a line for every one that has a band.
+      sizes: numbers of trials per search. A line is drawn for each size whose band is known.
     """
     for one in curves:
         curve, points = one.curve, one.selected.points
-        title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
-        goal = f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
+        title, goal = batch_figures.workload_title(curve), batch_figures.goal(curve)
         if curve.pruned or not len(points.batch_size):
-            why = "losing trials were cut short; run it with pruning=off" if curve.pruned else "no trial reached it"
+            why = "losing trials were cut short. Run it with pruning=off." if curve.pruned else "no trial reached it"
             yield Skipped(f"searches of {title}, {goal}", why)
             continue
         studies = [each for each, _ in curve.trials_by_rule]
         count = medians.equal_counts(studies)
         batch_size = np.array([each.study.batch_size for each in studies], np.float64)
-        figure, ax = axes(title, f"{goal} · of {count} trials at every batch size")
+        figure, ax = axes(title, f"{goal} · {count} trials at every batch size")
         largest = best_of.largest_with_band(count)
         bands = {k: [medians.summarize(each, count, k).median for each in studies] for k in sizes if k <= largest}
         ends = np.array([m for own in bands.values() for m in own]).reshape(-1)
@@ -59,13 +58,13 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
             _band(ax, batch_size, own, style, f"median best of {k}, with its 90 % band")
         draw.measurements(ax, points, MINIMUM, f"best of all {points.trials}")
         ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none").set_zorder(6)
-        yield Picture(("searches", *curve.workload[:3], curve.target.metric, decimal(curve.target.value)), figure)
+        yield Picture(("searches", *batch_figures.file_names(curve)), figure)
 
 
 def knees(curves: Sequence[CurveFits]) -> Pictures:
-    """One picture per data set, model and target: critical batch sizes of the best of k, a panel per optimizer.
+    """Yields a picture per data set, model and target: critical batch sizes against k, a panel per optimizer.
 
-    Studies that were pruned, and tell of their own k alone, stand in the panel of those that were not.
+    Pruned studies, which are valid for their own k only, share the panel of studies that were not pruned.
     """
     for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
         group: dict[str, list[CurveFits]] = {}
@@ -75,7 +74,7 @@ def knees(curves: Sequence[CurveFits]) -> Pictures:
         fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.selected.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
         if len({at.k for _, own in fitted.values() for at in own}) < 2:
-            yield Skipped(f"best_of of {title}, {goal}", "searches tell of one number of trials, or none has a fit")
+            yield Skipped(f"best_of of {title}, {goal}", "fewer than two numbers of trials have a fit")
             continue
         ends = _ends([one for pair in fitted.values() for one in _points_fits(*pair)])
         ks = [at.k for _, own in fitted.values() for at in own]
@@ -83,7 +82,7 @@ def knees(curves: Sequence[CurveFits]) -> Pictures:
         symbols = [draw.legend_entry(draw.SELECTED._replace(line=(0, (1, 2))), "selected: best of k, 90 % interval")]
         if any(one.confirmed for own, _ in fitted.values() for one in own):
             symbols.append(draw.legend_entry(draw.CONFIRMED, "confirmed on fresh seeds"))
-        heading = f"The critical batch size against the number of trials · {title}"
+        heading = f"Critical batch size against the number of trials · {title}"
         yield Picture(key, grid.grid(heading, [goal], grid.positions(panels), symbols))
 
 
@@ -91,8 +90,8 @@ def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]
     return [*(at.selected for at in by), *(one.confirmed for one in own if one.confirmed)]
 
 
-def _ends(points_fits: Sequence[PointsFit]) -> tuple[float, float]:
-    """The ends of the axis of critical batch sizes: an octave beyond all that is identified, and all stated ends."""
+def _ends(points_fits: Sequence[PointsFit]) -> Ends:
+    """Returns the limits of the axis, an octave beyond all identified critical batch sizes and around all bounds."""
     fitted = [(one.verdict, one.fit) for one in points_fits if one.fit]
     known = [fit.critical_batch_size for verdict, fit in fitted if verdict == "identified"]
     sizes = known or [float(size) for _, fit in fitted for size in fit.batch_size]
@@ -102,10 +101,8 @@ def _ends(points_fits: Sequence[PointsFit]) -> tuple[float, float]:
     return min(min(sizes) / 2, *(end / room for end in stated)), max(max(sizes) * 2, *(end * room for end in stated))
 
 
-def _knees(
-    name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: tuple[float, float]
-) -> Panel:
-    """Critical batch sizes of one optimizer over k, and what was confirmed a little to the right of its k."""
+def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: Ends) -> Panel:
+    """Returns the panel of one optimizer. Confirmed values are drawn slightly to the right of their k."""
 
     def onto(ax: Axes) -> None:
         ax.set_xscale("log", base=2)
@@ -119,13 +116,10 @@ def _knees(
         ax.grid(**draw.GRID)
         for at in by:
             verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.selected), draw.SELECTED.marker)
-        known = [
-            (at.k, at.selected.fit.critical_batch_size)
-            for at in by
-            if at.selected.fit and at.selected.verdict == "identified"
-        ]
-        if known:
-            ax.plot(*zip(*known, strict=True), color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
+        known = [at for at in by if at.selected.verdict == "identified"]
+        sizes = [at.selected.fit.critical_batch_size for at in known if at.selected.fit]
+        look: Look = {"color": draw.SELECTED.color, "linestyle": (0, (1, 2)), "linewidth": 1, "zorder": 2}
+        ax.plot([at.k for at in known], sizes, **look)
         for one in own:
             if one.confirmed and one.selected.points.trials:
                 confirmed = LabelledFit("", draw.CONFIRMED.color, one.confirmed)
@@ -135,12 +129,12 @@ def _knees(
 
 
 def _band(ax: Axes, batch_size: np.ndarray, own: Sequence[best_of.Median], style: Style, label: str) -> None:
-    """A median over batch sizes with its band; where an end is open the band goes as far as the axes do."""
+    """Draws medians over batch sizes with their band, which extends to the edge of the axes if an end is open."""
     low, high, band_low, band_high = np.array(own).T
     middle = (regimes.from_zero(low) + high) / 2
     bottom, top = ax.get_ylim()
     ends = (np.nan_to_num(np.maximum(band_low, bottom), nan=bottom), np.nan_to_num(band_high, nan=top, posinf=top))
-    middle[~np.isfinite(middle) | (high == 0)] = np.nan  # which interrupts a line
+    middle[~np.isfinite(middle) | (high == 0)] = np.nan  # interrupts the line
     finite = np.isfinite(middle).tolist()
     ax.fill_between(batch_size, *ends, where=finite, color=style.color, alpha=0.16, linewidth=0, zorder=1)
     ax.plot(batch_size, middle, color=style.color, marker=style.marker, markersize=4, label=label, zorder=3)

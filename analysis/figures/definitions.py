@@ -1,6 +1,6 @@
 """Definitions of the figures of Shallue et al. 2018, line by line, from a table in `results/papers`.
 
-The table says what the notebook released with arXiv 1811.03600 draws: workloads, targets, budgets, normalisation.
+The table lists the workloads, targets, budgets and normalization of the notebook released with arXiv 1811.03600.
 """
 
 import csv
@@ -34,18 +34,18 @@ class PaperLine(NamedTuple):
     Attributes:
       position: row and column of the panel.
       title: of the panel.
-      series: what the legend calls the line; empty where there is one only.
+      series: name in the legend, empty if the panel has only one line.
       draws: steps, best (errors within budgets), metaparameters, or trials (in the plane of metaparameters).
-      dataset, model, optimizer: as the archive names them.
-      first: so many COMPLETE trials of each study count; None: all of them.
-      metric: that is looked at.
-      value: of the target; None where best errors are drawn.
-      batch_size: of the study, where it is one.
-      step_budget, example_budget: the most steps or examples of a trial that are looked at; None where that is open.
-      split: metaparameter and value of the trials that count; None: all.
-      relative_to: the batch size whose steps all others are divided by; None: none are.
-      perfect: the series whose perfect scaling is drawn, ``each``, or nothing.
-      note: what a reader has to know of it; empty if nothing.
+      dataset, model, optimizer: names in the archive.
+      first: number of COMPLETE trials of each study that count. None counts all.
+      metric: that is drawn or that the target refers to.
+      value: of the target, None for best errors.
+      batch_size: of the study, None if the line has several.
+      step_budget, example_budget: largest number of steps or examples of a trial. None is unlimited.
+      split: metaparameter and value of the trials that count. None counts all.
+      relative_to: batch size whose steps divide all others. None draws absolute steps.
+      perfect: series whose perfect scaling is drawn, ``each`` for all, or empty.
+      note: remark for the reader, or empty.
     """
 
     position: tuple[int, int]
@@ -78,7 +78,7 @@ class PaperLine(NamedTuple):
 
 @functools.cache
 def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
-    """The lines of every panel, by the number of the figure and the panel's row and column."""
+    """Returns the lines of every panel, by the number of the figure and the panel's row and column."""
     lines: dict[int, dict[tuple[int, int], list[PaperLine]]] = {}
     with FILE.open() as file:
         for row in csv.DictReader(file):
@@ -88,13 +88,13 @@ def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
 
 
 def targets(dataset: str, model: str, optimizer: str) -> list[Target]:
-    """The targets that figures have for a workload, in the order of the figures."""
+    """Returns the targets of a workload in the figures, in the order of the figures."""
     lines = _lines(dataset, model, optimizer)
     return list(dict.fromkeys(one.target for one in lines if one.value is not None))
 
 
 def metrics(dataset: str, model: str, optimizer: str) -> list[str]:
-    """The metrics that figures show of a workload."""
+    """Returns the metrics of a workload in the figures."""
     return list(dict.fromkeys(one.metric for one in _lines(dataset, model, optimizer)))
 
 

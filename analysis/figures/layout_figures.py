@@ -1,6 +1,6 @@
 """Figures of layouts: cost against bytes sent, memory against time, predicted against measured, and published ones.
 
-A time is measured where it was, and else predicted, and every axis says which; emulated devices have no times.
+Times are measured if possible and predicted otherwise, as stated on every axis. Emulated devices are not timed.
 """
 
 import math
@@ -14,31 +14,31 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
 
-REPEATED = 1.005  # of a redundancy, from which devices repeat each other's work
-SPLITS = (  # from, to, and what that is called
-    (1.0, REPEATED, "no device repeats another"),
+REPEATED = 1.005  # redundancy from which devices repeat each other's work
+SPLITS = (  # from, to, name
+    (1.0, REPEATED, "no repeated work"),
     (REPEATED, 2.005, "up to twice the work"),
     (2.005, math.inf, "more"),
 )
 SOURCES = {"kempnerforge": "KempnerForge", "maxtext": "MaxText", "maxtext-2024": "MaxText 2024"}
-EDGE: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6}
-NAMED = 5  # layouts that are named on a picture
+EDGE: Look = {"edgecolor": "white", "linewidth": 0.6}
+NAMED = 5  # layouts that are listed on a picture
 
 
 def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Seconds of a step against the bytes that a device sends, split by redundancy; a picture per model and engine."""
+    """Yields seconds per step against bytes sent per device, by redundancy, one picture per model and engine."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
         sent = np.array([one.number("wire_bytes") for one in members])
         if not np.isfinite(seconds).any():
-            yield Skipped(title, "no seconds were predicted or measured")
+            yield Skipped(title, "step times were neither predicted nor measured")
             continue
-        figure, ax = axes(f"What a step costs: {title}", f"{how} against bytes sent, split by redundancy", beside=True)
+        figure, ax = axes(f"Cost of a step: {title}", f"{how} against bytes sent, by redundancy", beside=True)
         _scatter(ax, sent / 1e6, seconds * 1e3, members)
         least = max(1e-3, float(np.min(sent[sent > 0], initial=1e6)) / 1e6)
         ax.set_xscale("symlog", linthresh=least / 2, linscale=0.2)
@@ -46,37 +46,35 @@ def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ticks = np.outer(decades, (1, 2, 5)).ravel()
         ax.xaxis.set_major_locator(FixedLocator([0, *ticks[ticks >= least / 2]]))
         ax.xaxis.set_minor_locator(NullLocator())
-        _finish(ax, "counted MB that a device sends in a step", f"{how}, ms")
-        _name(ax, "least time:", [members[i] for i in np.argsort(seconds, kind="stable")])
+        _finish(ax, "counted MB sent per device and step", f"{how}, ms")
+        _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
         yield Picture(names, figure)
 
 
 def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Seconds of a step against what a device holds, and the layouts that no other beats in both."""
+    """Yields seconds per step against bytes held per device, with the Pareto front."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
         held = np.array([one.number("peak_bytes") for one in members])
         known = np.isfinite(seconds) & np.isfinite(held)
         if not known.any():
-            yield Skipped(title, "no seconds were predicted or measured")
+            yield Skipped(title, "step times were neither predicted nor measured")
             continue
-        figure, ax = axes(
-            f"Memory or time: {title}", f"{how} against bytes held; no layout beats those on the line", beside=True
-        )
+        figure, ax = axes(f"Memory against time: {title}", f"{how} against bytes held; line: Pareto front", beside=True)
         _scatter(ax, held / 1e6, seconds * 1e3, members)
         front = pareto_front(held, seconds)
         ax.step(held[front] / 1e6, seconds[front] * 1e3, where="post", color=INK, linewidth=1.0, zorder=1.5)
         ax.set_xscale("log")
-        _finish(ax, "counted MB that a device holds at most", f"{how}, ms")
-        _name(ax, "on the line, by memory:", [members[i] for i in front])
+        _finish(ax, "counted peak MB per device", f"{how}, ms")
+        _name(ax, "on the line, by memory", [members[i] for i in front])
         yield Picture(names, figure)
 
 
 def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Indices of points that no other has both less memory and less time than, by growing memory.
+    """Returns the indices of the Pareto front, by increasing memory.
 
     Args:
-      memory, seconds: float64[layouts]; a NaN is on no front.
+      memory, seconds: float64[layouts]. NaN is never on the front.
     """
     front, best = [], math.inf
     for i in np.lexsort((seconds, memory)):
@@ -87,17 +85,17 @@ def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Predicted against measured seconds of a step, with the spread of twins that differ in names of axes alone."""
+    """Yields predicted against measured seconds per step, with the spread of twins that differ in axis names only."""
     timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
     if not timed:
-        yield Skipped("predicted against measured", "no step was timed; engine=device times them")
+        yield Skipped("predicted against measured", "no step was timed. Use engine=device.")
         return
     for title, names, members in groups(timed):
         said, seconds = (
             np.array([one.number(f"{name}step_seconds") for one in members]) for name in ("predicted_", "")
         )
         band = noise(members)
-        goal = f"predicted for {members[0].row['hardware']}; one factor of all is no matter, an order is"
+        goal = f"predicted for {members[0].row['hardware']}; the ranking matters, a constant factor does not"
         figure, ax = axes(f"Predicted and measured: {title}", goal, beside=True)
         _scatter(ax, said * 1e3, seconds * 1e3, members)
         for one, x, y in zip(members, said, seconds, strict=True):
@@ -108,12 +106,12 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.set_xscale("log")
         twins = f"; grey: twins differ by up to {band - 1:.0%}" if band else ""
         _finish(ax, "predicted ms", f"measured ms{twins}")
-        _name(ax, "least time:", [members[i] for i in np.argsort(seconds, kind="stable")])
+        _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
         yield Picture(names, figure)
 
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
-    """The largest factor between measured seconds of twins, which differ in the names of their mesh axes alone."""
+    """Returns the largest factor between measured seconds of twins, or None if there are no twins."""
     by_form: dict[tuple[str, ...], list[float]] = {}
     for one in layouts:
         by_form.setdefault(canonical(one), []).append(one.number("step_seconds"))
@@ -122,7 +120,7 @@ def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
 
 
 def canonical(one: MeasuredLayout) -> tuple[str, ...]:
-    """Mesh and layout with the axes of the mesh called by their places."""
+    """Returns the mesh and the layout with mesh axes renamed to their positions."""
     sizes = [pair.split(":") for pair in one.study.mesh.split(";")]
     place = {name: str(i) for i, (name, _) in enumerate(sizes)}
     pairs = [pair.split(":") for pair in one.study.layout.split(";") if pair]
@@ -130,10 +128,10 @@ def canonical(one: MeasuredLayout) -> tuple[str, ...]:
 
 
 def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Layouts that others published: utilization against chips, and of those that state it memory against time."""
+    """Yields published layouts: utilization against chips, and memory against time if both were published."""
     table = published_numbers.layouts()
-    goal = "measured model FLOPs utilization against chips; ring: states two that disagree; cross: not compiled"
-    figure, ax = axes("Layouts that others published", goal, beside=True)
+    goal = "measured model FLOPs utilization against chips; ring: contradicts itself; cross: not compiled"
+    figure, ax = axes("Published layouts", goal, beside=True)
     _rows(ax, table, table["chips"], table["utilization"] * 100)
     ax.set_xscale("log", base=2)
     ax.set_xlabel("chips")
@@ -141,41 +139,43 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     ax.set_ylim(0, 100)
     yield Picture(("utilization",), figure)
     table = table[table["memory_gb"].notna() & table["tokens_per_second"].notna()]
-    goal = "measured by others, seconds of one chip for a million tokens; cross: not compiled"
-    figure, ax = axes("Memory or time: layouts that others published", goal, beside=True)
+    goal = "published chip-seconds per million tokens; cross: not compiled"
+    figure, ax = axes("Memory against time: published layouts", goal, beside=True)
     seconds = 1e6 * table["chips"] / table["tokens_per_second"]
     _rows(ax, table, table["memory_gb"], seconds)
     for i, (mesh, x, y) in enumerate(zip(table["mesh"], table["memory_gb"], seconds, strict=True)):
         offset = (3, 4 + 7 * (i % 3))
         ax.annotate(mesh, (x, y), offset, textcoords="offset points", fontsize=5.5, color=INK, rotation=25)
-    ax.set_xlabel("measured GB that a device holds at most")
-    ax.set_ylabel("measured seconds of a chip for a million tokens")
+    ax.set_xlabel("measured peak GB per device")
+    ax.set_ylabel("measured chip-seconds per million tokens")
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    _decades(ax.yaxis)
     yield Picture(("memory",), figure)
 
 
 def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> None:
-    """Published rows as points, in one style for each source, device and model; those in doubt or slow are marked."""
+    """Draws published rows, with a style per source, device and model. Doubtful and uncompiled rows are marked."""
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        look: dict[str, Any] = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
+        look: Look = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
         ax.scatter(across[own.index], up[own.index], label=f"{SOURCES[str(source)]} {hardware} {model}", **look)
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
     ):
-        marked: dict[str, Any] = {"s": 90, "linewidth": 1.0, "zorder": 3} | marks
+        marked: Look = {"s": 90, "linewidth": 1.0, "zorder": 3} | marks
         ax.scatter(across[rows], up[rows], **marked)
     ax.grid(**GRID)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=6)
 
 
 def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...], list[MeasuredLayout]]]:
-    """Layouts that could be of one step, engine and number of devices: a title, names of a file, and the members."""
+    """Groups the layouts that were not rejected by step, engine and number of devices.
+
+    Returns:
+      Title, names for a file, and members of each group.
+    """
     grouped: dict[tuple[str, ...], list[MeasuredLayout]] = {}
     for one in layouts:
         if not one.refused:
@@ -189,40 +189,40 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...]
 
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
-    """Measured seconds of a step where all have them, else predicted ones; and which these are."""
+    """Returns seconds per step with their description: measured if all layouts were timed, otherwise predicted."""
     measured = np.array([one.number("step_seconds") for one in members])
     if np.isfinite(measured).all():
         return measured, "measured step"
-    return (
-        np.array([one.number("predicted_step_seconds") for one in members]),
-        f"step predicted for {members[0].row['hardware']}",
-    )
+    times = np.array([one.number("predicted_step_seconds") for one in members])
+    return times, f"step predicted for {members[0].row['hardware']}"
 
 
 def split_of(one: MeasuredLayout) -> str:
-    """The name of the split of its redundancy, of ``SPLITS``."""
+    """Returns the name of the interval of ``SPLITS`` that the redundancy is in."""
     return next(name for _, high, name in SPLITS if one.number("redundancy") < high)
 
 
 def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, members: Sequence[MeasuredLayout]) -> None:
     split = np.array([split_of(one) for one in members])
     for (_, _, name), style in zip(SPLITS, draw.STYLES, strict=False):
-        _points(ax, x[split == name], y[split == name], style, name)
+        own = split == name
+        if own.any():
+            ax.scatter(x[own], y[own], s=34, color=style.color, marker=style.marker, label=name, zorder=2, **EDGE)
 
 
-def _points(ax: Axes, x: np.ndarray, y: np.ndarray, style: Style, name: str) -> None:
-    if len(x):
-        ax.scatter(x, y, s=34, color=style.color, marker=style.marker, label=name, zorder=2, **EDGE)
+def _decades(axis: Any) -> None:
+    """Places ticks at 1, 2 and 5 of each decade of a logarithmic axis, and formats numbers."""
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
 
 
 def _finish(ax: Axes, across: str, up: str) -> None:
-    """Scales, labels and a legend; both axes are logarithmic, with 1, 2 and 5 of each decade."""
+    """Sets scales, ticks, labels and the legend."""
     ax.set_yscale("log")
-    for axis in (ax.xaxis, ax.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    _decades(ax.xaxis)
+    _decades(ax.yaxis)
     ax.set_xlabel(across)
     ax.set_ylabel(up)
     ax.grid(**GRID)
@@ -230,11 +230,11 @@ def _finish(ax: Axes, across: str, up: str) -> None:
 
 
 def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout]) -> None:
-    """Names the first of some layouts beside the picture."""
+    """Lists the first layouts next to the picture."""
     named = members[:NAMED]
     lines = [f"{one.study.mesh}\n  {_folded(one.study.layout or 'replicated')}" for one in named]
-    told = f"{heading} the first {len(named)} of {len(members)}" if len(named) < len(members) else heading
-    ax.text(1.03, 0.62, "\n".join([told, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
+    head = f"{heading} ({len(named)} of {len(members)}):" if len(named) < len(members) else f"{heading}:"
+    ax.text(1.03, 0.62, "\n".join([head, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
 
 
 def _folded(layout: str) -> str:

@@ -1,4 +1,4 @@
-"""Learning curves: every trial of one study, the best so far, and the interval in which it crosses the target."""
+"""Learning curves: all trials of one study, the best so far, and the interval in which it crosses the target."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from analysis import text
 from analysis.figures import requests
 from analysis.figures.requests import FigureRequest
 from analysis.plotting import draw, ticks
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
 from results.catalog import point_rows
@@ -22,14 +22,14 @@ from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 
 BEST, AGAIN, CROSSING = draw.STYLES[0].color, draw.STYLES[1].color, "#F9E6C4"
-TRIAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}
-REPEAT: dict[str, Any] = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
-LOST: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
-HIGHEST = 2.0  # times what the first evaluation measured, in the middle of all trials: what is above is cut off
+TRIAL: Look = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}
+REPEAT: Look = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
+LOST: Look = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
+HIGHEST = 2.0  # upper limit of the axis, as a multiple of the median first evaluation
 
 
 def learning_curves(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One picture per study and target."""
+    """Yields one picture per study and target."""
     for workload, target in requests.each(selection, request):
         for commit in workload.commits:
             for item in draw_study(commit, target):
@@ -37,7 +37,7 @@ def learning_curves(selection: Sequence[WorkloadStudies], request: FigureRequest
 
 
 def draw_study(commit: Commit, target: Target) -> Pictures:
-    """One picture: the metric of ``target`` against steps.
+    """Yields one picture: the metric of ``target`` against steps.
 
     Args:
       commit: a visible study over batch sizes.
@@ -54,7 +54,7 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     rows = rows.merge(ends, on="trial")
     search, repeats = (rows[rows["role"] == role] for role in (SEARCH, CONFIRM))
     if not np.isfinite(search.loc[search["step"] > 0, target.metric]).any():
-        yield Skipped(f"learning curves of {title}", "no trial measured anything")
+        yield Skipped(f"learning curves of {title}", "there are no finite measurements")
         return
     goal = f"{target.metric.replace('_', ' ')} of {search['trial'].nunique()} trials at every evaluation"
     figure, ax = axes(title, goal, beside=True)
@@ -72,19 +72,19 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     if first:
         if first.steps_high:
             ax.axvspan(max(first.steps_low, 0.5), first.steps_high, color=CROSSING, linewidth=0, zorder=0.6)
-        words = f"trial {first.trial} was first: {text.interval(first.steps_low, first.steps_high)}"
+        words = f"trial {first.trial} reached it first: {text.interval(first.steps_low, first.steps_high)}"
         handles.append(Patch(facecolor=CROSSING, label=words))
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     yield Picture((study.dataset, study.model_label, study.optimizer, f"b{study.batch_size}", target.metric), figure)
 
 
 def best_so_far(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The lowest value that any trial had measured up to every step: columns step and the metric, sorted."""
+    """Returns the lowest value of all trials up to each step: columns step and the metric, sorted by step."""
     return rows.groupby("step")[metric].min().cummin().dropna().reset_index()
 
 
 def _lost(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The last number of each trial that diverged."""
+    """Returns the last finite value of each trial that diverged."""
     numbers = rows[(rows["status"] == "INFEASIBLE") & np.isfinite(rows[metric])]
     return numbers.drop_duplicates("trial", keep="last")
 
@@ -95,7 +95,7 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
     low = min(float(values.min()), target.value)
     high = min(float(values.max()), HIGHEST * float(first[np.isfinite(first)].median()))
     ax.set_xscale("log", base=2)
-    after = rows.loc[rows["step"] > 0, "step"]  # step 0 has no place on the axis: curves come from its left end
+    after = rows.loc[rows["step"] > 0, "step"]  # step 0 is not on a logarithmic axis; curves enter on the left
     ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
     if low > 0:
@@ -112,12 +112,12 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
 
 def _legend(lost: int, repeats: int, target: Target) -> list[Any]:
     handles: list[Any] = [
-        Line2D([], [], label="a trial of the search", **TRIAL),
-        Line2D([], [], color=BEST, linewidth=1.8, label="the best so far"),
+        Line2D([], [], label="trial of the search", **TRIAL),
+        Line2D([], [], color=BEST, linewidth=1.8, label="best so far"),
     ]
     if repeats:
-        handles.append(Line2D([], [], label=f"its best trial again, {repeats} fresh seeds", **REPEAT))
+        handles.append(Line2D([], [], label=f"best trial rerun with {repeats} fresh seeds", **REPEAT))
     if lost:
-        handles.append(Line2D([], [], label=f"diverged soon after ({lost})", **LOST))
-    target_line: dict[str, Any] = {"linewidth": 0.9, "linestyle": (0, (4, 3))}
+        handles.append(Line2D([], [], label=f"diverged afterwards ({lost})", **LOST))
+    target_line: Look = {"linewidth": 0.9, "linestyle": (0, (4, 3))}
     return [*handles, Line2D([], [], color=INK, label=f"target {target.value:g}", **target_line)]

@@ -1,4 +1,4 @@
-"""Pages: panels of a kind under one title, and what is said about the trials in them."""
+"""Pages: panels of a kind under one title, with a subtitle on the trials in them."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -19,13 +19,13 @@ FIELDS = ("dataset", "model", "optimizer")
 
 
 def paginate(several: Sequence[T]) -> Iterator[Sequence[T]]:
-    """``several`` in as many pages as they need."""
+    """Splits a sequence into pages of ``MOST`` panels."""
     for first in range(0, len(several), MOST):
         yield several[first : first + MOST]
 
 
 def keep_drawable(lines: Iterable[tuple[str, CurveFits]]) -> Generator[Skipped, None, list[CurveFits]]:
-    """Yields why a line cannot be drawn, under the words that come with it; returns the others."""
+    """Yields ``Skipped`` for each line that cannot be drawn, with its description. Returns the others."""
     members = []
     for words, line in lines:
         if line.drawable:
@@ -43,17 +43,17 @@ def picture(
     names: Sequence[str],
     request: FigureRequest,
 ) -> Picture:
-    """Panels in rows of up to three; ``names`` become the file's, after the kind."""
+    """Returns panels in rows of up to three. The file is named after the kind and ``names``."""
     return Picture((request.kind, *names), grid.grid(title, list(filter(None, goals)), grid.positions(panels), symbols))
 
 
 def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
-    """The names that all workloads agree on, as parts of a file name."""
+    """Returns the names that all workloads share, as parts of a file name."""
     return _shared(workloads) or ["all"]
 
 
 def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
-    """The names that all workloads agree on, as a line says them; empty if there are none."""
+    """Returns the names that all workloads share, in one line. Empty if there are no such names."""
     return " · ".join(_shared(workloads))
 
 
@@ -63,22 +63,27 @@ def _shared(workloads: Sequence[WorkloadStudies]) -> list[str]:
 
 
 def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> str:
-    """The title of the panel of ``one``: whatever is not the same for all workloads."""
+    """Returns the title of the panel of ``one``: the names that distinguish it from the other workloads."""
     differing = [getattr(one, field) for field in FIELDS if len({getattr(other, field) for other in workloads}) > 1]
-    return " · ".join([*differing, one.distinction] if one.distinction else differing) or one.title
+    return " · ".join(filter(None, [*differing, one.distinction])) or one.title
 
 
 def trial_counts(lines: Sequence[CurveFits]) -> str:
-    """The number of trials that points are the best of, by which rule, and whether they were pruned."""
+    """Returns the subtitle with the number of trials per point, the rule, and whether trials were pruned."""
     counts = sorted({one.selected.points.trials or 0 for one in lines})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
     which = "COMPLETE trials" if lines[0].curve.rule.strict else "trials"
-    pruned = {one.curve.pruned for one in lines}
-    cut = "pruned" if pruned == {True} else "some pruned" if True in pruned else "not pruned"
-    return f"best of {span} {which} at every batch size, {cut}"
+    return f"best of {span} {which} at every batch size, {pruning_words([one.curve.pruned for one in lines])}"
+
+
+def pruning_words(pruned: Sequence[bool]) -> str:
+    """Returns whether all, some or no searches were pruned, in words."""
+    if all(pruned):
+        return "pruned"
+    return "some pruned" if any(pruned) else "not pruned"
 
 
 def stops_at(workload: WorkloadStudies, metric: str) -> float | None:
-    """The error at which trials of a workload stopped, as it was their only target; None if they went on."""
+    """Returns the only target of a workload, at which its trials stopped. None if they continued beyond it."""
     own = workload.commits[0].study.targets
     return own[0].value if len(own) == 1 and own[0].metric == metric else None

@@ -1,4 +1,4 @@
-"""Figures of pay-off: time to target and device-hours against the number of devices, and their Pareto front."""
+"""Figures of pay-off: time to target and device-hours against devices, with their Pareto front."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,137 +12,135 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers, time_to_target
 from analysis.payoff.answers import Answer
-from analysis.payoff.step_times import MEASURED, SAYS, Says
+from analysis.payoff.step_times import BASES, MEASURED, Basis
 from analysis.payoff.time_to_target import PayOff
 from analysis.plotting import draw, labels, ticks
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 
-FEWEST = 2  # numbers of devices, for a picture
-LOOKS = dict(zip(SAYS, draw.STYLES, strict=False))
-BAND = {MEASURED: 0.22}  # opacity; bands of predictions are hatched
-EVERY = 4  # points of a front that are named, at most so many
+FEWEST = 2  # device counts for a picture
+LOOKS = dict(zip(BASES, draw.STYLES, strict=False))
+
+EVERY = 4  # largest number of labelled points on a front
 
 
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
-    """One picture per curve and kind of device with times on two numbers of devices or more: confirmed, if it is."""
+    """Yields one picture per curve and kind of device with times on at least two device counts.
+
+    The confirmed fit is drawn if there is one, and otherwise the selected one.
+    """
     every = [answers.of_curves([one])[-1] for one in curves]
     return pictures(answers.answers(every), "payoff")
 
 
 def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """The same of factorizations on real cores, to their last epoch."""
+    """Yields the same pictures for factorizations on real cores, up to their last epoch."""
     return pictures(answers.answers(answers.of_core_curves(core_counts.curves(studies))), "payoff_cores")
 
 
 def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
-    """A picture of every answer that has times on two numbers of devices or more."""
+    """Yields a picture of every answer that has times on at least two device counts."""
     drawn = 0
     for one in found:
-        if max((len(each.devices) for each in map(one.of, SAYS) if each), default=0) < FEWEST:
+        if max((len(each.devices) for each in map(one.of, BASES) if each), default=0) < FEWEST:
             continue
         drawn += 1
-        names = [str(value) for name, value in one.subject.names.items() if name not in ("of", "best_of", "differs")]
+        names = [
+            str(value)
+            for name, value in one.subject.names.items()
+            if name not in ("estimate", "trials_per_point", "differs")
+        ]
         yield Picture((*names, one.device_kind), _picture(one))
     if not drawn:
-        why = "no curve has seconds per step on two numbers of devices; `payoff --predicted FILE` takes predicted ones"
+        why = "no curve has seconds per step on two device counts. `payoff --predicted FILE` accepts predictions."
         yield Skipped(what, why)
 
 
 def _picture(one: Answer) -> Any:
     goal = labels.line(
-        one.device_kind, f"a doubling pays off if it makes it {100 * one.gain:g} % faster or more", "90 % bands"
+        one.device_kind, f"a doubling pays off if it trains at least {100 * one.gain:g} % faster", "90 % bands"
     )
     end = "target" if isinstance(one.subject.steps, PointsFit) else "the last epoch"
     figure, (left, middle, right) = panels(one.subject.title, goal, (1, 1, 1), across=11.0, below=0.55)
-    there = [(says, each) for says in SAYS if (each := one.of(says))]
-    devices = np.concatenate([each.devices for _, each in there])
-    hours = [np.concatenate([each.low, each.high]) * np.tile(each.devices, 2) / 3600 for _, each in there]
-    _axes(left, devices, np.concatenate([np.concatenate([each.low, each.high]) for _, each in there]), "devices")
-    _axes(middle, devices, np.concatenate(hours), "devices")
+    there = [(basis, each) for basis, each in zip(BASES, map(one.of, BASES), strict=True) if each]
+    devices = np.concatenate([each.devices for _, each in there for _ in range(2)])
+    seconds = np.concatenate([end for _, each in there for end in (each.low, each.high)])
+    _axes(left, devices, seconds)
+    _axes(middle, devices, seconds * devices / 3600)
     left.set_ylabel(f"seconds to {end}")
     middle.set_ylabel(f"device-hours to {end}")
-    for says, each in there:
-        _line(left, each.devices, each.seconds, each.low, each.high, says, _label(says, one, each))
+    for basis, each in there:
+        _line(left, each.devices, each.seconds, each.low, each.high, basis, _label(basis, one, each))
         hours_each = each.devices / 3600
-        _line(middle, each.devices, each.seconds * hours_each, each.low * hours_each, each.high * hours_each, says)
-        _front(right, each, says)
+        _line(middle, each.devices, each.seconds * hours_each, each.low * hours_each, each.high * hours_each, basis)
+        _front(right, each, basis)
     first = there[-1][1]
     across = np.array(left.get_xlim())
-    left.plot(
-        across,
-        first.seconds[0] * first.devices[0] / across,
-        color=INK,
-        linestyle=(0, (4, 3)),
-        linewidth=1.0,
-        label="perfect scaling",
-    )
-    every = [(each.seconds, each.device_hours) for _, each in there]
+    ideal: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "label": "perfect scaling"}
+    left.plot(across, first.seconds[0] * first.devices[0] / across, **ideal)
     right.set_xscale("log")
     right.set_yscale("log")
-    _logarithmic(right.yaxis, right.set_ylim, np.concatenate([seconds for seconds, _ in every]))
-    _logarithmic(right.xaxis, right.set_xlim, np.concatenate([cost for _, cost in every]))
+    right.set_ylim(*ticks.limits(np.concatenate([each.seconds for _, each in there]), 0.6, 0.6, least=4))
+    right.set_xlim(*ticks.limits(np.concatenate([each.device_hours for _, each in there]), 0.6, 0.6, least=4))
+    ticks.in_decades(right.yaxis, right.get_ylim())
+    ticks.in_decades(right.xaxis, right.get_xlim())
     right.set_xlabel(f"device-hours to {end}, by devices")
     right.set_ylabel(f"seconds to {end}")
     right.grid(**GRID)
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (left.get_position().x0, 0.0), "borderaxespad": 0.2}
+    place: Look = {"loc": "lower left", "bbox_to_anchor": (left.get_position().x0, 0.0), "borderaxespad": 0.2}
     figure.legend(*left.get_legend_handles_labels(), ncols=3, fontsize=8.5, frameon=False, **place)
     return figure
 
 
-def _label(says: Says, one: Answer, each: PayOff) -> str:
-    """What a line is, and the answer by it."""
-    by = says if says == MEASURED else f"predicted by {one.predicted_by}"
+def _label(basis: Basis, one: Answer, each: PayOff) -> str:
+    """Returns the legend of a line, with its answer."""
+    by = basis if basis == MEASURED else f"predicted by {one.predicted_by}"
     words = each.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
     return f"{by}: {words if words.startswith('not') else f'pays off up to {words} {devices}'}"
 
 
-def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray, across: str) -> None:
+def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xlim(devices.min() / 2**0.5, devices.max() * 2**0.5)
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=devices.max() > 2**8)
     ax.set_ylim(*ticks.limits(values, 0.4, 0.4))
     ticks.in_decades(ax.yaxis, ax.get_ylim())
-    ax.set_xlabel(across)
+    ax.set_xlabel("devices")
     ax.grid(**GRID)
 
 
-def _logarithmic(axis: Any, limit: Any, values: np.ndarray) -> None:
-    ends = ticks.limits(values, 0.6, 0.6, least=4)
-    limit(*ends)
-    ticks.in_decades(axis, ends)
-
-
 def _line(
-    ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, says: Says, label: str = ""
+    ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, basis: Basis, label: str = ""
 ) -> None:
-    """A curve with its band: filled markers on a filled band where it was measured, hollow ones on hatching if not."""
-    style = LOOKS[says]
-    look: dict[str, Any] = {"facecolor": style.color, "alpha": BAND[says], "linewidth": 0} if says in BAND else {}
-    look = look or {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35, "linewidth": 0.4}
+    """Draws a curve with its band: solid if it was measured, hollow and hatched if it was predicted."""
+    style = LOOKS[basis]
+    look: Look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35}
+    look["linewidth"] = 0.4
+    if basis == MEASURED:
+        look = {"facecolor": style.color, "alpha": 0.22, "linewidth": 0}
     if len(devices) > 1:
         ax.fill_between(devices, low, high, zorder=1.5, **look)
     else:
         ax.plot(np.repeat(devices, 2), [low[0], high[0]], color=style.color, linewidth=2.2, alpha=0.6, zorder=2.5)
-    ax.plot(devices, middle, label=label or None, **_marks(style, says))
+    ax.plot(devices, middle, label=label or None, **_marks(style, basis))
 
 
-def _marks(style: Style, says: Says) -> dict[str, Any]:
-    """Predictions from one device begin where it was measured: that mark is smaller, and lies within theirs."""
-    face, size, order = (style.color, 4.0, 3.5) if says == MEASURED else ("white", 6.5, 3.0)
+def _marks(style: Style, basis: Basis) -> Look:
+    """Returns the look of markers. Measured ones are smaller, so that they fit inside predicted ones at one device."""
+    face, size, order = (style.color, 4.0, 3.5) if basis == MEASURED else ("white", 6.5, 3.0)
     markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
     return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
 
 
-def _front(ax: Axes, each: PayOff, says: Says) -> None:
-    """Time against cost, the numbers of devices of the front joined, and some of them named."""
-    style = LOOKS[says]
+def _front(ax: Axes, each: PayOff, basis: Basis) -> None:
+    """Draws time against cost, with a line along the front and labels at some of its device counts."""
+    style = LOOKS[basis]
     front = time_to_target.on_front(each.seconds, each.device_hours)
-    rest = _marks(style, says) | {"linestyle": "none", "alpha": 0.35}
+    rest = _marks(style, basis) | {"linestyle": "none", "alpha": 0.35}
     ax.plot(each.device_hours[~front], each.seconds[~front], **rest)
-    ax.plot(each.device_hours[front], each.seconds[front], **_marks(style, says))
+    ax.plot(each.device_hours[front], each.seconds[front], **_marks(style, basis))
     places = np.flatnonzero(front)
     stride = max(1, -(-len(places) // EVERY))
     for i in places[::stride]:

@@ -1,4 +1,4 @@
-"""Figures of factorizations that ask how good they are: recall, number formats, solvers, tuning."""
+"""Figures of the quality of factorizations: recall, number formats, solvers and tuning."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,24 +13,24 @@ from analysis import text
 from analysis.cores import core_counts
 from analysis.cores.factorizations import SPLITS, TEST, MeasuredFactorization
 from analysis.plotting import draw, labels
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.als import COMPUTATION
 from results.plans.study import canonical
 
-FEWEST_TRIALS = 3  # in a plane
+FEWEST_TRIALS = 3  # for a plane of metaparameters
 FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")
-WAYS = (*COMPUTATION, "space", "seed")  # to factorize the same data
+WAYS = (*COMPUTATION, "space", "seed")  # fields that may differ between factorizations of the same data
 WIDE = 9.0  # inches
-STEEP = 3.0  # an objective that falls by this factor is shown on a logarithmic axis
-APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
+STEEP = 3.0  # the axis of the objective is logarithmic if it spans more than this factor
+APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes more than this times the fastest
 DIVERGED = "#D55E00"
-WHITE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
-MARK: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
+WHITE: Look = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+MARK: Look = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
 
 
 class Axis(NamedTuple):
-    """The axis of a course of epochs: its values of the epochs of a trial, its label, and whether these are times."""
+    """Horizontal axis of curves over epochs: the values for the epochs of a trial, the label, whether it is time."""
 
     values: Callable[[pd.DataFrame], pd.Series]
     label: str
@@ -42,7 +42,7 @@ SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
 
 
 def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """One picture per data set: Recall@20 and @50 of every way to factorize it, on test rows, over numbers of cores."""
+    """Yields one picture per data set: Recall@20 and @50 on test rows of all its factorizations."""
     for group in _alike(studies, WAYS):
         rows = _alike(group, ())
         after = labels.span([one.study.epochs for one in group], "epoch")
@@ -50,7 +50,7 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         best = "best trial of each" if any(len(one.trials) > 1 for one in group) else ""
         figure, (ax,) = panels(
             f"Recall on {group[0].study.dataset}",
-            labels.line(labels.size(group[0]), f"after {after}", best, f"on {cores}"),
+            labels.line(labels.size(group[0]), f"after {after}", best, cores),
             (1.0,),
             across=WIDE,
         )
@@ -59,19 +59,20 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         ax.set_position((left, 0.115, 0.82 - left, 0.7))
         inch = 1 / (WIDE * (0.82 - left))
         for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
-            at: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
+            at: Look = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
             for y, members in enumerate(rows):
                 recalls = [one.result(f"recall_{k}") for one in members if one.chosen is not None]
-                ax.plot(recalls, [y] * len(recalls), linestyle="none", marker=style.marker, color=style.color, **WHITE)
+                ax.plot(
+                    recalls, np.full(len(recalls), y), linestyle="none", marker=style.marker, color=style.color, **WHITE
+                )
                 ax.text(column, y, f"{np.mean(recalls):.4f}" if recalls else "diverged", fontsize=8, **at)
             ax.plot([], [], linestyle="none", marker=style.marker, color=style.color, label=f"Recall@{k}", **WHITE)
             at["transform"] = ax.transAxes
             ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **at)
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
-        ax.set_xlim(
-            0, 1.08 * max((one.result("recall_50") for one in group if one.chosen is not None), default=0) or 1.0
-        )
+        most = max((one.result("recall_50") for one in group if one.chosen is not None), default=0)
+        ax.set_xlim(0, 1.08 * most or 1.0)
         ax.set_xlabel("recall of held-out links, test rows")
         ax.grid(**GRID)
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
@@ -79,29 +80,28 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def precision(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """One picture per factorization: recall and objective epoch by epoch, in every number format it was run in."""
+    """Yields one picture per factorization: recall and objective against epochs, with a line per number format."""
     several = by_format(studies)
     if not several:
-        yield Skipped("precision", "no two factorizations differ in number format alone")
+        yield Skipped("precision", "no two factorizations differ only in number format")
     for group in several:
         one = group[0]
         title = f"{one.study.dataset} · d = {one.study.dim} · {labels.solver(one)}"
-        yield Picture(
-            (one.study.dataset, f"d{one.study.dim}", one.study.solver), _courses(title, group, labels.formats, EPOCHS)
-        )
+        names = (one.study.dataset, f"d{one.study.dim}", one.study.solver)
+        yield Picture(names, _courses(title, group, labels.formats, EPOCHS))
 
 
 def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """One picture per factorization: recall and objective against seconds, with every solver.
+    """Yields one picture per factorization: recall and objective against seconds, with a line per solver.
 
-    On the fewest cores that several solvers ran on, each of them a core of its own.
+    It shows the smallest number of real cores on which several solvers ran.
     """
     every = _differing(studies, SOLVERS)
     several = by_solver(studies)
     if every and not several:
         yield labels.skip_emulated("solvers", [one for group in every for one in group])
     elif not every:
-        yield Skipped("solvers", "no two factorizations differ in solver alone")
+        yield Skipped("solvers", "no two factorizations differ only in solver")
     for group in several:
         one = group[0]
         cores = labels.span([one.study.cores], "core")
@@ -110,12 +110,12 @@ def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """One picture per factorization: the recall that chooses its best trial over unobserved weight and norm penalty."""
+    """Yields one picture per factorization: the recall that selects the best trial, over two metaparameters."""
     several = by_trial(studies)
     if not several:
-        yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials; ask for more with trials=16")
+        yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials. Run more with trials=16.")
     for members in several:
-        one = members[0]  # on every number of cores the trials are the same
+        one = members[0]  # the trials are the same for all core counts
         last, study = one.last, one.study
         feasible = last[(last["status"] != "INFEASIBLE") & last[one.chosen_by].notna()]
         lost = one.trials[one.trials["status"] == "INFEASIBLE"]
@@ -132,7 +132,7 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
             best = last.loc[one.chosen]
             alpha, penalty = best["unobserved_weight"], best["norm_penalty"]
             label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, {recalls(one, 'Recall@20')}"
-            ring: dict[str, Any] = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
+            ring: Look = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
             ax.plot([alpha], [penalty], marker="o", label=label, zorder=4, **ring)
         if len(lost):
             x, y = lost["unobserved_weight"], lost["norm_penalty"]
@@ -149,48 +149,49 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def by_format(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
-    """Groups of factorizations that differ in number format alone."""
+    """Groups factorizations that differ only in number format."""
     return _differing([members[0] for members in _alike(studies, ())], (*FORMATS, "cores"))
 
 
 def by_solver(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
-    """Groups that differ in solver alone, on the fewest real cores that several solvers ran on."""
+    """Groups factorizations that differ only in solver, on the smallest number of real cores with several solvers."""
     several = _differing([one for one in studies if core_counts.is_real(one)], SOLVERS)
     fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
     return list(reversed(fewest.values()))
 
 
 def by_trial(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
-    """Factorizations with enough trials to tell of their plane, each on all numbers of cores."""
+    """Groups factorizations with enough trials for a plane. Members differ only in the number of cores."""
     return _alike([one for one in studies if len(one.trials) >= FEWEST_TRIALS], ())
 
 
 def best_of(group: Sequence[MeasuredFactorization]) -> MeasuredFactorization:
-    """The factorization with the best Recall@20, by what chooses its trials."""
+    """Returns the factorization with the best Recall@20 on the rows that select its trials."""
     return max(group, key=lambda one: -1.0 if one.chosen is None else one.result(one.chosen_by))
 
 
 def recalls(one: MeasuredFactorization, name: str) -> str:
-    """Recall@20 of the chosen trial, called ``name``, on the rows that chose it and on those it is reported on."""
+    """Returns Recall@20 of the best trial in words, on the rows that select it and on test rows."""
     splits = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
     return f"{name} {', '.join(splits)}"
 
 
 def trial_of(best: MeasuredFactorization) -> int:
-    """Its best trial, which is shown of all of its group; the first where all diverged."""
+    """Returns the number of the best trial, or of the first one if all diverged."""
     return int(best.trials.index[0]) if best.chosen is None else best.chosen
 
 
 def _courses(
     title: str, group: Sequence[MeasuredFactorization], label: Callable[[MeasuredFactorization], str], axis: Axis
 ) -> Figure:
-    """The same trial, that which is best in the best of ``group``, in each of them: recall and objective."""
+    """Draws recall and objective of one trial in each member of ``group``: the best trial of the best member."""
     best = best_of(group)
     trial = trial_of(best)
     row = best.trials.loc[trial]
     choice = f"trial {trial}: α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
-    of = f", the best of {len(best.trials)}" if len(best.trials) > 1 else ""
-    figure, (left, right) = panels(title, labels.line(labels.size(best), choice + of), (1.0, 1.0))
+    if len(best.trials) > 1:
+        choice += f", best of {len(best.trials)}"
+    figure, (left, right) = panels(title, labels.line(labels.size(best), choice), (1.0, 1.0))
     objectives = pd.concat([one.epochs_of(trial)["objective"] for one in group])
     for one, style in zip(group, draw.styles(), strict=False):
         _course(left, right, one, trial, style, label(one), axis)
@@ -221,16 +222,18 @@ def _courses(
 def _course(
     left: Axes, right: Axes, one: MeasuredFactorization, trial: int, style: Style, label: str, axis: Axis
 ) -> None:
-    """A trial's recall and objective; a cross at its last finite values."""
+    """Draws recall and objective of a trial, with a cross at its last finite values if it diverged."""
     frame = one.epochs_of(trial)
-    seconds = frame["seconds"].median()
-    notes = [f"{text.number(seconds)} s an epoch"] if axis.timed and len(frame) else []
-    notes += ["diverged"] if one.trials["status"].get(trial) == "INFEASIBLE" else []
-    shown = label + (f": {', '.join(notes)}" if notes else "")
+    notes = []
+    if axis.timed and len(frame):
+        notes.append(f"{text.number(frame['seconds'].median())} s per epoch")
+    if one.trials["status"].get(trial) == "INFEASIBLE":
+        notes.append("diverged")
+    shown = f"{label}: {', '.join(notes)}" if notes else label
     x = axis.values(frame).to_numpy(float)
     for ax, name in ((left, "recall_20"), (right, "objective")):
         y = frame[name].to_numpy()
-        line: dict[str, Any] = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
+        line: Look = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
         ax.plot(x, y, marker=style.marker, markersize=5, zorder=3, **line, **WHITE)
         finite = np.flatnonzero(np.isfinite(y))
         if len(finite) and len(finite) < len(y):
@@ -239,12 +242,12 @@ def _course(
 
 
 def _differing(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    """Groups of two studies or more that differ in ``fields`` alone."""
+    """Returns groups of at least two studies that differ only in ``fields``."""
     return [group for group in _grouped(studies, fields) if len(group) > 1]
 
 
 def _alike(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    """Groups of studies that differ in ``fields`` and the number of cores alone."""
+    """Returns groups of studies that differ only in ``fields`` and the number of cores."""
     return _grouped(studies, (*fields, "cores"))
 
 

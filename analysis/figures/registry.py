@@ -1,13 +1,13 @@
-"""Figures: one registry of all that is drawn, by which function and from what.
+"""Registry of figures: each with its source, the function that draws it, and a description.
 
-A figure is a function here, of the figure's name. To list them takes no time, as each imports the module that draws it
-once it is to draw.
+Functions are given by name and imported when they draw, and imports of matplotlib and pyarrow stand in the functions
+that need them, so that `figures --list` starts quickly.
 """
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis import kind_views
 from analysis.figures import definitions
@@ -16,300 +16,181 @@ from results import cli, durable
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
-    from analysis.cores.factorizations import MeasuredFactorization
     from analysis.figures.requests import FigureRequest
-    from analysis.figures.shallue2018 import PaperWorkloads
-    from analysis.fitting.curve_fits import CurveFits
-    from analysis.measured_layouts import MeasuredLayout
     from analysis.plotting.picture import Pictures, Skipped
-    from analysis.workload_studies import WorkloadStudies
     from results.durable import Folder
 
 SHALLUE = "shallue2018"
-ALX = "alx2022"  # whose figures are the same as of any factorizations, and drawn under its name when asked for
+ALX = "alx2022"  # the figures of other factorizations with a credit in the title, drawn on request only
 AFTER_ALX = "after ALX, Mehta et al. 2021"
 WORKLOADS = "workloads"
+PUBLISHED = "published"  # numbers in results/papers, for which no store is read
 
 
 class Figure(NamedTuple):
-    """A figure of the registry.
+    """Row of the registry.
 
     Attributes:
-      source: what it is drawn from: ``batch``, curves of batch sizes with their fits, of a whole store or of the
-        workloads of a request; ``cores``, factorizations; ``layouts``, layouts on meshes; ``paper``, the workloads of a
-        paper; ``workloads``, those over batch sizes that a request names.
-      draw: yields its pictures of these; of ``workloads`` it also takes the request.
-      shows: what it shows.
+      source: key of ``LOADERS``, ``published`` for numbers of a paper, or ``workloads`` for workloads over batch sizes
+        that a request selects.
+      function: dotted name of the function in ``analysis`` that yields the pictures.
+      shows: description in the list of figures.
+      arguments: for the function, after the data.
+      credit: added to the title of each picture.
     """
 
     source: str
-    draw: "Callable[..., Pictures]"
+    function: str
     shows: str
-
-
-FIGURES: dict[str, Figure] = {}
-Draw = TypeVar("Draw", bound="Callable[..., Pictures]")
-
-
-def _figure(source: str, shows: str) -> Callable[[Draw], Draw]:
-    """Adds a function to the figures under its name; ``source`` and ``shows`` as in ``Figure``."""
-
-    def add(draw: Draw) -> Draw:
-        FIGURES[draw.__name__] = Figure(source, draw, shows)
-        return draw
-
-    return add
-
-
-@_figure(BATCH, "steps to target against batch size, one picture per curve, with its regimes")
-def steps_to_target(curves: "Sequence[CurveFits]") -> "Pictures":
-    from analysis.figures import batch_figures
-
-    return batch_figures.steps_to_target(curves)
-
-
-@_figure(BATCH, "the curves of all optimizers of a workload in one picture")
-def optimizers(curves: "Sequence[CurveFits]") -> "Pictures":
-    from analysis.figures import batch_figures
-
-    return batch_figures.optimizers(curves)
-
-
-@_figure(BATCH, "all there is on a workload: a page per curve, with its trials and its fit")
-def summary(curves: "Sequence[CurveFits]") -> "Pictures":
-    from analysis.figures import summaries
-
-    return summaries.summary(curves)
-
-
-@_figure(BATCH, "how the critical batch size moves with the number of trials")
-def best_of(curves: "Sequence[CurveFits]") -> "Pictures":
-    from analysis.figures import best_of_figures
-
-    return best_of_figures.knees(curves)
-
-
-@_figure(BATCH, "time to target and device-hours against devices, and their Pareto front")
-def payoff(curves: "Sequence[CurveFits]") -> "Pictures":
-    from analysis.figures import payoff_figures
-
-    return payoff_figures.of_curves(curves)
-
-
-@_figure(CORES, "the same of factorizations against cores")
-def payoff_cores(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import payoff_figures
-
-    return payoff_figures.of_factorizations(factorizations)
-
-
-@_figure(CORES, "seconds per epoch of a factorization against cores, one picture per curve")
-def epochs(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import scaling_figures
-
-    return scaling_figures.epochs_against_cores(factorizations)
-
-
-@_figure(CORES, "speed-up and efficiency against cores, all curves of a device")
-def speedup(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import scaling_figures
-
-    return scaling_figures.speedup(factorizations)
-
-
-@_figure(CORES, "Recall@20 and @50 of all factorizations of a data set")
-def recall(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import recall_figures
-
-    return recall_figures.recall(factorizations)
-
-
-@_figure(CORES, "recall and objective epoch by epoch in every number format")
-def precision(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import recall_figures
-
-    return recall_figures.precision(factorizations)
-
-
-@_figure(CORES, "recall and objective against seconds with every solver")
-def solvers(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import recall_figures
-
-    return recall_figures.solvers(factorizations)
-
-
-@_figure(CORES, "recall over the plane of unobserved weight and norm penalty")
-def tuning(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.figures import recall_figures
-
-    return recall_figures.tuning(factorizations)
-
-
-@_figure(LAYOUTS, "seconds of a step of every layout against bytes sent, split by redundancy")
-def layout_cost(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
-    from analysis.figures import layout_figures
-
-    return layout_figures.cost(layouts)
-
-
-@_figure(LAYOUTS, "seconds of a step against bytes held, and the layouts that none beats in both")
-def layout_pareto(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
-    from analysis.figures import layout_figures
-
-    return layout_figures.pareto(layouts)
-
-
-@_figure(LAYOUTS, "predicted against measured seconds of a step, with the spread of renamed twins")
-def layout_predicted(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
-    from analysis.figures import layout_figures
-
-    return layout_figures.predicted(layouts)
-
-
-@_figure(LAYOUTS, "utilization of the layouts that others published, against chips")
-def layout_published(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
-    from analysis.figures import layout_figures
-
-    return layout_figures.published(layouts)
-
-
-@_figure(WORKLOADS, "steps to target against batch size, a panel per workload")
-def steps(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.steps(workloads, request)
-
-
-@_figure(WORKLOADS, "steps to several targets, a panel per workload")
-def targets(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.targets(workloads, request)
-
-
-@_figure(WORKLOADS, "optimizers of a workload; with --by model or --by dataset, those")
-def compare(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.compare(workloads, request)
-
-
-@_figure(WORKLOADS, "metaparameters of the best trial against batch size, with linear and square-root rules")
-def metaparameters(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.best_trials(workloads, request)
-
-
-@_figure(WORKLOADS, "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible")
-def scatter(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.scatter(workloads, request)
-
-
-@_figure(WORKLOADS, "trials split --by a metaparameter, such as label_smoothing")
-def split(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.split(workloads, request)
-
-
-@_figure(WORKLOADS, "best error within budgets of steps and of examples")
-def budget(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import workload_figures
-
-    return workload_figures.budget(workloads, request)
-
-
-@_figure(WORKLOADS, "every trial of each study, the best so far, and when it crosses the target")
-def learning_curves(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import learning_curves
-
-    return learning_curves.learning_curves(workloads, request)
-
-
-@_figure(WORKLOADS, "what searches of --best-of trials find, with 90 % bands, a picture per workload")
-def searches(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import best_of_figures
-
-    return best_of_figures.searches(workloads, request)
-
-
-def _shallue(number: int, workloads: "PaperWorkloads") -> "Pictures":
-    from analysis.figures import shallue2018
-
-    return shallue2018.figure(workloads, number)
-
-
-def _alx(name: str, factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.plotting import picture
-
-    for one in FIGURES[name].draw(factorizations):
-        if isinstance(one, picture.Picture):
-            picture.add_to_title(one.figure, AFTER_ALX)
-        yield one
-
-
+    arguments: tuple[Any, ...] = ()
+    credit: str = ""
+
+    def draw(self, *data: Any) -> "Pictures":
+        """Yields the pictures of the data. For ``workloads``, pass the workloads and the request."""
+        from analysis.plotting import picture
+
+        for item in _imported(self.function)(*data, *self.arguments):
+            if self.credit and isinstance(item, picture.Picture):
+                picture.add_to_title(item.figure, self.credit)
+            yield item
+
+
+FIGURES: dict[str, Figure] = {
+    "steps_to_target": Figure(
+        BATCH,
+        "figures.batch_figures.steps_to_target",
+        "steps to target against batch size with regimes, one picture per curve",
+    ),
+    "optimizers": Figure(
+        BATCH, "figures.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
+    ),
+    "summary": Figure(BATCH, "figures.summaries.summary", "summary page of a curve, with its trials and its fit"),
+    "best_of": Figure(
+        BATCH, "figures.best_of_figures.knees", "critical batch size against the number of trials per point"
+    ),
+    "payoff": Figure(
+        BATCH,
+        "figures.payoff_figures.of_curves",
+        "time to target and device-hours against devices, with their Pareto front",
+    ),
+    "payoff_paper": Figure(
+        PUBLISHED,
+        "figures.forest_figures.of_paper",
+        "the batch size up to which doubling pays off, one row per workload of Shallue et al. 2018",
+    ),
+    "payoff_cores": Figure(
+        CORES,
+        "figures.payoff_figures.of_factorizations",
+        "time and device-hours of factorizations against cores, with their Pareto front",
+    ),
+    "epochs": Figure(
+        CORES,
+        "figures.scaling_figures.epochs_against_cores",
+        "seconds per epoch of a factorization against cores, one picture per curve",
+    ),
+    "speedup": Figure(
+        CORES, "figures.scaling_figures.speedup", "speed-up and efficiency against cores, all curves of a device"
+    ),
+    "recall": Figure(CORES, "figures.recall_figures.recall", "Recall@20 and @50 of all factorizations of a data set"),
+    "precision": Figure(
+        CORES, "figures.recall_figures.precision", "recall and objective against epochs, for each number format"
+    ),
+    "solvers": Figure(CORES, "figures.recall_figures.solvers", "recall and objective against seconds, for each solver"),
+    "tuning": Figure(
+        CORES, "figures.recall_figures.tuning", "recall over the plane of unobserved weight and norm penalty"
+    ),
+    "layout_cost": Figure(
+        LAYOUTS, "figures.layout_figures.cost", "seconds per step of each layout against bytes sent, by redundancy"
+    ),
+    "layout_pareto": Figure(
+        LAYOUTS,
+        "figures.layout_figures.pareto",
+        "seconds per step against bytes held, with the Pareto front of layouts",
+    ),
+    "layout_predicted": Figure(
+        LAYOUTS,
+        "figures.layout_figures.predicted",
+        "predicted against measured seconds per step, with the spread of renamed twins",
+    ),
+    "layout_published": Figure(
+        LAYOUTS, "figures.layout_figures.published", "utilization of published layouts against chips"
+    ),
+    "steps": Figure(
+        WORKLOADS, "figures.workload_figures.steps", "steps to target against batch size, a panel per workload"
+    ),
+    "targets": Figure(WORKLOADS, "figures.workload_figures.targets", "steps to several targets, a panel per workload"),
+    "compare": Figure(
+        WORKLOADS,
+        "figures.workload_figures.compare",
+        "optimizers of a workload, or models or data sets with --by model or --by dataset",
+    ),
+    "metaparameters": Figure(
+        WORKLOADS,
+        "figures.workload_figures.best_trials",
+        "metaparameters of the best trial against batch size, with linear and square-root rules",
+    ),
+    "scatter": Figure(
+        WORKLOADS,
+        "figures.workload_figures.scatter",
+        "trials over learning rate and 1 - momentum (or --by another) that reach the goal, miss it or diverge",
+    ),
+    "split": Figure(
+        WORKLOADS, "figures.workload_figures.split", "trials split --by a metaparameter, such as label_smoothing"
+    ),
+    "budget": Figure(
+        WORKLOADS, "figures.workload_figures.budget", "best error within budgets of steps and of examples"
+    ),
+    "learning_curves": Figure(
+        WORKLOADS,
+        "figures.learning_curves.learning_curves",
+        "all trials of each study, the best so far, and where it crosses the target",
+    ),
+    "searches": Figure(
+        WORKLOADS,
+        "figures.best_of_figures.searches",
+        "steps to target of searches of --best-of trials, with 90 % bands, a picture per workload",
+    ),
+}
 FIGURES |= {
-    f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
+    f"{SHALLUE}/figure{number}": Figure(PAPER, "figures.shallue2018.figure", f"Shallue et al. 2018: {title}", (number,))
     for number, title in definitions.TITLES.items()
 }
 FIGURES |= {
-    f"{ALX}/{name}": Figure(CORES, functools.partial(_alx, name), f"{AFTER_ALX}: {FIGURES[name].shows}")
+    f"{ALX}/{name}": FIGURES[name]._replace(shows=f"{AFTER_ALX}: {FIGURES[name].shows}", credit=AFTER_ALX)
     for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
 }
-KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # drawn of what --where selects
-
-
-def _curves(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis.fitting import curve_fits
-
-    return curve_fits.of_store(folder, target)
-
-
-def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis.cores import factorizations
-
-    return factorizations.load(folder)
-
-
-def _layouts(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis import measured_layouts
-
-    return measured_layouts.load(folder)
-
-
-def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis import workload_studies
-    from analysis.figures import shallue2018
-
-    return shallue2018.name_workloads(workload_studies.of_store(folder))
-
-
-# Readers of what figures are drawn from: of a store, for a target (metric, value) other than the studies' own.
-LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
-    BATCH: _curves,
-    CORES: _factorizations,
-    LAYOUTS: _layouts,
-    PAPER: _paper,
+KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn for --where
+# Functions that read a store: curves of batch sizes with fits, factorizations, layouts, and the workloads of a paper.
+LOADERS = {
+    BATCH: "fitting.curve_fits.of_store",
+    CORES: "cores.factorizations.load",
+    LAYOUTS: "measured_layouts.load",
+    PAPER: "figures.shallue2018.of_store",
 }
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    """Imports a function of ``analysis`` by its dotted name."""
+    module, _, function = name.rpartition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"analysis.{module}"), function)
+    return found
 
 
 def store_figures() -> list[str]:
-    """The figures that are drawn of a whole store, by name."""
+    """Returns the names of the figures that are drawn from a whole store."""
     return [name for name, row in FIGURES.items() if row.source != WORKLOADS]
 
 
 def listed() -> list[tuple[str, str]]:
-    """The names of all figures, and then the kinds, each with what it shows."""
-    shows = {name if name in store_figures() else f"--kind {name}": row.shows for name, row in FIGURES.items()}
-    return sorted(shows.items(), key=lambda one: one[0].startswith("--"))
+    """Returns the names of all figures, and then of the kinds, each with its description."""
+    figures = [(name, row.shows) for name, row in FIGURES.items() if row.source != WORKLOADS]
+    return figures + [(f"--kind {name}", row.shows) for name, row in FIGURES.items() if row.source == WORKLOADS]
 
 
 def listing() -> str:
-    """What ``listed`` gives, for a reader."""
-    lines = cli.table(header := ("", " "), listed(), left=header, prose=header[1:]).split("\n")
+    """Formats ``listed`` as text."""
+    header = ("", " ")
+    lines = cli.table(header, listed(), left=header, prose=header[1:]).split("\n")
     return "\n".join(lines[1:])
 
 
@@ -321,84 +202,95 @@ def write_all(
     name: str | None = None,
     target: tuple[str, float] | None = None,
 ) -> None:
-    """Writes the figures (or the one called ``name``) of the store at ``folder`` into ``out``.
+    """Writes all figures of the store at ``folder``, or those called ``name``, into ``out``.
 
     Args:
-      report: called with every file written and with everything that could not be drawn; of all figures at once, with
-        one line on all that their store is too little for.
-      name: of a figure, or of a paper, for all its figures.
-      target: metric and value of a target other than the studies' own.
+      folder: of the store.
+      out: folder for the pictures. It is created if needed.
+      report: called with every written file and every ``Skipped`` figure. Without a name, the latter are summarized
+        in one line.
+      name: of a figure, or of a paper for all its figures.
+      target: metric and value of a target that replaces the studies' own.
 
     Raises:
-      BadInput: there is no such figure or store, or ``out`` cannot be written.
+      BadInput: the figure or the store does not exist, or ``out`` cannot be written.
     """
     from analysis.plotting.picture import Skipped
     from results import store
 
-    names = [
-        each
-        for each in store_figures()
-        if name in (each, each.partition("/")[0]) or (name is None and each.partition("/")[0] != ALX)
-    ]
+    if name is None:
+        names = [each for each in store_figures() if not FIGURES[each].credit and FIGURES[each].source != PUBLISHED]
+    else:
+        names = [each for each in store_figures() if name in (each, each.partition("/")[0])]
     if not names:
         check_choice("figure", name, store_figures())
     out = _checked(out)
     commits = store.catalogue(folder)
     present = {source for commit in commits for source in kind_views.PRESENTATIONS[commit.kind].figures}
-    present |= set() if commits else {BATCH}
-    papers = LOADERS[PAPER](folder, target) if PAPER in present else None
-    if papers and name is None and not _has_paper(papers):
-        present.remove(PAPER)  # only a request for it by name is told that it is missing
+    if not commits:
+        present.add(BATCH)
+    papers = _load(PAPER, folder, target) if PAPER in present else None
+    if papers and name is None and not _imported("figures.shallue2018.has_any")(papers):
+        present.remove(PAPER)  # a missing paper is reported only if it was requested by name
     taken = set[str]()
     passed: dict[str, list[Skipped]] = {}
-    for source, load in LOADERS.items():
+    for source in (*LOADERS, PUBLISHED):
         wanted = [each for each in names if FIGURES[each].source == source]
         if not wanted:
             continue
-        if source not in present:
+        if source not in {*present, PUBLISHED}:
             if name is not None:
                 report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
             continue
         try:
-            subject = papers if source == PAPER else load(folder, target)
+            data = [papers if source == PAPER else _load(source, folder, target)] if source != PUBLISHED else []
         except BadInput as error:
             if present == {source} or name in wanted:
                 raise
-            report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
+            report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are still drawn
             continue
         for figure in wanted:
             prefix = () if source == PAPER else tuple(figure.split("/"))
-            told = report if name is not None else _without_skipped(report, passed.setdefault(figure, []))
-            _write(FIGURES[figure].draw(subject), prefix, out, taken, told)
-    if any(passed.values()):
-        report(_in_one({figure: items for figure, items in passed.items() if items}))
+            for item in _written(FIGURES[figure].draw(*data), prefix, out, taken):
+                if name is None and isinstance(item, Skipped):
+                    passed.setdefault(figure, []).append(item)
+                else:
+                    report(item)
+    if passed:
+        report(_summarized(passed))
+
+
+def _load(source: str, folder: "Folder", target: tuple[str, float] | None) -> Any:
+    """Reads the data of a source. Only curves take a target."""
+    load = _imported(LOADERS[source])
+    return load(folder, target) if source == BATCH else load(folder)
 
 
 @durable.located
 def write_kind(
     folder: "Folder", out: str | Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
 ) -> None:
-    """Writes the figures of one kind, of the requested studies.
+    """Writes the figures of one kind for the requested studies.
 
     Args:
-      folder, out, report: as in ``write_all``.
-      request: the kind, and its studies.
+      folder, out, report: as in ``write_all``. Every ``Skipped`` figure is reported.
+      request: the kind and its studies.
 
     Raises:
-      BadInput: there is no such kind or study, or ``out`` cannot be written.
+      BadInput: the kind or the studies do not exist, or ``out`` cannot be written.
     """
     check_choice("kind", request.kind, KINDS)
-    out = _checked(out)
     prefix = (request.kind,) if FIGURES[request.kind].source == BATCH else ()
-    _write(draw_kind(folder, request), prefix, out, set(), report)
+    for item in _written(draw_kind(folder, request), prefix, _checked(out), set()):
+        report(item)
 
 
 @durable.located
 def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
-    """The pictures of one kind, of the requested studies, and a line about each that could not be drawn.
+    """Yields the pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
 
     Raises:
-      BadInput: there is no such kind or study.
+      BadInput: the kind or the studies do not exist.
     """
     from analysis import workload_studies
     from analysis.figures import requests
@@ -409,61 +301,43 @@ def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
     yield from without
     figure = FIGURES[request.kind]
     if figure.source == BATCH:
-        yield from figure.draw(
-            [curve_fits.of_workload(*each, request.rule) for each in requests.each(selection, request)]
-        )
+        lines = [curve_fits.of_workload(*each, request.rule) for each in requests.each(selection, request)]
+        yield from figure.draw(lines)
     else:
         yield from figure.draw(selection, request)
 
 
-def _write(
-    pictures: "Pictures",
-    prefix: tuple[str, ...],
-    out: Path,
-    taken: set[str],
-    report: "Callable[[Path | Skipped], None]",
-) -> None:
-    """Writes pictures into the folder ``out``, each under a name that is not ``taken``, and reports everything."""
+def _written(pictures: "Pictures", prefix: tuple[str, ...], out: Path, taken: set[str]) -> "Iterator[Path | Skipped]":
+    """Writes pictures into the folder ``out`` under names that are not ``taken``. Yields the files and skipped ones."""
     import matplotlib
 
     from analysis.plotting import picture
-    from analysis.plotting.picture import Skipped
 
     with matplotlib.rc_context(picture.SETTINGS):
         for item in pictures:
-            if isinstance(item, Skipped):
-                report(item)
+            if isinstance(item, picture.Skipped):
+                yield item
                 continue
             stem = picture.unique_stem(picture.slug((*prefix, *item.names)), taken)
             for suffix in ("png", "svg"):
-                report(picture.write(out / f"{stem}.{suffix}", item.figure))
+                yield picture.write(out / f"{stem}.{suffix}", item.figure)
 
 
-def _without_skipped(report: "Callable[[Path | Skipped], None]", into: "list[Skipped]") -> Any:
-    """As ``report``, but what could not be drawn is put ``into`` a list."""
-    return lambda item: report(item) if isinstance(item, Path) else into.append(item)
-
-
-def _in_one(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
-    """All that could not be drawn of some figures as one; how to be told why, unless it is but one thing."""
+def _summarized(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
+    """Returns a line on everything that was skipped, with the command for the reasons. A single item stays as it is."""
     from analysis.plotting.picture import Skipped
 
     (first, items), *others = passed.items()
     if not others and len(items) == 1:
         return items[0]
     counts = ", ".join(f"{name} ({len(own)})" if len(own) > 1 else name for name, own in passed.items())
-    return Skipped(counts, f"--name {first}{', or another of these,' * bool(others)} says why")
+    choice = f"--name {first} or another of these" if others else f"--name {first}"
+    return Skipped(counts, f"run it with {choice} for the reasons")
 
 
 def _checked(out: str | Path) -> Path:
-    """The folder for pictures; BadInput if it is a file."""
+    """Returns the folder for pictures. Raises BadInput if it is a file."""
     folder = durable.local(out)
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--out {out} is a file; name a folder")
+        raise BadInput(f"--out {out} is a file. Name a folder.")
     return folder
-
-
-def _has_paper(papers: Any) -> bool:
-    from analysis.figures import shallue2018
-
-    return any(shallue2018.has_workloads(papers, number) for number in definitions.TITLES)

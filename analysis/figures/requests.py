@@ -1,4 +1,4 @@
-"""Requests for figures: a kind, of which workloads and targets, by what, within which budgets."""
+"""Requests for figures: a kind, the workloads and targets, and the options of the kind."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -12,20 +12,20 @@ from results.plans.kinds import KINDS
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule, check_chooses
 
-PRUNED = "its trials were pruned, so what they would have come to is not known; sweep with pruning=off"
+PRUNED = "its trials were pruned, so their final results are not known. Sweep with pruning=off."
 
 
 class FigureRequest(NamedTuple):
-    """A request for figures of one kind.
+    """Request for figures of one kind.
 
     Attributes:
       kind: of ``registry.KINDS``.
       where: conditions on studies, as in ``workload_studies.of_store``.
-      by: what lines differ in: dataset, model or optimizer (compare), or a metaparameter (split, and scatter).
-      metric, values: of targets other than the studies' own.
-      rule: which trials count for steps to target.
-      steps: budgets, the most steps of a trial that are looked at; empty: none, or chosen from what was planned.
-      best_of: trials of a search; empty: powers of two.
+      by: dataset, model or optimizer (for compare), or a metaparameter (for split and scatter).
+      metric, values: of targets that replace the studies' own.
+      rule: for the trials that count for steps to target.
+      steps: budgets per trial. Empty for no budget, or budgets derived from the plans.
+      best_of: numbers of trials per search. Empty for powers of two.
     """
 
     kind: str
@@ -39,13 +39,13 @@ class FigureRequest(NamedTuple):
 
 
 def from_options(options: argparse.Namespace) -> FigureRequest:
-    """The request that options of the command `figures` make; BadInput if they do not go together."""
+    """Returns the request of the command `figures`. Raises BadInput if its options contradict each other."""
     if options.name is not None:
-        raise BadInput("--name and --kind do not go together: a figure by name has its kind")
+        raise BadInput("--name and --kind exclude each other. A figure by name already has a kind.")
     if options.value and options.metric is None:
         raise BadInput("--value needs --metric, such as --metric test_error --value 0.05")
     if options.first is not None and (options.rule != "released" or options.first < 1):
-        raise BadInput("--first goes with --rule released and is at least 1")
+        raise BadInput("--first must be at least 1 and needs --rule released")
     if min(options.steps, default=1) < 1:
         raise BadInput(f"--steps must be at least 1, not {min(options.steps)}")
     rule = Rule("released", options.first or 100) if options.rule == "released" else MINIMUM
@@ -55,13 +55,13 @@ def from_options(options: argparse.Namespace) -> FigureRequest:
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Raises BadInput if an option is given that a figure by name does not take."""
+    """Raises BadInput if an option is given that figures by name do not take."""
     for name in ("where", "by", "steps", "best_of"):
         if getattr(options, name):
             flag = name.replace("_", "-")
-            raise BadInput(f"--{flag} goes with --kind, such as --kind steps; `--list` names the kinds")
+            raise BadInput(f"--{flag} needs --kind, such as --kind steps. `--list` lists the kinds.")
     if options.rule or options.first:
-        raise BadInput("--rule and --first go with --kind; a figure by name has its own rule")
+        raise BadInput("--rule and --first need --kind. Figures by name have a fixed rule.")
     if (options.metric is None) != (not options.value) or len(options.value) > 1:
         raise BadInput("--metric and --value go together, once each, such as --metric test_error --value 0.05")
 
@@ -69,13 +69,13 @@ def check_unused(options: argparse.Namespace) -> None:
 def with_targets(
     workloads: Sequence[WorkloadStudies], request: FigureRequest
 ) -> tuple[list[WorkloadStudies], list[Skipped]]:
-    """The workloads that have the requested targets, and a line about each of the others.
+    """Returns the workloads that have the requested targets, and ``Skipped`` for each of the others.
 
     Raises:
-      BadInput: there is no workload, or none has them.
+      BadInput: there are no workloads, or they all lack the targets.
     """
     if not workloads:
-        raise BadInput("the store has no study over batch sizes that has run")
+        raise BadInput("no study over batch sizes in the store has run")
     commits = [commit for one in workloads for commit in one.commits]
     recorded = sorted({metric for commit in commits for metric in commit.metrics})
     if request.metric is not None:
@@ -88,23 +88,26 @@ def with_targets(
     goals = [list(metrics([one], request)) if request.kind == "budget" else targets(one, request) for one in workloads]
     if not any(goals):
         raise BadInput(
-            f"{workloads[0].title} has no target; give --metric and --value (recorded metrics: {', '.join(recorded)})"
+            f"{workloads[0].title} has no target. Give --metric and --value (recorded metrics: {', '.join(recorded)})."
         )
-    without = [one for one, own in zip(workloads, goals, strict=True) if not own]
-    return [one for one, own in zip(workloads, goals, strict=True) if own], [
-        Skipped(f"{request.kind} of {one.title}", "it has no target; give --metric, --value") for one in without
-    ]
+    drawn, without = [], []
+    for one, own in zip(workloads, goals, strict=True):
+        if own:
+            drawn.append(one)
+        else:
+            without.append(Skipped(f"{request.kind} of {one.title}", "it has no target. Give --metric and --value."))
+    return drawn, without
 
 
 def each(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, Target]]:
-    """Every workload with each of its requested targets."""
+    """Yields every workload with each of its requested targets."""
     for workload in workloads:
         for target in targets(workload, request):
             yield workload, target
 
 
 def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
-    """The requested targets, or else the workload's own, or else the first that a figure of a paper has for it."""
+    """Returns the requested targets, the workload's own, or the first one of a paper's figure, in this order."""
     if request.metric is not None and request.values:
         measured = any(request.metric in commit.metrics for commit in workload.commits)
         return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
@@ -114,7 +117,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
 
 
 def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, str]]:
-    """Every workload with the requested metric, or else those of its targets, or of figures of a paper."""
+    """Yields every workload with the requested metric, or with those of its targets or of a paper's figures."""
     for workload in workloads:
         if request.metric is None:
             own = [target.metric for target in targets(workload, request)]

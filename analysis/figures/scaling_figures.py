@@ -1,7 +1,6 @@
 """Figures of factorizations over cores: seconds per epoch, speed-up and efficiency."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,24 +10,24 @@ from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve, CoreCurveFit
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.papers import published_numbers
 
-FEWEST = 2  # numbers of cores, for a picture
-WEB = "web"  # data sets called so are web graphs, as those of ALX are
+FEWEST = 2  # core counts for a picture
+WEB = "web"  # prefix of data sets that are web graphs, as in ALX
 PUBLISHED = "alx2022"
-IDEAL: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
+IDEAL: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
 
 
 def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """One picture per curve: its seconds per epoch, the ideal, the fit and, of web graphs, ALX's beside them."""
+    """Yields one picture per curve: seconds per epoch, the ideal and the fit. Web graphs get ALX's times as well."""
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
         core_fit, hardware = core_counts.of_curve(curve), curve.representative.hardware
         over = labels.span([len(one.seconds) for one in curve.members], "epoch")
-        device, points = hardware and hardware.device_kind, f"median of {over} and their middle half"
+        device, points = hardware and hardware.device_kind, f"median and middle half of {over}"
         web = curve.representative.study.dataset.startswith(WEB)
         goal = labels.line(labels.size(curve.representative), device, points, curve.distinction)
         figure, (ax, *beside) = panels(labels.title(curve.representative), goal, (1.0, 0.4) if web else (1.0,))
@@ -52,7 +51,7 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """One picture per kind of device: speed-up and efficiency of all its curves."""
+    """Yields one picture per kind of device: speed-up and efficiency of all its curves."""
     curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
     kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
@@ -62,9 +61,9 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
         kinds.setdefault(tuple(dict.fromkeys(filter(None, device))), []).append(curve)
     for names, alike in kinds.items():
         short = all(len(curve.cores) < scaling.FEWEST_COUNTS for curve in alike)
-        law = "two numbers of cores show no law" if short else ""
+        law = "two core counts cannot determine a law" if short else ""
         title = f"Speed-up and efficiency on {' · '.join(names) or 'an unknown device'}"
-        figure, (left, right) = panels(title, labels.line("medians over epochs and their middle half", law), (1, 1))
+        figure, (left, right) = panels(title, labels.line("medians and middle halves of epochs", law), (1, 1))
         cores = np.concatenate([curve.cores for curve in alike])
         gains = [curve.speedup * curve.cores[0] for curve in alike]
         _cores_axes(left, cores, np.concatenate([*gains, cores]), "speed-up")
@@ -82,41 +81,42 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
-    """The curves that are long enough for a picture, and what is not drawn: emulated cores, or nothing at all."""
+    """Returns the curves with enough core counts for a picture, and notes on those that are not drawn."""
     every = core_counts.curves(studies)
     curves = [curve for curve in every if len(curve.members) >= FEWEST]
     emulated = [one for curve in every for one in curve.emulated]
     skipped = [labels.skip_emulated(what, emulated)] if emulated else []
     if not curves:
-        skipped.append(Skipped(what, "no factorization was timed on two numbers of real cores; sweep cores=1,2"))
+        skipped.append(Skipped(what, "no factorization was timed on two numbers of real cores. Sweep cores=1,2."))
     return curves, skipped
 
 
 def verdict(core_fit: CoreCurveFit) -> str:
-    """The conclusions of a picture, and what it cannot show, a line each."""
+    """Returns the conclusions of a picture and its limits, one per line."""
     curve = core_fit.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
     if core_fit.fit is None:
         first, last = curve.cores[0], curve.cores[-1]
-        gain = (
-            f"{last:g} cores are {curve.speedup[-1]:.2f} × as fast as {first:g}: efficiency {curve.efficiency[-1]:.0%}"
-        )
-        law = "Two numbers of cores show this, but no law:\nwhat more cores would bring is not identified."
-        return "\n".join([*lines, gain, law])
+        gain = f"{last:g} cores are {curve.speedup[-1]:.2f} × as fast as {first:g}"
+        lines.append(f"{gain}: efficiency {curve.efficiency[-1]:.0%}")
+        lines.append("Two core counts cannot determine a law:\nthe speed-up of more cores is not identified.")
+        return "\n".join(lines)
     words = core_counts.in_words(core_fit)
     loss = {
         "identified": f"half of the cores' time is lost at {words} cores",
         "at_least": f"less than half of the cores' time is lost up to {words.removeprefix('at least ')} cores",
         "at_most": f"half of the cores' time is lost at {words.removeprefix('at most ')} cores or fewer",
-        "not_identified": "where half of the cores' time is lost is not identified",
+        "not_identified": "the core count at which half of the cores' time is lost is not identified",
     }
-    doubt = [core_fit.fit.doubt] if core_fit.fit.doubt else []
-    return "\n".join([*lines, loss[core_fit.verdict], *doubt])
+    lines.append(loss[core_fit.verdict])
+    if core_fit.fit.doubt:
+        lines.append(core_fit.fit.doubt)
+    return "\n".join(lines)
 
 
 def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:
-    """Scales and labels both axes, in powers of two."""
+    """Sets logarithmic scales with ticks at powers of two, and labels."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(cores.min() / 2**0.4, cores.max() * 2**0.4)
@@ -129,7 +129,7 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
 
 
 def _percentages(ax: Axes, most: float) -> None:
-    """Makes the axis upwards one of fractions up to ``most``, and to 1 at least."""
+    """Formats the vertical axis as percentages up to ``most``, and at least up to 100 %."""
     top = 1.12 * max(1.0, most)
     ax.set_yscale("linear")
     ax.set_ylim(0, top)
@@ -141,27 +141,20 @@ def _percentages(ax: Axes, most: float) -> None:
 def _points(
     ax: Axes, curve: CoreCurve, style: Style, values: np.ndarray, label: str | None, *, falls: bool = False
 ) -> None:
-    """Points ``values`` [n] over the middle half of the epochs of each; ``falls`` says: the more seconds, the less."""
+    """Draws points with bars over the middle half of their epochs.
+
+    Args:
+      values: float64[n], by core count.
+      falls: whether values decrease with seconds.
+    """
     quartiles = np.array([np.quantile(one.seconds, (0.25, 0.75)) for one in curve.members])  # [n, 2]
     relative = quartiles / curve.seconds[:, None]
     ends = np.sort(values[:, None] * (1 / relative if falls else relative), axis=1)
-    ax.errorbar(
-        curve.cores,
-        values,
-        yerr=[values - ends[:, 0], ends[:, 1] - values],
-        fmt=style.marker,
-        color=style.color,
-        markersize=5.5,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        elinewidth=1.6,
-        label=label,
-        zorder=4,
-    )
+    draw.bars(ax, curve.cores, values, ends[:, 0], ends[:, 1], style, label, size=5.5)
 
 
 def _published(ax: Axes) -> None:
-    """ALX's seconds per epoch, which are of other data and other devices and so on axes of their own."""
+    """Draws ALX's seconds per epoch on separate axes, because data and devices differ."""
     points = published_numbers.points(PUBLISHED)
     points = points[points["seconds_per_epoch"].notna() & points["cores"].notna()]
     cores, seconds = points["cores"].to_numpy(float), points["seconds_per_epoch"].to_numpy(float)
@@ -176,7 +169,7 @@ def _published(ax: Axes) -> None:
         if bound:
             arrow = {"arrowstyle": "<-", "color": style.color}
             ax.annotate("", ends, xytext=(0, -24), textcoords="offset points", arrowprops=arrow)
-        marker: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": style.color, "markeredgewidth": 1.4}
+        marker: Look = {"markerfacecolor": "white", "markeredgecolor": style.color, "markeredgewidth": 1.4}
         ax.plot(*([end] for end in ends), linestyle="none", marker="s", markersize=6.5, zorder=4, **marker)
         side = "right" if row["cores"] ** 2 > cores.min() * cores.max() else "left"
         about = f"{'at most' if bound else 'about'} {row['seconds_per_epoch'] / 60:g} min"

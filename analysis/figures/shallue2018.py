@@ -1,4 +1,4 @@
-"""The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), as far as a store has their workloads."""
+"""The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), for the workloads that a store has."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 
-from analysis import text
+from analysis import text, workload_studies
 from analysis.figures import definitions
 from analysis.figures.definitions import PaperLine
 from analysis.fitting import curve_fits, curves
@@ -20,28 +20,29 @@ from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
+from results.durable import Folder
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
 
 NAME = "shallue2018"
-# The names of the paper's workloads where they are measured by this software, those of its presets first.
+# Names of the paper's workloads in studies of this software. Names from presets come first.
 DATASETS = {"cifar_10": "cifar10"}
 OPTIMIZERS = {"nesterov_momentum": "nesterov"}
 MODELS = {"lstm": ("lstm_base",), "simple_cnn_base": ("simple_cnn_base", "simple_cnn_32_64_1024")}
 FULLY_CONNECTED = ("fc_", "fully_connected_")
-LONGER = "solution_quality/"  # the folder of trials that go on for longer, of workloads that are elsewhere as well
+LONGER = "solution_quality/"  # folder of longer trials, for workloads that also appear elsewhere
 
 GridPlace = tuple[int, int]
 PanelLines = Mapping[GridPlace, Sequence[PaperLine]]
 
 
 class PaperWorkloads(NamedTuple):
-    """The workloads of a store by the names that the archive gives them.
+    """Workloads of a store, by their names in the archive.
 
     Attributes:
       workloads: by data set, model and optimizer.
-      lines: those worked out so far, by workload, target and trials that count: several figures show the same.
+      lines: cache of fitted lines by workload, target and counted trials, because figures share lines.
     """
 
     workloads: Mapping[tuple[str, str, str], WorkloadStudies]
@@ -52,10 +53,10 @@ class BuiltPanel(NamedTuple):
     """A panel with its problems, lines and counts.
 
     Attributes:
-      panel: None if there is nothing to draw.
-      problems: what is missing in it, a line each.
-      lines: of steps to target in it.
-      trial_counts: the fewest and the most trials that count at a batch size.
+      panel: None if there are no data.
+      problems: one line for each missing part.
+      lines: of steps to target.
+      trial_counts: numbers of counted trials per batch size.
     """
 
     panel: Panel | None
@@ -65,38 +66,48 @@ class BuiltPanel(NamedTuple):
 
 
 def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
-    """Workloads by name; of those called alike, what others measured comes before what was measured here."""
+    """Returns workloads by name. If names collide, published workloads replace measured ones."""
     found: dict[tuple[str, str, str], WorkloadStudies] = {}
     for one in sorted(workloads, key=lambda one: (one.recorded, _longest(one))):
         key = one.dataset, one.model, one.optimizer
-        if key in found and not one.recorded:  # longer trials than those before
+        if key in found and not one.recorded:  # its trials are longer than those found before
             found[(f"{LONGER}{one.dataset}", one.model, one.optimizer)] = one
         else:
             found[key] = one
     return PaperWorkloads(found, {})
 
 
+def of_store(folder: Folder) -> PaperWorkloads:
+    """Reads the workloads of a store, by name."""
+    return name_workloads(workload_studies.of_store(folder))
+
+
 def _longest(workload: WorkloadStudies) -> int:
-    """The most examples that any of its trials may see."""
+    """Returns the largest number of examples in the budget of any trial."""
     plans = [commit.plan for commit in workload.commits]
     return max(int(plan.get("budget_steps") or 0) * int(plan["batch_size"]) for plan in plans)
 
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
-    """True if any workload of a figure is in a store."""
+    """Returns True if the store has any workload of a figure."""
     return any(_workload(paper, one) for one in _flatten(definitions.figures()[number]))
 
 
+def has_any(paper: PaperWorkloads) -> bool:
+    """Returns True if the store has any workload of any figure."""
+    return any(has_workloads(paper, number) for number in definitions.TITLES)
+
+
 def figure(paper: PaperWorkloads, number: int) -> Pictures:
-    """One figure with all its panels, and a line about each panel, or line of one, that is not there.
+    """Yields one figure with all its panels, and ``Skipped`` for each missing panel or line.
 
     Args:
-      paper: the workloads of a store.
+      paper: workloads of a store.
       number: 1 to 11.
     """
     what, panels = f"{NAME}/figure{number}", definitions.figures()[number]
     if not has_workloads(paper, number):
-        yield Skipped(what, f"none of its workloads is in the store: {_names(_flatten(panels))}")
+        yield Skipped(what, f"its workloads are not in the store: {_names(_flatten(panels))}")
         return
     if _flatten(panels)[0].draws == definitions.TRIALS:
         built = _planes(paper, panels)
@@ -111,13 +122,12 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
             for position, one in built.items()
         }
         goals = [_goal(number, _flatten(panels), list(built.values()))]
-        yield Picture(
-            (NAME, f"figure{number}"), grid.grid(definitions.TITLES[number], goals, shown, _symbols(panels, built))
-        )
+        drawn = grid.grid(definitions.TITLES[number], goals, shown, _symbols(panels, built))
+        yield Picture((NAME, f"figure{number}"), drawn)
 
 
 def _built(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """One panel of anything but trials in a plane."""
+    """Builds a panel, except for planes of trials."""
     present = [one for one in members if _workload(paper, one)]
     missing = [one for one in members if one not in present]
     problems = [f"not in the store: {_names(missing)}"] if missing else []
@@ -135,14 +145,14 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     first, lines = members[0], [line for _, line in drawn]
     perfect = next((line.label for one, line in drawn if first.perfect in (one.series, _data(one))), first.perfect)
     ordered = all(one.workload == first.workload for one in members) and first.split is None
-    told = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # what they are to reach
+    named = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # titles or legend name the goal
     panel = steps.panel(
         first.title,
         lines,
         perfect=perfect,
         relative_to=first.relative_to,
         ordered=ordered and len(lines) > 1,
-        goal="" if told else _panel_goal(lines),
+        goal="" if named else _panel_goal(lines),
         named_by="data, goal" if _data(first) != first.series else "",
     )
     return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
@@ -161,7 +171,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _panel_goal(lines: Sequence[CurveFits]) -> str:
-    """What all lines of a panel are to reach, such as ``error < 0.01``; empty if they differ."""
+    """Returns the goal of all lines of a panel, such as ``error < 0.01``. Empty if goals differ."""
     goals = {_line_goal(one) for one in lines}
     return goals.pop() if len(goals) == 1 else ""
 
@@ -171,24 +181,24 @@ def _line_goal(line: CurveFits) -> str:
 
 
 def _data(one: PaperLine) -> str:
-    """The series without the bare number of its goal at the end, as in ``MNIST, 0.01``; else as it is."""
-    return (
-        one.series if one.value is None else one.series.removesuffix(f", {text.as_quality(one.metric, one.value)[1]:g}")
-    )
+    """Returns the series without the number of its goal at the end, as in ``MNIST, 0.01``."""
+    if one.value is None:
+        return one.series
+    return one.series.removesuffix(f", {text.as_quality(one.metric, one.value)[1]:g}")
 
 
 def _label(one: PaperLine, line: CurveFits) -> str:
-    """The series, in which a goal has its metric and direction: ``MNIST, error < 0.01``."""
+    """Returns the series, with metric and direction added to a goal: ``MNIST, error < 0.01``."""
     return one.series if _data(one) == one.series else f"{_data(one)}, {_line_goal(line)}"
 
 
 def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tuple[PaperLine, CurveFits]], list[str]]:
-    """The lines that have points, at the batch size that they are relative to, too; and why the others have not."""
+    """Returns the lines that can be drawn, and the reasons for which the others cannot."""
     lines: list[tuple[PaperLine, CurveFits]] = []
     problems: list[str] = []
     for one in members:
         workload = _workload(paper, one)
-        assert workload is not None, "the caller has looked"
+        assert workload is not None, "the caller checks this"
         key = (one.workload, one.target, one.first, one.split)
         if key not in paper.lines:
             paper.lines[key] = curve_fits.of_workload(workload, one.target, _rule(workload, one), _filter(one))
@@ -198,14 +208,14 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
         if not line.drawable:
             problems.append(f"{name}: {line.why_nothing} ({line.curve.target_text})")
         elif one.relative_to and math.isnan(line.steps_at(one.relative_to)):
-            problems.append(f"{name}: no steps at batch size {one.relative_to:,}, which all are relative to")
+            problems.append(f"{name}: no steps at the reference batch size {one.relative_to:,}")
         else:
             lines.append((one, line))
     return lines, problems
 
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """Best errors; all lines of one workload and group of trials are read at once."""
+    """Builds a panel of best errors. All lines of one workload and group of trials are read at once."""
     groups: dict[object, list[PaperLine]] = {}
     for one in members:
         groups.setdefault((one.workload, one.split), []).append(one)
@@ -214,8 +224,8 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     counts: list[int] = []
     for group in groups.values():
         workload = _workload(paper, group[0])
-        assert workload is not None, "the caller has looked"
-        of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # of errors there is no target
+        assert workload is not None, "the caller checks this"
+        of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # errors have no target
         per_study = []
         for commit in workload.commits:
             own = curves.trials_by_rule(of_study[commit.name], _rule(workload, group[0]), _filter(group[0]))
@@ -225,7 +235,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         lowest = best.lowest_errors(per_study, [one.series for one in group])
         errors += lowest
         empty = [one.series for one in group if one.series not in {own.label for own in lowest}]
-        problems += [f"{series}: no trial that counts was planned to run that long" for series in empty]
+        problems += [f"{series}: no counted trial was planned to run that long" for series in empty]
     if not errors:
         return BuiltPanel(None, problems)
     first = members[0]
@@ -234,16 +244,14 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltPanel]:
-    """Trials at one batch size each, all in the same plane."""
+    """Builds panels of trials at one batch size each, all in the same plane."""
     across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
     planes: dict[GridPlace, tuning.TrialPoints] = {}
     built: dict[GridPlace, BuiltPanel] = {}
     for position, (one, *_) in panels.items():
         workload = _workload(paper, one)
-        commits = (
-            [commit for commit in workload.commits if commit.study.batch_size == one.batch_size] if workload else []
-        )
+        commits = [each for each in workload.commits if each.study.batch_size == one.batch_size] if workload else []
         if not workload or not commits:
             built[position] = BuiltPanel(None, [f"not in the store: {_names([one])} at batch size {one.batch_size:,}"])
             continue
@@ -262,7 +270,7 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
 
 
 def _budget(one: PaperLine, commit: Commit) -> float:
-    """The most steps that are looked at; infinite where there is no budget."""
+    """Returns the budget in steps. Infinite if there is no budget."""
     if one.example_budget is not None:
         return one.example_budget / (commit.study.batch_size or 1)
     return math.inf if one.step_budget is None else one.step_budget
@@ -273,7 +281,7 @@ def _rule(workload: WorkloadStudies, one: PaperLine) -> Rule:
 
 
 def _filter(one: PaperLine) -> TrialFilter | None:
-    """The trials with a value of a metaparameter; one that lacks it has 0."""
+    """Returns the filter of trials by the value of a metaparameter. Trials without it count as 0."""
     if one.split is None:
         return None
     name, value = one.split
@@ -285,7 +293,7 @@ def _filter(one: PaperLine) -> TrialFilter | None:
 
 
 def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]) -> str:
-    """The line under the title."""
+    """Returns the text under the title."""
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
     if first.draws == definitions.TRIALS:
@@ -300,17 +308,17 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
         if first.draws == definitions.BEST and not firsts:
             which += f", {span} at a batch size"
         elif fewest < min(firsts, default=most):
-            which += f" ({span} where some batch sizes have fewer)"
-        which = f"the best of {which}"
+            which += f" ({span} because some batch sizes have fewer)"
+        which = f"best of {which}"
     if {one.step_budget for one in members} != {None} and first.draws == definitions.BEST:
-        which += ", of batch sizes whose trials were planned to run that long"
-    goal = f"Figure {number} of Shallue et al. 2018, arXiv 1811.03600, drawn anew: {which}."
+        which += ", at batch sizes whose trials were planned to run that long"
+    goal = f"Figure {number} of Shallue et al. 2018, arXiv 1811.03600, redrawn: {which}."
     if any(one.panel and one.panel.goal for one in built):
-        goal += " The goal stands at the right of a title."
+        goal += " Goals are to the right of the titles."
     for note in dict.fromkeys(f"{one.title}: {one.note}" for one in members if one.note):
         goal += f" {note}."
     if any(not line.curve.rule.strict for one in built for line in one.lines):
-        goal += " Of studies measured here all trials count, and to be at the target is to have reached it."
+        goal += " In studies measured here, all trials count, and equality reaches the target."
     return goal
 
 
@@ -331,11 +339,10 @@ def _workload(paper: PaperWorkloads, one: PaperLine) -> WorkloadStudies | None:
     dataset, model, optimizer = one.workload
     last = dataset.rpartition("/")[2]
     folder = LONGER if dataset.startswith(LONGER) else ""
-    ours = [
-        (folder + DATASETS.get(last, last), each, OPTIMIZERS.get(optimizer, optimizer))
-        for each in MODELS.get(model, (model, model.replace(*FULLY_CONNECTED)))
-    ]
-    return next((found for name in (one.workload, *ours) if (found := paper.workloads.get(name))), None)
+    names = [one.workload]
+    for each in MODELS.get(model, (model, model.replace(*FULLY_CONNECTED))):
+        names.append((folder + DATASETS.get(last, last), each, OPTIMIZERS.get(optimizer, optimizer)))
+    return next((paper.workloads[name] for name in names if name in paper.workloads), None)
 
 
 def _flatten(panels: PanelLines) -> list[PaperLine]:

@@ -1,8 +1,7 @@
-"""Summaries: all that a store says of a workload and a target, on one page."""
+"""Summary pages: the curve, fit and trials of one workload and target on one page."""
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,46 +13,40 @@ from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import evidence, tuning
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import trials
-from results.plans.study import decimal
 
 # Inches.
 WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
 HEAD, MAIN, ROW, BETWEEN, FOOT = 0.62, 3.9, 1.75, 0.92, 0.56
-UNDER = 0.75  # the axes of the curve: its label and its legend
-WORDS = 2.72  # of the width: the words beside the curve
-COLUMNS = {1: 2, 2: 2, 4: 2}  # of so many panels; of others 3
-CHARACTERS = 46  # of a line beside the curve
+UNDER = 0.75  # label and legend under the axes of the curve
+WORDS = 2.72  # width of the text next to the curve
+COLUMNS = {1: 2, 2: 2, 4: 2}  # by the number of panels, 3 for other numbers
+CHARACTERS = 46  # per line of the text
 SMALL = 7.6  # points
-LINE = 0.147  # of the words beside the curve, inches
+LINE = 0.147  # height of a line of the text, inches
 MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 
 
 def summary(curves: Sequence[CurveFits]) -> Pictures:
-    """One page per curve that has a point."""
+    """Yields one page per curve that has a point."""
     for one in curves:
         curve = one.curve
-        title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
-        goal = f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
+        title, goal = batch_figures.workload_title(curve), batch_figures.goal(curve)
         if not len(one.selected.points.batch_size):
-            why = one.selected.points.refusal or "no trial reached the target at any batch size"
-            yield Skipped(f"summary of {title}, {goal}", why)
+            yield Skipped(f"summary of {title}, {goal}", batch_figures.why_empty(one))
             continue
-        of_study = trials.of_commits(one.curve.workload.commits, curve.target)
+        of_study = trials.of_commits(curve.workload.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
-        curve_trials = CurveTrials(one, studies)
-        yield Picture(
-            (curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, curve_trials)
-        )
+        yield Picture(batch_figures.file_names(curve), _page(title, goal, CurveTrials(one, studies)))
 
 
 def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
     tuning_panels = evidence.tuning_panels(curve_trials)
-    panels = [*tuning_panels, *(draw(curve_trials) for draw in evidence.PANELS)]
+    panels = tuning_panels + [draw(curve_trials) for draw in evidence.PANELS]
     words = _words(curve_trials)
     columns = COLUMNS.get(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -65,7 +58,7 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
     figure.text(LEFT / WIDTH, 1 - 0.26 / down, title, fontsize=12, fontweight="bold", color=INK)
     figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(subtitle, 130, placeholder=" …"), fontsize=9, color=INK)
     across = WIDTH - LEFT - WORDS - RIGHT
-    strips = 0.28 * (1 + (curve_trials.one.confirmed is not None))
+    strips = 0.28 if curve_trials.one.confirmed is None else 0.56
     height = first - UNDER - 0.14 - strips
     main = figure.add_axes((LEFT / WIDTH, 1 - (HEAD + strips + height) / down, across / WIDTH, height / down))
     _curve(main, curve_trials, down)
@@ -83,10 +76,10 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
 
 
 def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
-    """A legend of the panels of metaparameters, at the foot of the page."""
+    """Draws the legend of the panels of metaparameters at the foot of the page."""
     symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
-    options: dict[str, Any] = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
+    options: Look = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
     figure.legend(handles=symbols, loc="upper left", bbox_to_anchor=at, **options)
 
 
@@ -111,7 +104,7 @@ def _fill(ax: Axes, panel: Panel) -> None:
 
 
 def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
-    """Steps to target as selected and as confirmed, with fits; the page is so many inches ``down``."""
+    """Draws steps to target, selected and confirmed, with fits. ``down`` is the height of the page in inches."""
     batch_figures.draw_curve(ax, curve_trials.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
@@ -119,14 +112,19 @@ def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
 
 
 def _words(curve_trials: CurveTrials) -> str:
-    """Verdict of each fit, its assumptions, and whatever else there is to know."""
+    """Returns the verdicts of the fits with their reasons and assumptions."""
     several = curve_trials.one.confirmed is not None
     paragraphs: list[str] = []
     for name, points_fit in curve_fits.answers(curve_trials.one):
-        paragraphs += ["", name] if paragraphs else [name] if several else []
-        paragraphs += _fit_lines(points_fit)
-        paragraphs += ["", *([points_fit.reason] if points_fit.reason else [])]
-        paragraphs += ["", *_assumptions(points_fit, brief=several)] if points_fit.checks else []
+        if paragraphs:
+            paragraphs.append("")
+        if several:
+            paragraphs.append(name)
+        paragraphs += [*_fit_lines(points_fit), ""]
+        if points_fit.reason:
+            paragraphs.append(points_fit.reason)
+        if points_fit.checks:
+            paragraphs += ["", *_assumptions(points_fit, brief=several)]
     wrapped = (textwrap.wrap(line, CHARACTERS, subsequent_indent="   ") or [""] for line in paragraphs)
     return "\n".join(line for lines in wrapped for line in lines)
 
@@ -137,22 +135,22 @@ def _fit_lines(points_fit: PointsFit) -> list[str]:
         f"verdict: {points_fit.verdict.replace('_', ' ')}",
     ]
     fit = points_fit.fit
-    return [*lines, f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"] if fit else lines
+    if fit:
+        plateau = "not seen" if np.isnan(fit.s_min) else f"{fit.s_min:,.0f}"
+        lines.append(f"plateau: {plateau} steps; sharpness {fit.sharpness:.2g}")
+    return lines
 
 
 def _assumptions(points_fit: PointsFit, *, brief: bool) -> list[str]:
-    """The assumptions of a fit with what was seen of each; if ``brief``, of those in doubt."""
+    """Returns the assumptions of a fit with the observed values. With ``brief``, only those in doubt."""
     shown = [check for check in points_fit.checks if not brief or check.outcome == "doubt"]
     passed = sum(check.outcome == "pass" for check in points_fit.checks)
-    head = f"assumed: {passed} of {len(points_fit.checks)} borne out, {len(shown)} in doubt" if brief else "assumed:"
-    return [head, *(f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in shown)]
+    head = f"assumptions: {passed} of {len(points_fit.checks)} supported, {len(shown)} in doubt"
+    lines = [f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in shown]
+    return [head if brief else "assumptions:", *lines]
 
 
 def _counts(curve_trials: CurveTrials) -> str:
     points = curve_trials.one.selected.points
     count = f"best of {points.trials} trials" if points.trials else ""
     return f"{count} · {'pruned' if curve_trials.one.curve.pruned else 'not pruned'}"
-
-
-def _number(value: float) -> str:
-    return "not seen" if np.isnan(value) else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Kinds of figures of any workloads: their steps to target, and what their trials say beside these."""
+"""Kinds of figures for selected workloads: steps to target, metaparameters, planes of trials and budgets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
 from results.plans.study import Target, decimal
 
-EASIER = (1.0, 1.25, 1.5, 2.0)  # times the target, of a workload that has one only
+EASIER = (1.0, 1.25, 1.5, 2.0)  # multiples of the target, for workloads with only one
 DIGITS = 6
 MOST_BUDGETS = 8
 
 
 def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One panel per workload and target."""
+    """Yields pages with one panel per workload and target."""
     goals = list(requests.each(selection, request))
     several = len({target for _, target in goals}) > 1
     entries: list[tuple[Panel, CurveFits, WorkloadStudies]] = []
@@ -47,7 +47,10 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
 
 
 def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One panel per workload with a line per target; of one target also easier ones, which the same trials tell."""
+    """Yields pages with one panel per workload and a line per target. A single target is supplemented by easier ones.
+
+    The same trials determine the steps to easier targets.
+    """
     entries: list[tuple[Panel, list[CurveFits], WorkloadStudies]] = []
     for workload in selection:
         goals = requests.targets(workload, request)
@@ -55,7 +58,8 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
             goals = [Target(goals[0].metric, float(f"{goals[0].value * times:.{DIGITS}g}")) for times in EASIER]
         lines = [curve_fits.of_workload(workload, target, request.rule) for target in goals]
         labelled = [(f"targets of {workload.title}", line._replace(label=line.curve.target_text)) for line in lines]
-        if members := (yield from pages.keep_drawable(labelled)):
+        members = yield from pages.keep_drawable(labelled)
+        if members:
             title = pages.panel_title(selection, workload)
             entries.append((lines_of_steps.panel(title, members, perfect="", ordered=True), members, workload))
     for page in pages.paginate(entries):
@@ -68,13 +72,13 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One panel per group of workloads that differ in one thing: their optimizer, their model or their data set."""
+    """Yields pages with one panel per group of workloads that differ only in optimizer, model or data set."""
     by = request.by or "optimizer"
     check_choice("--by", by, pages.FIELDS)
     groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
     for workload, target in requests.each(selection, request):
         same = tuple(getattr(workload, field) for field in pages.FIELDS if field != by)
-        goal = None if by == "dataset" else target  # as every data set has a target of its own
+        goal = None if by == "dataset" else target  # every data set has its own target
         groups.setdefault((*same, goal), []).append((workload, target))
     entries: list[tuple[Panel, list[CurveFits]]] = []
     for key, group in groups.items():
@@ -87,7 +91,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
             labelled.append((f"{name} in compare of {title}", line))
         members = yield from pages.keep_drawable(labelled)
         if len(members) < 2:
-            yield Skipped(f"compare of {title}", f"fewer than two {by}s have a curve; --by tells what is compared")
+            yield Skipped(f"compare of {title}", f"fewer than two {by}s have a curve. Use --by to compare others.")
             continue
         title += f", {members[0].curve.target_text}" if by != "dataset" else ""
         entries.append((_compared(title, members, by), members))
@@ -101,7 +105,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
-    """Steps relative to the smallest batch size that all have, as the paper compares models and data sets."""
+    """Returns a panel. As in the paper, models and data sets are relative to the smallest batch size they share."""
     sizes = set.intersection(*(set(one.selected.points.batch_size) for one in members))
     relative = int(min(sizes)) if by != "optimizer" and sizes else None
     return lines_of_steps.panel(title, members, perfect=members[0].label, relative_to=relative)
@@ -109,18 +113,19 @@ def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
 
 def _file_names(workloads: Sequence[WorkloadStudies], lines: Sequence[CurveFits]) -> list[str]:
     goals = {(line.curve.target.metric, decimal(line.curve.target.value)) for line in lines}
-    return [*pages.file_names(workloads), *(goals.pop() if len(goals) == 1 else ())]
+    names = pages.file_names(workloads)
+    return names + list(goals.pop()) if len(goals) == 1 else names
 
 
 def _same(members: Sequence[CurveFits], by: str) -> list[str]:
-    """The names that all lines agree on, but for what they are compared by."""
+    """Returns the names that all lines share, except for the compared one."""
     fields = [field for field in pages.FIELDS if field != by]
     values = [{getattr(line.curve, field) for line in members} for field in fields]
     return [own.pop() for own in values if len(own) == 1]
 
 
 def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One picture per workload and target, a panel per metaparameter of the best trials."""
+    """Yields one picture per workload and target, with a panel per metaparameter of the best trials."""
     for workload, target in requests.each(selection, request):
         what = f"metaparameters of {workload.title}"
         for line in (yield from pages.keep_drawable([(what, curve_fits.of_workload(workload, target, request.rule))])):
@@ -138,7 +143,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
 
 
 def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One picture per workload and target, a panel per batch size: its trials in the plane of two metaparameters."""
+    """Yields pictures of trials in the plane of two metaparameters, with a panel per batch size."""
     vertical = request.by or metaparameters.MOMENTUM
     budget = float(request.steps[0]) if request.steps else math.inf
     for workload, target in requests.each(selection, request):
@@ -147,7 +152,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
             yield Skipped(what, PRUNED)
             continue
         if vertical not in space or metaparameters.LEARNING_RATE not in space:
-            yield Skipped(what, f"its search is over {', '.join(space)}, not over learning_rate and {vertical}")
+            yield Skipped(what, f"its search space ({', '.join(space)}) lacks learning_rate or {vertical}")
             continue
         across, up = (metaparameters.on_its_scale(name, space) for name in (metaparameters.LEARNING_RATE, vertical))
         of_study = trials.of_commits(workload.commits, target, strict=request.rule.strict)
@@ -175,7 +180,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One picture per workload and target: best error and steps to target of trials split by a metaparameter."""
+    """Yields one picture per workload and target: best error and steps to target, split by a metaparameter."""
     for workload, target in requests.each(selection, request):
         what = f"split of {workload.title}"
         if workload.pruned:
@@ -185,14 +190,14 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
         name = request.by or metaparameters.default_split(list(of_study.values()))
         groups = metaparameters.split(list(of_study.values()), name)
         if len(groups) < 2:
-            yield Skipped(what, f"its trials do not differ in {name}; name another metaparameter with --by")
+            yield Skipped(what, f"its trials do not differ in {name}. Use --by with another metaparameter.")
             continue
         lines = [curve_fits.of_workload(workload, target, request.rule, group.kept, group.label) for group in groups]
         members = yield from pages.keep_drawable((f"{line.label} in {what}", line) for line in lines)
         errors = [one for group in groups for one in _errors(workload, of_study, target, request, group)]
         stop = pages.stops_at(workload, target.metric)
         if stop is not None and all((one.error <= stop).all() for one in errors):
-            errors = []  # all that can be seen is where trials stopped
+            errors = []  # they would only show at which error trials stopped
         panels = []
         if errors:
             panels.append(best.panel("best error of any trial", target.metric, errors, ordered=False, stop=stop))
@@ -216,7 +221,7 @@ def _errors(
     request: FigureRequest,
     group: metaparameters.TrialGroup,
 ) -> list[best.Errors]:
-    """The best errors of a group of trials at every batch size."""
+    """Returns the best errors of a group of trials at every batch size."""
     ids_by_study = (
         set(curves.trials_by_rule(of_study[c.name], request.rule, group.kept)["trial"]) for c in workload.commits
     )
@@ -228,7 +233,7 @@ def _errors(
 
 
 def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """One picture per workload and metric, a panel for budgets of steps and one for budgets of examples."""
+    """Yields one picture per workload and metric, with a panel for budgets of steps and one for examples."""
     for workload, metric in requests.metrics(selection, request):
         what = f"budget of {workload.title}"
         if workload.pruned:
@@ -240,11 +245,11 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
         ]
         panels = _budget_panels(workload, metric, ids_by_study, request)
         if not panels:
-            yield Skipped(what, f"no trial that counts measured {metric}")
+            yield Skipped(what, f"no counted trial measured {metric}")
             continue
         fewest, most = min(map(len, ids_by_study)), max(map(len, ids_by_study))
         count = f"{most:,}" if fewest == most else f"{fewest:,}–{most:,}"
-        goals = [f"{workload.title} · best of {count} trials, where they were planned to run that long"]
+        goals = [f"{workload.title} · best of {count} trials that were planned to run that long"]
         names = [*pages.file_names([workload]), metric]
         symbols = best.symbols(pages.stops_at(workload, metric))
         yield pages.picture("Best error within a budget", goals, panels, symbols, names, request)
@@ -258,7 +263,7 @@ def _budget_panels(
     of_steps = list(request.steps) or trials.budget_series(planned, MOST_BUDGETS)
     of_examples = trials.budget_series([own * size for own, size in zip(planned, sizes, strict=True)], MOST_BUDGETS)
     panels = []
-    for noun, all_budgets, per_step in (("steps", of_steps, [1] * len(sizes)), ("examples", of_examples, sizes)):
+    for noun, all_budgets, per_step in (("steps", of_steps, [1 for _ in sizes]), ("examples", of_examples, sizes)):
         errors = [
             trials.best_within(commit, metric, own, [budget / each for budget in all_budgets])
             for commit, own, each in zip(workload.commits, ids_by_study, per_step, strict=True)

@@ -1,6 +1,6 @@
-"""Assumptions of a fit, each with the observed number and whether the data bear it out.
+"""Assumptions of a fit, each with the observed number and an outcome.
 
-The shape of the curve and the search are judged in shapes.py, as a doubt about them changes the verdict.
+The shape of the curve and the search are judged in shapes.py, because a doubt about them changes the verdict.
 """
 
 import numpy as np
@@ -16,28 +16,28 @@ from results import cli
 
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
-    "plateau": "a slope of 0 at large ones",
+    "plateau": "a slope of 0 at large batch sizes",
     "knee": "alike on both sides",
     "residuals": "without a pattern along batch sizes",
     "batch sizes": "enough of them, on both sides of the knee",
-    "perfect scaling": "seen at the smallest ones, so that its line is known",
-    "trials": "equally many at every batch size",
-    "points": "of the search: every batch size has its own",
+    "perfect scaling": "seen at the smallest batch sizes, which fix its line",
+    "trials": "the same number at every batch size",
+    "points": "separate points of the search for every batch size",
     "search": "as hard at every batch size",
     "space": "the best trials are inside their search space",
     "evaluations": "close together at the largest batch size",
 }
-OF_TRIALS = ("points", "search", "space")  # judged by trials that ran to their ends
-PRUNED = "pruned, so trials beside the best are cut short; pruning=off tells"
-FEWEST = 6  # batch sizes; with fewer no number is left to judge residuals by
-ROOM = 2.0  # octaves of batch sizes beyond the knee; with less it is identified half of the time
+OF_TRIALS = ("points", "search", "space")  # judged from trials that ran to their ends
+PRUNED = "pruned, so all trials but the best are cut short (pruning=off avoids this)"
+FEWEST = 6  # batch sizes needed to judge residuals
+ROOM = 2.0  # octaves of batch sizes beyond the knee; with fewer it is identified half of the time
 FINE = 1.25  # factor between evaluations
 CHANCE = 0.05
 DRAWS = 1000
 
 
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
-    """Checks ``ASSUMPTIONS`` against the data, in their order; ``fit`` is that of ``points``."""
+    """Checks ``ASSUMPTIONS`` against the data, in their order, for the ``fit`` of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
     every = (
         slope,
@@ -60,7 +60,7 @@ def check(fit: Fit, points: Points) -> tuple[Check, ...]:
 
 
 def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
-    """Neighbours that err alike: their correlation, against what luck alone leaves of it once the curve is fitted."""
+    """Compares the correlation of neighbouring residuals with that of pure noise around a fitted curve."""
     n = len(fit.batch_size)
     root = np.sqrt(fit.weights)
     words = f"{np.sqrt(np.mean((root * fit.residuals) ** 2)):.1%} of steps (rms)"
@@ -72,12 +72,12 @@ def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
     noise = np.random.default_rng(0).standard_normal((DRAWS, n))
     noise -= noise @ directions @ directions.T
     chance = float(np.mean(_neighbours(noise) >= _neighbours(root * fit.residuals)))
-    words += f", neighbours as alike by luck: {chance:.0%}"
+    words += f", chance of such similar neighbours: {chance:.0%}"
     return words, "doubt" if chance < CHANCE else "pass"
 
 
 def _neighbours(residuals: np.ndarray) -> np.ndarray:
-    """Correlation of neighbours, of residuals [..., n]."""
+    """Correlation of neighbouring residuals [..., n]."""
     return (residuals[..., 1:] * residuals[..., :-1]).sum(axis=-1) / (residuals**2).sum(axis=-1)
 
 
@@ -85,19 +85,20 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
     octaves = np.log(fit.batch_size) / OCTAVE
     words = f"{len(octaves)} over {np.ptp(octaves):.3g} octaves"
     room = float(min(fit.best[0] / OCTAVE - octaves[0], octaves[-1] - fit.best[0] / OCTAVE))
-    where = f"the knee {room:.1f} inside" if room > 0 else f"the knee {-room:.1f} outside"
-    where = "no knee" if np.isnan(fit.critical_batch_size) else where
+    where = f"the knee {abs(room):.1f} {'inside' if room > 0 else 'outside'}"
+    if np.isnan(fit.critical_batch_size):
+        where = "no knee"
     return f"{words}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
 
 
 def _perfect_scaling(fit: Fit) -> tuple[str, CheckOutcome]:
-    """Where the curve is near the line that the critical batch size is read from; else that line is extrapolated."""
+    """Checks that the curve comes near the line of perfect scaling, which is extrapolated otherwise."""
     shares, n = regimes.probabilities(fit, fit.batch_size)[0], len(fit.batch_size)
     count = int((shares >= regimes.SHOWN).sum())
     if count:
         return f"at {count} of {n} batch sizes", "pass"
     best = int(shares.argmax())
-    return f"at none of {n} batch sizes; {shares[best]:.0%} likely at batch size {fit.batch_size[best]:g}", "doubt"
+    return f"at 0 of {n} batch sizes, {shares[best]:.0%} likely at batch size {fit.batch_size[best]:g}", "doubt"
 
 
 def _trials(trial_counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
@@ -106,23 +107,23 @@ def _trials(trial_counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
     fewest, most = int(trial_counts.min()), int(trial_counts.max())
     if fewest == most:
         return f"{most} each", "pass"
-    # Whoever had many more trials than it counts with was given another search, or others lost theirs.
+    # A batch size with many more trials had a different search, or the others lost trials.
     return f"{fewest} to {most}, of which the first {fewest} count", "doubt" if most > 2 * fewest else "pass"
 
 
 def _points(sample: Sample | None) -> tuple[str, CheckOutcome]:
     if sample is None or np.isnan(sample.repeated):
-        return "not known, or not a search", "cannot tell"
+        return "unknown, or not a search", "cannot tell"
     words = f"{sample.repeated:.0%} also tried at another batch size"
     if sample.common >= SHARED:
-        words += f", {sample.common:.0%} at all: allowed for"
+        words += f", {sample.common:.0%} at all of them (allowed for)"
     return words, "doubt" if sample.repeated > 0 else "pass"
 
 
 def _space(points: Points) -> tuple[str, CheckOutcome]:
     edges = [(size, ends) for size, ends in zip(points.batch_size, points.at_edge, strict=False) if ends is not None]
     if not edges:
-        return "not known", "cannot tell"
+        return "unknown", "cannot tell"
     crowded = [f"{size:g} ({', '.join(map(str, ends))})" for size, ends in edges if ends]
     if not crowded:
         return f"{len(edges)} of {len(points.batch_size)} batch sizes", "pass"

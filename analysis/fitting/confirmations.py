@@ -1,10 +1,9 @@
-"""Confirmations: the steps that a search selected, and those of the same trial run again on fresh seeds.
+"""Confirmations: the steps that a search selected, and those of the same trial rerun with new seeds.
 
-The best of many trials is also the luckiest. Where its best few were run again, one of them was *chosen* by half of
-the repeats, and the other half of the chosen one's *reports*: the median of these is what was *confirmed*. Where the
-best trial alone was run again nothing was chosen, and all of its repeats report. The rule stands in
-``results.rules.confirmation``. A repeat that a time limit stopped takes more steps than it had taken. One that was lost
-or failed is left out.
+The best of many trials is also the luckiest. If the best few were rerun, half of the repeats *choose* one of them, and
+the other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was rerun, all of
+its repeats report. ``results.rules.confirmation`` has the rule. A repeat stopped by a time limit counts as needing more
+steps than it took. Lost or failed repeats are left out.
 """
 
 from collections.abc import Sequence
@@ -29,19 +28,19 @@ from results.storage.commits import Commit
 
 
 class Confirmed(NamedTuple):
-    """The answer of a search, and what was confirmed. Steps are intervals (low, high], +inf where not reached.
+    """The selected and the confirmed answer of a search. Steps are intervals (low, high], +inf if not reached.
 
     Attributes:
-      study: its name.
+      study: name of the study.
       batch_size: examples.
       best: the trial with the fewest steps to target in the search.
       selected: its steps there.
-      chosen: the trial that was run again to report: the best one, or one of the best few.
-      choosing: median of the repeats it was chosen by; None where nothing was chosen.
-      repeats: how many report.
-      reached: how many of them reached the target.
-      median: of those that report; what is confirmed.
-      least, most: of those that report.
+      chosen: the trial whose repeats report: the best one, or one of the best few.
+      choosing: median of the repeats that chose it, or None without a choice.
+      repeats: number of reporting repeats.
+      reached: number of them that reached the target.
+      median: median of the reporting repeats, the confirmed answer.
+      least, most: extremes of the reporting repeats.
     """
 
     study: str
@@ -58,7 +57,7 @@ class Confirmed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Confirmed over selected steps: above 1 is the winner's curse; +inf if half of the repeats never reached."""
+        """Confirmed over selected steps, +inf if half of the repeats never reached. Above 1 is the winner's curse."""
         return middle(self.median) / middle(self.selected)
 
 
@@ -70,11 +69,11 @@ def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:
-    """Selected and confirmed steps of a study; None if no trial of its search reached, or none that reports ran.
+    """Selected and confirmed steps of a study, or None if no trial of its search reached, or no reporting repeat ran.
 
-    A study chooses for its first target. What reports is unbiased for any other target, too, but of a trial that may
-    not be the one to take. So it confirms another target only if the choice for that would have been the same: its best
-    trial is among those run again, and the chosen one is the best of these by the repeats that chose.
+    A study chooses for its first target. Its reporting repeats are unbiased for any other target, too, but may belong
+    to the wrong trial. So they confirm another target only if the choice would have been the same: the best trial for
+    that target was rerun, and the chosen one is the best of these by the repeats that choose.
     """
     searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
     reached = searched[searched["outcome"] == trials.REACHED]
@@ -111,12 +110,12 @@ def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFram
 
     Args:
       study: the plan.
-      best: of the search; the choice where nothing was repeated to choose by.
-      repeats: rows of those that choose.
+      best: the best trial of the search, which is the choice without any choosing repeats.
+      repeats: rows of the choosing repeats.
       searched: rows of the search.
 
     Returns:
-      None if the best of the search is not among the trials that were repeated.
+      None if the best trial of the search was not repeated.
     """
     if not len(repeats):
         return best
@@ -130,7 +129,7 @@ def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFram
 def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
     """Intervals of the least, the median and the most steps of n >= 1 trials."""
     low, high = (np.sort(ends) for ends in trials.bounds(rows))
-    n = len(rows)  # of an even number the median is between the two in the middle
+    n = len(rows)  # for an even number the median lies between the two middle ones
     return [(float(low[first]), float(high[last])) for first, last in ((0, 0), ((n - 1) // 2, n // 2), (-1, -1))]
 
 
@@ -140,11 +139,11 @@ def middle(ends: tuple[float, float]) -> float:
 
 
 def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFrame:
-    """A table of answers, with ``columns.CONFIRMED`` beside them.
+    """Adds ``columns.CONFIRMED`` to a table of answers.
 
     Args:
       table: rows (study, target_metric, target_value, ...).
-      overview: the store; None: nothing is confirmed, as the answers are not by the rule minimum.
+      overview: the store, or None for answers of other rules than minimum, which are never confirmed.
     """
     commits = [commit for commit in store.catalogue(overview.folder) if commit.repeats.confirm] if overview else []
     confirmed: dict[tuple[str, Target], Confirmed] = {}
@@ -161,25 +160,26 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
 
 
 def heights(confirmed: Sequence[Confirmed]) -> list[float]:
-    """Steps that a picture of them has to reach."""
+    """Steps that a picture of them must include."""
     ends = [end for one in confirmed for end in (one.least[0], *one.median, *one.most)]
     return [max(end, 0.5) for end in ends if np.isfinite(end)]
 
 
 def points(confirmed: Sequence[Confirmed]) -> Points:
-    """Confirmed steps as points of a curve, free of selection.
+    """Confirmed steps as points of a curve, without selection bias.
 
     Args:
-      confirmed: of the studies of a curve, sorted by batch size. Those half of whose repeats, or more, never reached
-        are dropped, and a note says so.
+      confirmed: confirmed studies of a curve, sorted by batch size. If at least half of the repeats of one never
+        reached, it is dropped, and a note reports it.
     """
     reached = [one for one in confirmed if np.isfinite(one.median[1])]
     if not reached:
-        return curves.no_points(refusal="no trial was run again whose repeats reached the target")
+        return curves.no_points(refusal="no repeats of any trial reached the target")
     dropped = [one.batch_size for one in confirmed if one not in reached]
-    missed = f"half of the repeats or more never reached the target at {text.batch_sizes(dropped)}, dropped"
     sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T
     counts = sorted({one.repeats for one in reached})
     span = "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
-    notes = (f"medians of {span} fresh seed{'s' * (counts[-1] > 1)}", *([missed] if dropped else []))
-    return Points(sizes, low, high, np.ones(len(reached)), None, notes, "")
+    notes = [f"medians of {span} new seed{'s' if counts[-1] > 1 else ''}"]
+    if dropped:
+        notes.append(f"at least half of the repeats never reached the target at {text.batch_sizes(dropped)}, dropped")
+    return Points(sizes, low, high, np.ones(len(reached)), None, tuple(notes), "")

@@ -1,9 +1,8 @@
-"""Pairs: the curves of a store, each fitted as it was selected and, where repeats report, as it was confirmed.
+"""Fits of the curves of a store: the selected estimate of each and, with repeats, the confirmed one.
 
-By k, they tell how the critical batch size moves with the number of trials that every point is the best of. A minimum
-falls as the search grows, and more where fewer trials reach the target. The first k trials of each study are a search
-of k of their own, so that studies whose losing trials were not cut short tell of every k up to their number; pruned
-ones tell of that number alone.
+Fits by k show how the critical batch size depends on the number of trials per point. A minimum falls as the search
+grows, and falls more if fewer trials reach the target. The first k trials of each study are a search of k trials. So
+studies without pruning have a fit for every k up to their number of trials, and pruned ones only for that number.
 """
 
 import math
@@ -34,10 +33,10 @@ MOVED = {
     "optimizer": "name of the optimizer",
     "selected": "critical batch size, if identified",
     "confirmed": "critical batch size, if identified",
-    "octaves": "from the one to the other, in factors of two",
+    "octaves": "shift from selected to confirmed, in factors of two",
     "inside": "whether the confirmed one is in the 90 % interval of the selected one",
 }
-FEWEST_TRIALS = 8  # trials; fewer are hardly a search
+FEWEST_TRIALS = 8  # fewer are hardly a search
 
 
 class CurveFits(NamedTuple):
@@ -45,13 +44,13 @@ class CurveFits(NamedTuple):
 
     Attributes:
       curve: a workload over batch sizes, and a target.
-      selected: points and their fit, as the search selected them.
-      trials: those that its points are the best of, by batch size, without those at which the target was met at the
-        start; rows as in ``trials.trials``. Of several studies at one batch size, of all.
-      missed: batch sizes at which none reached the target, and the most steps that one took there.
+      selected: the points that the search selected, and their fit.
+      trials: the trials that each point is the best of, by batch size, over all studies at that batch size; rows as in
+        ``trials.trials``. Batch sizes that met the target at the start are left out.
+      missed: batch sizes at which no trial reached the target, and the most steps that one took there.
       confirmations: studies whose answer was confirmed, by batch size.
-      confirmed: the fit of what was confirmed; None if nothing was.
-      label: what a legend calls it.
+      confirmed: the fit of the confirmed answers, or None without any.
+      label: its name in a legend.
     """
 
     curve: Curve
@@ -64,17 +63,17 @@ class CurveFits(NamedTuple):
 
     @property
     def drawable(self) -> bool:
-        """True if there is any point."""
+        """Whether there is any point."""
         return len(self.selected.points.batch_size) > 0
 
     @property
     def why_nothing(self) -> str:
-        """Why there is no point."""
+        """The reason why there is no point."""
         return self.selected.points.refusal or "no trial reached the target at any batch size"
 
     @property
     def best(self) -> dict[int, pd.Series]:
-        """The trial with the fewest steps at every batch size; of equals the one with the smallest number."""
+        """The trial with the fewest steps at every batch size (the smallest number on ties)."""
         best = {}
         for size, rows in self.trials.items():
             reached = rows[rows["outcome"] == trials.REACHED]
@@ -83,7 +82,7 @@ class CurveFits(NamedTuple):
         return best
 
     def steps_at(self, batch_size: int) -> float:
-        """Steps to target as selected, the middle of their interval; NaN where there is no point."""
+        """Returns the selected steps to target, the middle of their interval, or NaN if there is no point."""
         points = self.selected.points
         position = np.flatnonzero(points.batch_size == batch_size)
         middle = (regimes.from_zero(points.low) + points.high) / 2
@@ -92,19 +91,19 @@ class CurveFits(NamedTuple):
 
 @located
 def of_store(folder: Folder, request: tuple[str, float] | None = None) -> list[CurveFits]:
-    """The curves of a store with their fits; ``request``: metric and value of a target other than the studies' own."""
+    """Returns the curves of a store with their fits; ``request`` is a target (metric, value) instead of their own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
 
 
 def of_workload(
     workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None, label: str = ""
 ) -> CurveFits:
-    """The curve of a workload with its fits; see ``curves.of_workload``. ``label`` is for a legend."""
+    """Returns the curve of a workload with its fits, as ``curves.of_workload`` does; ``label`` is for a legend."""
     return of_curve(curves.of_workload(workload, target, rule, kept))._replace(label=label)
 
 
 def of_curve(curve: Curve) -> CurveFits:
-    """A curve with both of its fits."""
+    """Returns a curve with both of its fits."""
     repeated = curve.exact and not curve.split and not curve.rule.strict
     again = confirmations.of_commits(curve.workload.commits, curve.target) if repeated else []
     selected = fits.of_curve(curve)
@@ -119,7 +118,7 @@ def of_curve(curve: Curve) -> CurveFits:
 
 
 def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
-    """The trials that points are the best of, by batch size."""
+    """Returns the trials that each point is the best of, by batch size."""
     ids = curve.trials.groupby("study")["trial"]
     ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
@@ -132,11 +131,11 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
 
 
 def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[tuple[str, ...], list[CurveFits]]]:
-    """Curves of one data set, model and target whose studies agree in all of their plans but the fields ``leaving``.
+    """Groups curves of one data set, model and target whose plans agree in all fields except ``leaving``.
 
     Returns:
-      Of each group its name (data set, model, metric, value, and what tells it from groups that look alike, if there
-      are any) and its curves.
+      The name of each group (data set, model, metric, value, and the fields that separate it from similar groups, if
+      there are any) and its curves.
     """
     shared: dict[str, dict[str, object]] = {}
     groups: dict[tuple[str, ...], dict[str, list[CurveFits]]] = {}
@@ -145,44 +144,47 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
         shared[digest(rest)] = rest
         names = (one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value))
         groups.setdefault(names, {}).setdefault(digest(rest), []).append(one)
-    return [
-        ((*names, *([words] if words else [])), members)
-        for names, own in groups.items()
-        for key, members in own.items()
-        for words in [workload_studies.distinction(key, {other: shared[other] for other in own})]
-    ]
+    result: list[tuple[tuple[str, ...], list[CurveFits]]] = []
+    for name, own in groups.items():
+        for key, members in own.items():
+            words = workload_studies.distinction(key, {other: shared[other] for other in own})
+            result.append(((*name, words) if words else name, members))
+    return result
 
 
 def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
-    """The fits of a curve by name: selected, and confirmed if anything was."""
-    return [(SELECTED, one.selected), *([(CONFIRMED, one.confirmed)] if one.confirmed else [])]
+    """Returns the fits of a curve by name: selected, and confirmed if there is one."""
+    selected = (SELECTED, one.selected)
+    return [selected, (CONFIRMED, one.confirmed)] if one.confirmed else [selected]
 
 
 def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Names of curves and ``COLUMNS``, a row for every fit of each curve, with the fits."""
-    answer_rows = [
-        (one.curve, of, one.selected.points.trials, points_fit) for one in fitted for of, points_fit in answers(one)
-    ]
-    return naming([row[:3] for row in answer_rows]), [points_fit for *_, points_fit in answer_rows]
+    """Returns the names of curves with ``COLUMNS``, a row for every fit of each curve, and the fits."""
+    names, points_fits = [], []
+    for one in fitted:
+        for estimate, points_fit in answers(one):
+            names.append((one.curve, estimate, one.selected.points.trials))
+            points_fits.append(points_fit)
+    return naming(names), points_fits
 
 
 @located
 def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
-    """The fits of a store, a row for every answer of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
+    """Returns the fits of a store, a row for every fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))
 
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
-    """Names of curves, the kind of their points and the number of trials, a row each."""
+    """Returns the names of curves, the estimate and the number of trials per point, a row each."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
     values: list[tuple[Any, ...]] = [
         (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves
     ]
-    return pd.DataFrame(values, columns=columns).astype({"best_of": "Int64"})
+    return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """A row of ``MOVED`` for every curve of which anything was confirmed; empty where a knee is not identified."""
+    """Returns a row of ``MOVED`` for every curve with a confirmed fit, with empty cells if a knee is not identified."""
     table = []
     for one in fitted:
         if one.confirmed is None:
@@ -195,7 +197,7 @@ def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def critical_batch_size(points_fit: PointsFit) -> float:
-    """The critical batch size, examples; NaN unless it is identified."""
+    """Returns the critical batch size, examples, or NaN unless it is identified."""
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
 
 
@@ -208,7 +210,7 @@ class AtK(NamedTuple):
 
 
 def trial_numbers(one: CurveFits) -> list[int]:
-    """Powers of two that a curve tells of, from ``FEWEST`` on, and how many trials it has."""
+    """Returns the powers of two from ``FEWEST_TRIALS`` up to the trials of a curve, and their number itself."""
     count = one.selected.points.trials or 0
     if one.curve.pruned or count < FEWEST_TRIALS:
         return [count] if count else []
@@ -217,56 +219,58 @@ def trial_numbers(one: CurveFits) -> list[int]:
 
 
 def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]:
-    """Every curve by k, sorted by k within a curve.
+    """Fits every curve by k, sorted by k within a curve.
 
     Args:
-      curves: curves.
-      ks: numbers of trials; those at which a curve cannot be fitted are left out. Empty: those of ``numbers``.
+      curves: the curves.
+      ks: numbers of trials, without those at which a curve cannot be fitted. Empty for ``trial_numbers``.
     """
     return [
         AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))
         for one in curves
         for k in sorted(set(ks or trial_numbers(one)))
-        if _tells_of(one, k)
+        if _has(one, k)
     ]
 
 
 def rows_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Names of curves and numbers of trials, a row for every k of each curve, with the fits.
+    """Returns the names of curves and numbers of trials, a row for every k of each curve, with the fits.
 
     Raises:
-      BadInput: no curve tells of any number of trials that is asked for.
+      BadInput: no curve can be fitted at any requested number of trials.
     """
     refits = refit_by_k(curves, ks)
     if not refits:
         available = sorted({k for one in curves for k in trial_numbers(one)})
-        wanted, there_are = (", ".join(map(str, each)) for each in (ks, available))
-        raise BadInput(f"no curve can be fitted at the best of {wanted} trials; available: {there_are or 'none'}")
+        wanted, found = (", ".join(map(str, each)) for each in (ks, available))
+        raise BadInput(f"no curve can be fitted at the best of {wanted} trials. Available: {found or 'none'}.")
     return naming([(at.one.curve, SELECTED, at.k) for at in refits]), [at.selected for at in refits]
 
 
 def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
-    """A note that names the requested numbers of trials that no curve has."""
-    missing = [k for k in sorted(set(ks)) if not any(_tells_of(one, k) for one in curves)]
+    """Returns a note on requested numbers of trials that no curve has."""
+    missing = [k for k in sorted(set(ks)) if not any(_has(one, k) for one in curves)]
     return [f"no curve can be fitted at the best of {', '.join(map(str, missing))} trials"] if missing else []
 
 
 def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
-    """Critical batch sizes in words: a row for every curve, a column for every k."""
+    """Returns critical batch sizes in words: a row for every curve, a column for every k."""
     groups = comparable_groups([at.one for at in refits], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
     names["words"] = [fits.critical_in_words(at.selected) for at in refits]
-    names["of"] = [apart[at.one.curve.key] for at in refits]
-    keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
-    return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
+    names["estimate"] = [apart[at.one.curve.key] for at in refits]
+    keys = ["dataset", "model", "optimizer", "target_value"]
+    if names["estimate"].any():
+        keys.append("estimate")
+    return names.pivot_table(index=keys, columns="trials_per_point", values="words", aggfunc=", ".join, sort=False)
 
 
 def first_trials(curve: Curve, k: int) -> Curve:
-    """The curve of the first k trials of each study, of those that count."""
+    """Returns the curve of the first k trials of each study that count."""
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 
-def _tells_of(one: CurveFits, k: int) -> bool:
+def _has(one: CurveFits, k: int) -> bool:
     count = one.selected.points.trials or 0
     return k == count or (k < count and not one.curve.pruned)

@@ -1,4 +1,4 @@
-"""Curves of steps to target over batch size: a workload, a target, the trials that count, and the points they give."""
+"""Curves of steps to target over batch size: a workload, a target, the trials that count, and their points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -20,24 +20,24 @@ from results.plans import kinds
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
 
-TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # which rows of a study's trials a curve is about
+TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # selects rows of a study's trials
 
 
 class Curve(NamedTuple):
     """A workload over batch sizes, for a target.
 
     Attributes:
-      workload: the studies, which differ in batch size, and in nothing else that matters (``workload_studies.VARIED``).
-      target: what was to be reached.
-      trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN where
-        the target was not reached) and point, its place in its search space (see ``samples.coordinates``). A trial that
-        was lost, failed or ran out of time counts only if it reached the target; one that confirms another does not.
-      batch_sizes: of its studies, sorted.
+      workload: the studies, which differ only in batch size and ``workload_studies.VARIED``.
+      target: metric and value to reach.
+      trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN if the
+        target was not reached) and point, its position in its search space (see ``samples.coordinates``). A trial that
+        was lost, failed or ran out of time counts only if it reached the target. A repeat does not count.
+      batch_sizes: batch sizes of its studies, sorted.
       pruned: whether losing trials were cut short.
       exact: whether the trials ran far enough to decide this target.
-      rule: which trials count, and what it takes to reach the target.
-      split: whether it is about some trials of the workload alone.
-      notes: what a reader of the trials has to know.
+      rule: decides which trials count and when one reaches the target.
+      split: whether it uses only some trials of the workload.
+      notes: remarks for a reader of the trials.
       at_edge: by batch size, as in ``Points``.
       trials_by_rule: every study, by batch size, with the rows of its trials that count by ``rule``.
     """
@@ -68,7 +68,7 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """Fields that distinguish it from curves that look alike in a table, such as ``seed=1``; empty if none do."""
+        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty without such curves."""
         return self.workload.distinction
 
     @property
@@ -83,7 +83,7 @@ class Curve(NamedTuple):
 
     @property
     def target_text(self) -> str:
-        """The target in words; what is kept as an error of an average precision is turned back."""
+        """The target in words, with errors of an average precision turned back into it."""
         return text.goal(self.target, self.rule)
 
     @property
@@ -94,18 +94,18 @@ class Curve(NamedTuple):
 
 
 class Points(NamedTuple):
-    """The points that a fit is made from: one per batch size, sorted.
+    """The points of a fit, one per batch size, sorted.
 
     Attributes:
       batch_size: float64[n], examples.
       low, high: float64[n], the steps to target lie in (low, high].
       weights: float64[n], relative weights of ln steps.
-      trials: how many trials each point is the best of; None if unknown.
-      notes: what a reader of the fit has to know.
-      refusal: why no fit, and no picture, would be honest; empty if it would be.
-      sample: the trials themselves; None where they are not known, or were cut short.
-      trial_counts: int[n], how many trials there were to take the best of equally many from; None if unknown.
-      at_edge: for each batch size the ends of its search space that the best trials crowd at; None where nothing tells.
+      trials: trials per point, or None if unknown.
+      notes: remarks for a reader of the fit.
+      refusal: the reason why no fit and no picture would be honest, or empty if they would be.
+      sample: the trials themselves, or None if they are unknown or were cut short.
+      trial_counts: int[n], trials available at each batch size, of which ``trials`` are used, or None if unknown.
+      at_edge: for each batch size, the ends of its search space at which the best trials cluster, or None if unknown.
     """
 
     batch_size: np.ndarray
@@ -140,9 +140,9 @@ def of_workload(
     Args:
       workload: the studies.
       target: metric and value.
-      rule: minimum, or released, over the first so many COMPLETE trials; by both, if some batch sizes have fewer, over
-        equally many at all.
-      kept: takes the trials of a study and says which the curve is about; None: all of them.
+      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. With both, every batch size uses the
+        smallest number of trials of any batch size.
+      kept: selects trials of a study for the curve, or None for all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
@@ -164,7 +164,7 @@ def of_workload(
 
 
 def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
-    """The trials of a study that count by ``rule``; by the released one, the first so many of those that are kept."""
+    """The trials of a study that count by ``rule``; by the released one, the first of those that are kept."""
     rows = one.rows_in_k
     if kept is not None:
         rows = rows[kept(rows)]
@@ -172,7 +172,7 @@ def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None
 
 
 def points(curve: Curve) -> Points:
-    """The best of equally many trials at every batch size that some trial finished."""
+    """The best of the same number of trials at every batch size that some trial finished."""
     at_start = met_at_start(curve)
     reached = curve.trials[curve.trials["steps_high"].notna() & ~curve.trials["batch_size"].isin(at_start)]
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
@@ -183,7 +183,9 @@ def points(curve: Curve) -> Points:
         return no_points(refusal=refusal)
     first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
     at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
-    notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
+    notes = []
+    if k:
+        notes.append("at 1 trial" if k == 1 else f"at {k} trials")
     sizes = at["batch_size"].unique()
     if at_start:
         notes.append(f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out")
@@ -195,14 +197,14 @@ def points(curve: Curve) -> Points:
         return no_points(refusal="; ".join(notes)) if at_start else no_points(tuple(notes))
     sample = None
     if curve.pruned:
-        notes.append("pruned, so trials beside the best are cut short: batch sizes weigh alike")
+        notes.append("pruned, so all trials but the best are cut short: all batch sizes have equal weights")
         low, high = (at.groupby("batch_size")[end].min().to_numpy(np.float64) for end in ("steps_low", "steps_high"))
         weights = np.ones(len(sizes))
     else:
         sample = _sample(at, (len(sizes), k))
         low, high, weights = samples.best(sample.low, sample.high)
         if sample.is_shared:
-            notes.append("all batch sizes tried the same points: the interval allows for luck they share")
+            notes.append("all batch sizes tried the same points: the interval allows for their shared luck")
     return Points(
         batch_size=np.asarray(sizes, np.float64),
         low=low,
@@ -218,7 +220,7 @@ def points(curve: Curve) -> Points:
 
 
 def met_at_start(curve: Curve) -> list[int]:
-    """Batch sizes at which a trial was at the target before its first step, whose answer is no point of a fit."""
+    """Batch sizes at which a trial was at the target before its first step, which cannot be points of a fit."""
     return sorted({int(size) for size in curve.trials.loc[curve.trials["steps_high"] == 0, "batch_size"]})
 
 
@@ -237,7 +239,7 @@ def no_points(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
 
 
 def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
-    """Batch sizes of a curve that gave no point, and the budgets its trials had there, steps."""
+    """Batch sizes of a curve without a point, and the budgets of its trials there, steps."""
     rows = curve.trials[~curve.trials["batch_size"].isin([*points.batch_size, *met_at_start(curve)])]
     budgets = rows.groupby("batch_size")["budget_steps"].max()
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
@@ -261,11 +263,11 @@ def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _refusal(curve: Curve, finished: pd.DataFrame, trial_counts: pd.Series) -> str:
     if curve.pruned and curve.rule.strict:
-        return "pruned trials are not COMPLETE, and the rule released counts those alone: ask with --rule minimum"
+        return "pruned trials are not COMPLETE, and only those count by the rule released: use --rule minimum"
     if not curve.exact:
         return (
-            "trials stopped once they had decided the targets of their own study, too early to decide this one: "
-            "plan it as a target"
+            "trials stopped once they had decided the targets of their study, which was too early for this one: "
+            "add it to the targets of the plan"
         )
     studies = finished.groupby("batch_size")["study"].nunique()
     several = [str(size) for size in studies.index[studies > 1]]
@@ -278,7 +280,7 @@ def _refusal(curve: Curve, finished: pd.DataFrame, trial_counts: pd.Series) -> s
         most = int(trial_counts.max())
         fewer = ", ".join(f"{size} ({count})" for size, count in trial_counts[trial_counts < most].items())
         return (
-            "pruned studies with different numbers of trials have no minimum over equally many: "
+            "pruned studies with different numbers of trials have no comparable minimum: "
             f"run batch size {fewer} with trials={most} like the others"
         )
     return ""

@@ -14,31 +14,31 @@ from analysis.columns import FITS as COLUMNS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from results import bounds, cli
+from results import bounds
 from results.bad_input import BadInput, meaning, nearest
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
-# `steps --csv` writes these beside each point; they do not tell curves apart.
+# `steps --csv` also writes these for each point; they do not separate curves.
 BESIDE_POINTS = (
     *("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"),
     *(*CONFIRMED, *BEST, *MEDIANS),
 )
 KEPT = ("critical batch size", "90 % interval", "verdict")
-LEAST = ("sharpness", "half the trials", "model error", "s_min")  # columns that yield first to a terminal
+LEAST = ("sharpness", "half the trials", "model error", "s_min")  # columns that a narrow terminal drops first
 LIMITS = (
     "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every "
-    "batch size.\nWhere data show that one of these is not so, no interval is stated.\nThey do not always: a slope of "
-    "-0.85 moves the critical batch size by 0.75 octaves, and is seen in half of the curves if luck is little, and "
-    "hardly ever if it is much.\nLook at the figures beside the numbers, and at `fit --checks`."
+    "batch size.\nIf the data contradict one of these, no interval is stated.\nThese checks can miss. A true slope of "
+    "-0.85 shifts the estimate by 0.75 octaves. It is detected in half of low-noise curves and rarely in noisy ones."
+    "\nLook at the figures as well as the numbers, and at `fit --checks`."
 )
 
 
 class PointsFit(NamedTuple):
-    """The points of a curve with their fit, which is None where none would be honest.
+    """The points of a curve with their fit, which is None if no fit would be honest.
 
     Attributes:
-      shift: octaves from the critical batch size to that of half of the trials; NaN if unknown.
-      checks: of what the fit assumes; none without a fit.
+      shift: octaves from the critical batch size to that of half of the trials, or NaN if unknown.
+      checks: checks of the fit's assumptions, or empty without a fit.
     """
 
     points: Points
@@ -51,18 +51,19 @@ class PointsFit(NamedTuple):
 
 def of_points(points: Points, distinction: str = "") -> PointsFit:
     """Fits ``points`` if that is honest, and gives the reasons in words."""
-    notes = [*([distinction] if distinction else []), *points.notes]
+    notes = [distinction, *points.notes] if distinction else [*points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
-    # A target met at the first evaluation bounds the steps from above alone; after one step it is met in one.
+    # A target met at the first evaluation only bounds the steps from above, unless that follows the first step.
     only_bounded = (points.low == 0) & (points.high > 1)
     if only_bounded.any():
         where = text.batch_sizes(points.batch_size[only_bounded])
-        notes.append(f"the target fell at the first evaluation at {where}, which is but a bound")
+        notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
     n = int((~only_bounded).sum())
     if n < regimes.FEWEST_BATCH_SIZES:
         left = " left" if only_bounded.any() or points.notes else ""
-        notes.append(f"{n} batch size{'s' * (n != 1)}{left}, a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        plural = "" if n == 1 else "s"
+        notes.append(f"{n} batch size{plural}{left}, but a fit needs {regimes.FEWEST_BATCH_SIZES}")
         if only_bounded.any():
             notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
@@ -76,15 +77,15 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
 
 
 def of_curve(curve: Curve) -> PointsFit:
-    """The fit of a curve of a store."""
+    """Fits a curve of a store."""
     return of_points(curves.points(curve), curve.distinction)
 
 
 def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Names of the curves in a CSV file of points, a row each, and their fits.
+    """Returns the names of the curves in a CSV file of points, a row each, and their fits.
 
     Raises:
-      BadInput: the file cannot be read, lacks a column, or holds anything but positive numbers.
+      BadInput: the file cannot be read, lacks a column, or contains anything but positive numbers.
     """
     rows = read_points(file)
     empty = {name for name in DIFFERS if name in rows and rows[name].isna().all()}
@@ -95,13 +96,13 @@ def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 
 def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
-    """The fit of steps to target [n] that are known exactly, at batch sizes [n] in any order."""
+    """Fits exact steps to target [n] at batch sizes [n] in any order."""
     ends = {"steps_low": steps, "steps_high": steps}
     return of_points(_points(pd.DataFrame({"batch_size": batch_size} | ends).astype(np.float64)))
 
 
 def read_points(file: Path) -> pd.DataFrame:
-    """The rows of a file: float64 batch_size, steps_low and steps_high (NaN: never reached), all else as text."""
+    """Reads the rows of a file: float64 batch_size, steps_low and steps_high (NaN: never reached), the rest as text."""
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
@@ -126,7 +127,7 @@ def read_points(file: Path) -> pd.DataFrame:
     if crossed.any():
         row = int(np.argmax(crossed))
         low, high = (f"{rows[end].iloc[row]:g}" for end in ends)
-        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above steps_high {high}; swap them")
+        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above steps_high {high}. Swap them.")
     if rows.empty:
         raise BadInput(f"--points {file} has no rows")
     return rows
@@ -137,7 +138,7 @@ def _refuse(file: Path, wrong: pd.Series, column: str, rows: pd.DataFrame) -> No
         row = int(np.argmax(wrong))
         value = rows[column].iloc[row]
         words = "empty" if pd.isna(value) else repr(value)
-        raise BadInput(f"--points {file}: {column} in line {row + 2} is {words}; a positive number is needed")
+        raise BadInput(f"--points {file}: {column} in line {row + 2} is {words}. It must be a positive number.")
 
 
 def _points(rows: pd.DataFrame) -> Points:
@@ -145,47 +146,41 @@ def _points(rows: pd.DataFrame) -> Points:
     finished = rows[rows["steps_high"] > 0]
     at_start = sorted(set(rows.loc[rows["steps_high"] == 0, "batch_size"]))
     twice = sorted(set(finished.loc[finished["batch_size"].duplicated(), "batch_size"]))
-    refusal = f"several rows at {text.batch_sizes(twice)}: add a column that tells their curves apart" if twice else ""
+    refusal = f"several rows at {text.batch_sizes(twice)}: add a column that separates their curves" if twice else ""
     dropped = sorted(set(rows["batch_size"]) - set(finished["batch_size"]) - set(at_start))
-    notes = ["points without trials: batch sizes weigh alike"]
-    notes += [f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out"] if at_start else []
-    notes += [f"no trial reached the target at {text.batch_sizes(dropped)}, dropped"] if dropped else []
+    notes = ["points without trials: all batch sizes have equal weights"]
+    if at_start:
+        notes.append(f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out")
+    if dropped:
+        notes.append(f"no trial reached the target at {text.batch_sizes(dropped)}, dropped")
     high = finished["steps_high"].to_numpy()
     low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()
     return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
 
 
 def table(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
-    """``names`` of curves, a row each, and ``COLUMNS`` of their fits."""
-    nothing = (float("nan"),) * 5
-    rows = [
-        (
-            *(one.fit[:5] if one.fit else nothing),
-            one.verdict,
-            one.shift,
-            one.fit.model_error if one.fit else float("nan"),
-            ", ".join(doubts(one)),
-            one.reason,
-        )
-        for one in points_fits
-    ]
+    """Returns ``names`` of curves, a row each, and ``COLUMNS`` of their fits."""
+    rows = []
+    for one in points_fits:
+        numbers = (*one.fit[:5], one.fit.model_error) if one.fit else (float("nan"),) * 6
+        rows.append((*numbers[:5], one.verdict, one.shift, numbers[5], ", ".join(doubts(one)), one.reason))
     return pd.concat([names, pd.DataFrame(rows, columns=list(COLUMNS))], axis=1)
 
 
 def doubts(points_fit: PointsFit) -> list[str]:
-    """Names of what the fit assumes and the data do not bear out."""
+    """Returns the names of assumptions that the data contradict."""
     return [check.assumption for check in points_fit.checks if check.outcome == "doubt"]
 
 
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
-    """The assumptions of every fit, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
+    """Returns the assumptions of every fit, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
     rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
     table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
     return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
 
 def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
-    """The assumptions of every fit for a reader: a list for each, under the number that ``as_text`` gives it."""
+    """Returns the assumptions of every fit for a reader: a list for each, under its number in ``as_text``."""
     lines = []
     for i, one in enumerate(points_fits):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
@@ -195,32 +190,39 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The fits for a reader: one line each, then reasons and doubts with their rows, and what all of them assume."""
+    """Returns the fits for a reader: one line each, reasons and doubts with their rows, and the assumptions."""
     naming = [column for column in table.columns if column not in COLUMNS]
-    header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness"]
-    header += ["half the trials", "model error", "verdict"]
     rows = []
     reasons, doubts = [], []
     for i, row in enumerate(table.to_dict("records"), start=1):
         low, high = (text.number(row[f"critical_batch_size_{end}"]) for end in ("low", "high"))
-        interval = f"[{low or '..'}, {high or '..'}]" if low or high else ""
-        numbers = [text.number(row[column]) for column in ("s_min", "critical_batch_size", "sharpness")]
-        names = ["" if pd.isna(row[column]) else str(row[column]) for column in naming]
-        shift = row["half_trials_octaves"]
-        half = "" if pd.isna(shift) else f"{shift:+.2f} octaves"
-        error = "" if pd.isna(row["model_error_octaves"]) else f"{row['model_error_octaves']:.2f} octaves"
-        rows.append([str(i), *names, *numbers[:2], interval, numbers[2], half, error, row["verdict"].replace("_", " ")])
-        reasons += [(i, row["reason"])] if row["reason"] else []
-        for assumption in row["doubts"].split(", ") if row["doubts"] else ():
-            doubts.append((i, f"in doubt, {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
+        shift, error = row["half_trials_octaves"], row["model_error_octaves"]
+        cells = {"": str(i)} | {name: "" if pd.isna(row[name]) else str(row[name]) for name in naming}
+        rows.append(
+            cells
+            | {
+                "s_min": text.number(row["s_min"]),
+                "critical batch size": text.number(row["critical_batch_size"]),
+                "90 % interval": f"[{low or '..'}, {high or '..'}]" if low or high else "",
+                "sharpness": text.number(row["sharpness"]),
+                "half the trials": "" if pd.isna(shift) else f"{shift:+.2f} octaves",
+                "model error": "" if pd.isna(error) else f"{error:.2f} octaves",
+                "verdict": row["verdict"].replace("_", " "),
+            }
+        )
+        if row["reason"]:
+            reasons.append((i, row["reason"]))
+        for assumption in filter(None, row["doubts"].split(", ")):
+            doubts.append((i, f"in doubt: {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
     notes = text.grouped(reasons) + text.grouped(doubts)
-    notes += ["`fit --checks` says what was seen of each doubt"] if doubts else []
-    shown = cli.table(header, rows, left=[*naming, "verdict"], least=LEAST, kept=KEPT)
+    if doubts:
+        notes.append("`fit --checks` shows the evidence for each doubt")
+    shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
     return "\n".join([shown, "", *notes, "", LIMITS])
 
 
 def critical_in_words(points_fit: PointsFit) -> str:
-    """The critical batch size in words: ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    """Returns the critical batch size in words: ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
     fit = points_fit.fit
     if fit is None:
         return "not identified"
@@ -228,6 +230,6 @@ def critical_in_words(points_fit: PointsFit) -> str:
 
 
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
-    """The critical batch size as it was selected, and as it was confirmed if anything was."""
+    """Returns the selected critical batch size and, if there is one, the confirmed one."""
     words = critical_in_words(selected)
     return f"selected {words}; confirmed {critical_in_words(confirmed)}" if confirmed else words

@@ -1,4 +1,4 @@
-"""The noisy quadratic: what a search of gradient descent on it is expected to find, worked out instead of measured.
+"""The noisy quadratic: the expected result of a search with gradient descent, computed in closed form.
 
 Its curvatures are h = 1/1, 1/2, ... and its gradients h θ + σ √h ε / √B. From θ = 1 coordinates stay normal, with mean
 (1 - αh)^t and variance α² σ² h / B (1 - q^t) / (1 - q), q = (1 - αh)², after t steps at the rate α (Zhang et al. 2019,
@@ -13,14 +13,14 @@ from scipy.special import gammainc
 
 from results.plans.batch_study import BatchStudy
 
-RATES = 1200  # that stand for a range of learning rates
+RATES = 1200  # points that represent a range of learning rates
 HALVINGS = 40
-FEW, MANY = 0.25, 1e6  # of examples worth of noise: far from the knee on either side
-LONGEST = 6000  # steps to a loss of a tenth or more where there is little noise
+FEW, MANY = 0.25, 1e6  # batch sizes over the noise variance, far from the knee on either side
+LONGEST = 6000  # steps to a loss of a tenth or more with little noise
 
 
 def least_steps(study: BatchStudy) -> float:
-    """Steps to target if the loss were its expectation, and the learning rate the best; +inf if it never gets there."""
+    """Steps to target of the expected loss at the best learning rate, or +inf if it never reaches it."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
     reaches = _expected(study, rates, high, curvature) <= goal
@@ -32,10 +32,10 @@ def least_steps(study: BatchStudy) -> float:
 
 
 def best_of(study: BatchStudy, trials: int) -> float:
-    """Steps to target that the best of so many trials is expected to need; geometric mean, middles of intervals.
+    """Expected steps to target of the best of ``trials`` trials: geometric mean, middles of intervals.
 
-    A trial is at the target at the first of the study's evaluations whose loss is. The law of that, a sum of squares of
-    normal numbers, is taken for the gamma law with the same three moments, and noise for forgotten between evaluations.
+    A trial reaches the target at the first evaluation whose loss does. The loss is a sum of squares of normal numbers.
+    It is approximated by the gamma law with the same three moments, with independent noise at each evaluation.
 
     Returns:
       NaN if more than one search in a hundred misses the target.
@@ -58,11 +58,11 @@ def best_of(study: BatchStudy, trials: int) -> float:
 
 
 def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
-    """The batch size where the line of perfect scaling meets the plateau, examples.
+    """The batch size at which the line of perfect scaling meets the plateau, examples.
 
     Args:
       study: at any batch size.
-      trials: of ``best_of`` so many; None: of ``least_steps``.
+      trials: trials for ``best_of``, or None for ``least_steps``.
     """
     variance = float(study.model_options["noise"]) ** 2
     least, most = (_with_noise(study, 1 / share) for share in (FEW, MANY))
@@ -71,16 +71,16 @@ def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
 
 
 def _with_noise(study: BatchStudy, variance: float) -> BatchStudy:
-    """The study at batch size 1 with gradients of this variance, and as many steps as that takes."""
+    """The study at batch size 1 with gradients of this variance, and a budget long enough for it."""
     options = {"noise": math.sqrt(variance)}
     budget = math.ceil(LONGEST * max(1.0, variance))
     return dataclasses.replace(study, batch_size=1, model_options=options, budget_steps=budget)
 
 
 def _rates(study: BatchStudy) -> np.ndarray:
-    """Learning rates at equal shares of the range they are drawn from."""
+    """Learning rates at equal shares of their range."""
     if (study.dataset, study.model, study.optimizer) != ("noise", "quadratic", "sgd"):
-        raise ValueError(f"nothing is worked out of {study.dataset}, {study.model}, {study.optimizer}")
+        raise ValueError(f"no closed form for {study.dataset}, {study.model}, {study.optimizer}")
     return np.array([study.space["learning_rate"].at((i + 0.5) / RATES) for i in range(RATES)])
 
 
@@ -89,7 +89,7 @@ def _curvature(study: BatchStudy) -> np.ndarray:
 
 
 def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """Expected loss after ``steps`` [n] at ``rates`` [n]; +inf where it diverges."""
+    """Expected loss after ``steps`` [n] at ``rates`` [n], or +inf if it diverges."""
     stable = rates < 2
     pull, spread = _parts(study, np.where(stable, rates, 1.0)[:, None], steps[:, None], curvature)
     return np.where(stable, (pull + spread).sum(axis=1), np.inf)

@@ -1,8 +1,8 @@
-"""Profiles: how badly the curve of steps over batch size misses the data, for every knee on a grid.
+"""Profiles: the misfit of the curve of steps over batch size, for every knee on a grid.
 
-The curve is ln S = m + ln(1 + (B*/B)^a) / a. For a place B* and a sharpness a of its knee the best m and what misfit is
-left are in closed form, and the curves of a grid are the same for all data at the same batch sizes: whole stacks of
-data are profiled at once.
+The curve is ln S = m + ln(1 + (B*/B)^a) / a. For a given position B* and sharpness a of its knee, the best m and its
+misfit have a closed form. All data at the same batch sizes share the curves of a grid, so stacks of data are profiled
+at once.
 """
 
 import functools
@@ -13,11 +13,11 @@ from scipy.special import fdtri, stdtrit
 
 LEVEL = 0.90
 NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are whole numbers
-ROUNDING = 1e-10  # of sums of squares of logarithms
+ROUNDING = 1e-10  # rounding error of sums of squares of logarithms
 OCTAVE = float(np.log(2))
-OCTAVES_SEARCHED = 6  # how far beyond the data B* is looked for
+OCTAVES_SEARCHED = 6  # how far beyond the data to search for B*
 PER_OCTAVE = 16
-LOWEST, HIGHEST, STEP = 0.35, 5.0, 0.05  # of a; the step is in ln a
+LOWEST, HIGHEST, STEP = 0.35, 5.0, 0.05  # range of a; the step is in ln a
 
 
 class Profile(NamedTuple):
@@ -65,20 +65,20 @@ def profile(
 
 
 def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted residual sums of squares of data around curves whose height is the best one, without any prior.
+    """Weighted residual sums of squares of data around curves at their best height, without a prior.
 
     Args:
       curves, squared: [n, c], ln steps of curves at n batch sizes, and their squares.
-      ln_steps, weights: [d, n], of data; weights need no scale.
+      ln_steps, weights: [d, n], the data; weights may have any scale.
 
     Returns:
-      float64[d, c]; the scale is that of weights with mean 1.
+      float64[d, c], scaled as for weights of mean 1.
     """
     n = len(curves)
     weights = weights / weights.mean(axis=1, keepdims=True)
     center = (weights * ln_steps).sum(axis=1, keepdims=True) / n
-    rest = weights * (ln_steps - center)  # [d, n], so that squares of large numbers do not cancel
-    # The square is expanded, so that no array [d, n, c] of residuals is made.
+    rest = weights * (ln_steps - center)  # [d, n], centred to avoid cancellation of large squares
+    # The square is expanded to avoid an array [d, n, c] of residuals.
     mean = _product(weights / n, curves)  # [d, c]
     misfit = _product(weights, squared)
     misfit -= _product(2 * rest, curves)
@@ -88,14 +88,14 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Matrix product without BLAS, whose threads wait for each other longer than such small ones take to multiply."""
+    """Matrix product without BLAS, whose thread synchronization costs more than such small products."""
     return np.einsum("dn,nc->dc", left, right)
 
 
 def floors(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, ln_critical: np.ndarray, sharpness: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best m and misfit (see Profile) of one data set [n] for curves (ln B*, a) [c] that need not be on the grid."""
+    """Best m and misfit (see Profile) of one data set [n] for curves (ln B*, a) [c], on or off the grid."""
     residuals = ln_steps - excess(ln_critical[:, None] - ln_batch, sharpness[:, None])  # [c, n]
     ln_floor = residuals @ weights / weights.sum()
     residuals -= ln_floor[:, None]
@@ -103,12 +103,12 @@ def floors(
 
 
 def prior(sharpness: np.ndarray, n: int) -> np.ndarray:
-    """The factor on the misfit of n points that stands for the prior ln a ~ N(0, 1)."""
+    """The factor on the misfit of n points that represents the prior ln a ~ N(0, 1)."""
     return np.exp(np.log(sharpness) ** 2 / (n - 1))
 
 
 def excess(ln_below_knee: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
-    """ln (S / S_min) = ln(1 + e^(a x)) / a where x = ln(B*/B), without overflow."""
+    """ln (S / S_min) = ln(1 + e^(a x)) / a with x = ln(B*/B), without overflow."""
     power = np.asarray(np.exp(-sharpness * np.abs(ln_below_knee)))
     power += 1
     np.log(power, out=power)
@@ -130,22 +130,25 @@ def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray
 def interval(
     x: np.ndarray, misfit: np.ndarray, n: int, level: float = LEVEL, estimated: int = 3
 ) -> tuple[float, np.ndarray, float]:
-    """The best of values ``x``, the ends of its interval (infinite where open), and the largest misfit inside it.
+    """The best of values ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
 
     Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated is misfit <= misfit_min (1 + F / f). Near its minimum the
-    misfit is a parabola even where the data are exact and Q has a spike: minimum and ends are interpolated on it.
+    misfit is a parabola even if the data are exact and Q has a spike. Minimum and ends are interpolated on it.
 
     Args:
       x: [g], evenly spaced.
       misfit: [g], the least for each, as in Profile.
-      n: how many points were fitted.
-      level: of the interval.
-      estimated: how many numbers were, x among them.
+      n: number of fitted points.
+      level: level of the interval.
+      estimated: number of estimated parameters, with x.
     """
-    # The best of the grid, moved to the vertex of the parabola through its neighbours.
+    # The best grid point, moved to the vertex of the parabola through its neighbours.
     i = int(np.argmin(misfit))
-    tied = misfit <= misfit[i] + ROUNDING  # a curve without a knee fits as well by any that is far away
-    i = len(x) - 1 if tied[-1] else 0 if tied[0] else i
+    tied = misfit <= misfit[i] + ROUNDING  # without a knee, all distant knees fit equally well
+    if tied[-1]:
+        i = len(x) - 1
+    elif tied[0]:
+        i = 0
     best, least = x[i], misfit[i]
     if 0 < i < len(x) - 1:
         before, after = misfit[i - 1] - least, misfit[i + 1] - least
@@ -172,7 +175,7 @@ def influence(
     residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
     curvature = (moves.T * weights) @ moves
     curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
-    # A pseudoinverse, as the data may say nothing of a number, such as a plateau that is out of sight.
+    # A pseudoinverse, because the data may not determine a number, such as a plateau beyond them.
     return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
 
 
@@ -180,13 +183,13 @@ def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
     """Half the width of a 90 % interval of ln B*, by the delta method and a jackknife over shared points.
 
     Args:
-      moves: [n], of ln steps on ln B*.
+      moves: [n], derivatives of ln B* by ln steps.
       left_out: [n, k], ln steps without point i; rows are NaN at batch sizes that have no answer without it.
     """
     k = left_out.shape[1]
     if k < 2 or np.isnan(left_out).any():
         return np.inf
-    # How far each point, left out, moves ln B*.
+    # The shift of ln B* without each point.
     moved = moves @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
     return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))
 

@@ -2,10 +2,10 @@
 
 The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at
 large B and between them a knee of sharpness a. With a = 1 it is the hyperbola of McCandlish et al. 2018, arXiv
-1812.06162, eq. 2.11; the three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
+1812.06162, eq. 2.11. The three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
 batch size B* = E_min / S_min is where the line of perfect scaling meets the plateau, whatever the sharpness. Its
-interval is a profile likelihood with an F quantile, and a model error in quadrature; a shape that the data do not bear
-out changes the verdict (see shapes, verdicts).
+interval is a profile likelihood with an F quantile, and a model error in quadrature. A shape that the data contradict
+changes the verdict (see shapes, verdicts).
 """
 
 from typing import NamedTuple
@@ -28,10 +28,10 @@ from analysis.fitting.shapes import ShapeChecks, TrialEvidence
 from analysis.text import Verdict
 
 FEWEST_BATCH_SIZES = 5
-OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie where regimes are given probabilities
-WITHIN = 1.2  # a regime reaches as far as the curve stays within 20 % of its limit
+OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie for the probabilities of regimes
+WITHIN = 1.2  # within a regime the curve stays within 20 % of its limit
 SHOWN = 0.8  # the least probability at which a regime is named
-COARSEST = 2.0  # a wider evaluation interval at the largest batch size says nothing about a plateau
+COARSEST = 2.0  # a wider evaluation interval at the largest batch size cannot show a plateau
 REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
 
 
@@ -39,21 +39,21 @@ class Fit(NamedTuple):
     """The model fitted to a curve of n batch sizes.
 
     Attributes:
-      s_min: the plateau, steps; NaN if the curve shows none.
-      critical_batch_size: examples; NaN if the best one is at the edge of what was searched.
-      low, high: ends of its 90 % interval, examples; NaN where open, or not stated. Each end alone is a 95 % bound.
-      sharpness: a; 1 is a hyperbola, more is a sharper knee.
+      s_min: the plateau, steps, or NaN if the curve does not show it.
+      critical_batch_size: examples, or NaN if the best one is at the edge of the searched range.
+      low, high: ends of its 90 % interval, examples, or NaN if open or not stated. Each end is a 95 % bound.
+      sharpness: a, which is 1 for a hyperbola and larger for a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
-      caveats: what kept the verdict from being better.
+      caveats: reasons why the verdict is not better.
       batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights of mean 1.
       best: (ln B*, a, m) of the fitted curve.
       profile: the grid behind it.
       bound: the largest ``profile.misfit`` inside the 90 % region.
-      rounding: ln of the factor that evaluations are apart at the largest batch size.
-      data_ends: the ends that the data alone leave, examples, NaN where open; low and high include the model error.
-      model_error: octaves, of the end where it is larger; how far the shape that is fitted may lead astray.
-      shape: what the checks of it came to.
+      rounding: ln of the factor between evaluations at the largest batch size.
+      data_ends: the ends without model error, examples, or NaN if open.
+      model_error: octaves, at the end with the larger one; the error due to the fitted shape.
+      shape: results of the checks of the shape.
     """
 
     s_min: float
@@ -77,7 +77,7 @@ class Fit(NamedTuple):
 
     @property
     def e_min(self) -> float:
-        """The fewest examples that reach the target: batch size times steps where scaling is perfect."""
+        """The fewest examples that reach the target: batch size times steps under perfect scaling."""
         ln_critical, _, floor = self.best
         return float(np.exp(ln_critical + floor))
 
@@ -99,12 +99,11 @@ def fit(
 
     Args:
       batch_size: [n], examples, all different.
-      low, high: [n], the steps to target lie in (low, high]; equal where they are known exactly. A low of 0 counts as
-        0.5.
-      weights: [n], relative weights of ln steps; None weighs all alike. The noise is judged from the residuals.
-      left_out: [n, k], only if all batch sizes share the points of their search: how ln steps would be without point i,
-        as ``weights.without_each`` tells.
-      evidence: of the trials, as ``samples.evidence`` tells; None leaves the residuals alone to judge the shape by.
+      low, high: [n], the steps to target lie in (low, high], equal if they are exact. A low of 0 counts as 0.5.
+      weights: [n], relative weights of ln steps, or None for equal weights. The noise is estimated from the residuals.
+      left_out: [n, k], only if all batch sizes share the points of their search: ln steps without point i, from
+        ``weights.without_each``.
+      evidence: evidence from the trials, from ``samples.evidence``; with None only the residuals judge the shape.
     """
     order = np.argsort(batch_size)
     weights = np.ones(len(order)) if weights is None else weights
@@ -142,9 +141,9 @@ def fit_each(
 
 
 class _Knee(NamedTuple):
-    """The best (ln B*, a, m), the interval of ln B* without and with its model error, and what they are from.
+    """The best (ln B*, a, m), the interval of ln B* without and with its model error, and their sources.
 
-    Ends are [2] each, infinite where open.
+    Ends are [2] each, infinite if open.
     """
 
     best: tuple[float, float, float]
@@ -168,7 +167,7 @@ def _knee(
     ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
     row = int(np.argmin(misfit))
     best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
-    # Luck that all batch sizes share shows in no residual.
+    # Luck shared by all batch sizes does not show in residuals.
     if left_out is not None:
         half = half_width(influence(ln_batch, ln_steps, weights, best), left_out)
         ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
@@ -182,7 +181,7 @@ def _knee(
 def _fit(
     batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: ShapeChecks
 ) -> Fit:
-    """The fit of a curve with this knee, and what may be claimed of it."""
+    """The fit of a curve with this knee, and its statement."""
     ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
     claim = verdicts.decide(knee.data_ends, knee.ends, np.log(batch_size), plateau_seen, shape)
@@ -191,7 +190,7 @@ def _fit(
         "too coarse to see a plateau: evaluate more often"
     )
     first, last = knee.profile.ln_critical[[0, -1]]
-    # Open ends are NaN from here on.
+    # From here on, open ends are NaN.
     numbers = np.array([ln_best, *claim.ends, *knee.data_ends])
     critical, low, high, *data_ends = np.exp(np.where(np.isfinite(numbers), numbers, np.nan)).tolist()
     return Fit(
@@ -217,12 +216,12 @@ def _fit(
 
 
 def from_zero(low: np.ndarray) -> np.ndarray:
-    """Lower ends of steps to target with a finite logarithm: before the first evaluation 0 counts as 0.5."""
+    """Lower ends of steps to target with a finite logarithm: 0, before the first evaluation, counts as 0.5."""
     return np.where(low == 0, 0.5, low)
 
 
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Steps to target of the fitted curve at ``batch_size``; float64 of its shape."""
+    """Steps to target of the fitted curve at ``batch_size``, as float64 of its shape."""
     ln_critical, sharpness, floor = fit.best
     return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 
@@ -247,7 +246,7 @@ def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     """Probability of each of ``REGIMES`` at ``batch_size`` [p]: float64[3, p], each column sums to 1.
 
-    Perfect scaling is where B S <= 1.2 E_min, maximal data parallelism where S <= 1.2 S_min, the rest diminishing
+    Perfect scaling means B S <= 1.2 E_min, maximal data parallelism means S <= 1.2 S_min, and the rest is diminishing
     returns. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
     """
     ln_batch = np.log(fit.batch_size)
@@ -257,7 +256,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     # Data that fit exactly must not make one curve certain.
     misfit = np.maximum(fit.profile.misfit[:, believed], n * NEGLIGIBLE**2)
     weight = (misfit / misfit.min()) ** (-(n - 1) / 2)  # [A, G]
-    # B S <= 1.2 E_min is ln(B*/B) >= t, and S <= 1.2 S_min is ln(B*/B) <= -t: how many of the evenly spaced B* are so?
+    # B S <= 1.2 E_min is ln(B*/B) >= t, and S <= 1.2 S_min is ln(B*/B) <= -t: sum the weights of such B*.
     sharpness, ln_critical = fit.profile.sharpness[:, None], fit.profile.ln_critical[believed]
     limit = -np.log(np.expm1(sharpness * np.log(WITHIN))) / sharpness  # t, [A, 1]
     up_to = np.concatenate([np.zeros((len(weight), 1)), np.cumsum(weight, axis=1)], axis=1)  # [A, G + 1]
@@ -271,7 +270,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
 
 
 def names(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Names of ``REGIMES`` that are probable enough at ``batch_size`` [p]: str[p], ``?`` where none is."""
+    """Names of ``REGIMES`` that are probable enough at ``batch_size`` [p]: str[p], ``?`` otherwise."""
     shares = probabilities(fit, batch_size)
     names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
     if not fit.plateau_seen:

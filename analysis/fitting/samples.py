@@ -1,4 +1,4 @@
-"""Samples: the trials of a curve that count for its target, and those that its points are the best of."""
+"""Samples: the trials of a curve that count for its target, and the trials behind each point."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import REASONS_TO_RERUN
 
-SHARED = 0.5  # share of the points of a search at all batch sizes, from which on their luck is taken to be the same
-FEWEST_TRIALS = 8  # at each batch size, of which less is known than from residuals
-NEAR = 2.0  # times the steps of the best trial, up to which others are near it
+SHARED = 0.5  # share of points common to all batch sizes from which their luck counts as shared
+FEWEST_TRIALS = 8  # per batch size; fewer show less than the residuals do
+NEAR = 2.0  # factor of the best trial's steps within which others are near it
 
 
-Point = tuple[float, ...]  # of a search: where in its space it is
+Point = tuple[float, ...]  # position in a search space
 
 _CONTINUOUS = ("LINEAR", "LOG", "REVERSE_LOG")
 _DIGITS = 6  # published metaparameters are rounded
@@ -34,10 +34,10 @@ class Sample(NamedTuple):
     """The first k trials at each of n batch sizes.
 
     Attributes:
-      low, high: float64[n, k], steps to target lie in (low, high]; NaN where the trial did not reach. Points of the
-        search that all batch sizes used come first, each in a column of its own; else trials are in order.
-      common: share of the points that all batch sizes used; NaN where nothing tells.
-      repeated: share of the points that another batch size used, too; NaN where nothing tells.
+      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach. Points that all
+        batch sizes used come first, one per column. Otherwise trials are in order.
+      common: share of the points that all batch sizes used, or NaN if unknown.
+      repeated: share of the points that another batch size also used, or NaN if unknown.
     """
 
     low: np.ndarray
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """True if the batch sizes used the same points of the search, so that their luck is the same."""
+        """Whether the batch sizes used the same points of the search and so share their luck."""
         return self.common >= SHARED
 
 
@@ -55,7 +55,7 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     """The points of a curve from its trials: the ends of the minimum's interval, and relative weights.
 
     Args:
-      low, high: float64[..., n, k], NaN where a trial did not reach; at least one did at each of n batch sizes.
+      low, high: float64[..., n, k], NaN if a trial did not reach; at least one did at each of n batch sizes.
 
     Returns:
       low, high and weights, float64[..., n] each.
@@ -65,12 +65,12 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The argument ``left_out`` of ``regimes.fit``, from trials [..., n, k]; of the same shape."""
+    """The argument ``left_out`` of ``regimes.fit``, from trials [..., n, k], of the same shape."""
     return weights.without_each(trial_steps(low, high))
 
 
 def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
-    """Evidence from all trials [d, n, k], not only the best; None if there are too few of them."""
+    """Evidence from all trials [d, n, k], not only the best, or None if there are too few of them."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
         return None
@@ -88,21 +88,21 @@ def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Steps to target of trials, the middle of each interval; infinite where not reached."""
+    """Steps to target of trials, the middle of each interval, or infinite if not reached."""
     middle = (from_zero(low) + high) / 2
     return np.where(np.isnan(middle), np.inf, middle)
 
 
 def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point | None]:
-    """The place of each trial in its search space: points that are the same have equal ones, also if the spaces differ.
+    """The position of each trial in its search space, which equal points share even if the spaces differ.
 
     Args:
       space: the ranges.
       metaparameters: the metaparameters of trials by name.
 
     Returns:
-      A tuple for each trial; None where nothing is known. Of the metaparameters with a continuous range, what matters
-      is the share of the range below them; without any, the values of all.
+      A tuple for each trial, or None if it is unknown. It contains the share of the range below each metaparameter
+      with a continuous range, or without any, the values of all metaparameters.
     """
     columns = {str(name): metaparameters[name].to_numpy(np.float64) for name in metaparameters}
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
@@ -113,25 +113,23 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
         positions = metaparameters.to_numpy(np.float64)
     is_known = np.isfinite(positions).all(axis=1) & (positions.shape[1] > 0)
     rounded = np.round(positions, _DIGITS) + 0.0  # so that -0.0 is 0.0
-    return [
-        tuple(point) if is_told else None for point, is_told in zip(rounded.tolist(), is_known.tolist(), strict=True)
-    ]
+    return [tuple(point) if known else None for point, known in zip(rounded.tolist(), is_known, strict=True)]
 
 
 def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, float]:
     """Aligns the points of the search that are the same at all batch sizes.
 
     Args:
-      points: of the k trials of each of n batch sizes; None where it is not known.
+      points: positions of the k trials of each of n batch sizes, or None if unknown.
 
     Returns:
-      int[n, k], the order of trials that puts common points first and in one order; the shares of points that are
-      ``common`` and ``repeated``, see ``Sample``.
+      int[n, k], the order of trials that puts common points first and in one order; the shares of ``common`` and of
+      ``repeated`` points, see ``Sample``.
     """
     k = len(points[0])
     keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]
     unordered = np.tile(np.arange(k), (len(points), 1))
-    if k < 2 or any(len(own) < k for own in keys):  # not known, or no search: one point several times
+    if k < 2 or any(len(own) < k for own in keys):  # unknown, or one point several times, which is not a search
         return unordered, float("nan"), float("nan")
     common = sorted(set.intersection(*map(set, keys)))
     times = Counter(key for own in keys for key in own)
@@ -148,11 +146,11 @@ class Outcomes(NamedTuple):
 
     Attributes:
       trials: one row per trial that counts, sorted by batch_size, study and trial: these, budget_steps, steps_low,
-        steps_high (NaN where the target was not reached) and point, its place in its search space (see
-        ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target;
-        one that confirms another does not.
-      notes: what a reader has to know.
-      at_edge: by batch size, the ends of its search space that the best trials crowd at; None where unknown.
+        steps_high (NaN if the target was not reached) and point, its position in its search space (see
+        ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target.
+        A repeat does not count.
+      notes: remarks for a reader.
+      at_edge: by batch size, the ends of its search space at which the best trials cluster, or None if unknown.
     """
 
     trials: pd.DataFrame
@@ -187,12 +185,12 @@ def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
 
 
 def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Trials of which only the end was published, with the evaluation before it.
+    """Adds the evaluation before the end of trials for which only their end was published.
 
     Args:
       rows: as ``Outcomes.trials``.
-      apart: how many examples evaluations are apart at most, by study; NaN if its trials do not tell, None of studies
-        whose evaluations are known.
+      apart: largest distance of evaluations in examples, by study, or NaN if unknown, None for studies with known
+        evaluations.
     """
     stated = {name: value for name, value in apart.items() if value is not None}
     widest = max((value for value in stated.values() if not np.isnan(value)), default=np.nan)
@@ -202,12 +200,12 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
     examples = rows["study"].map(stated | dict.fromkeys(silent, widest))
     before = (rows["steps_high"] - examples / rows["batch_size"]).clip(lower=0)
     sizes = sorted(set(rows.loc[rows["study"].isin(silent), "batch_size"]))
-    note = f"evaluations at {text.batch_sizes(sizes)} are taken to be as far apart as at the others"
+    note = f"evaluations at {text.batch_sizes(sizes)} are assumed to be as far apart as at the others"
     return rows.assign(steps_low=before.where(before.notna(), rows["steps_low"])), (note,) if sizes else ()
 
 
 def _examples_apart(study: Plan) -> float | None:
-    """Largest distance of evaluations in examples, where a source states only that; NaN if it does not."""
+    """Largest distance of evaluations in examples, if a source states only that, or NaN if it does not."""
     details = study.plan().get("details", {})
     if "evaluation_samples" not in details:
         return None
@@ -216,7 +214,7 @@ def _examples_apart(study: Plan) -> float | None:
 
 
 def _budget(study: Plan, trials: pd.DataFrame) -> int:
-    """The most steps a trial may take; of a study whose source does not say that, the most that one took."""
+    """The most steps a trial may take, or if a source does not state that, the most that one took."""
     if not KINDS[study.kind].recorded:
         return study.budget_steps
     most = trials["steps"].max()

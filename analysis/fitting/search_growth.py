@@ -1,8 +1,8 @@
-"""Growth: by which power of the batch size the learning rate of the best trials grows, beside two rules of thumb.
+"""Growth: the power of the batch size by which the learning rate of the best trials grows, and two rules of thumb.
 
-By the linear rule it grows like the batch size, by the square-root rule like its root. The trials of a batch size that
-needed up to ``NEARLY`` times the fewest steps are nearly as good as the best: their geometric mean moves less by luck
-than the best one's rate does. The power is the slope of its logarithm over that of the batch size, by least squares,
+By the linear rule it grows like the batch size, and by the square-root rule like its root. Trials that needed up to
+``NEARLY`` times the fewest steps at a batch size are nearly as good as the best. Their geometric mean is less noisy
+than the rate of the best one. The power is the slope of its logarithm over that of the batch size, by least squares,
 with an interval of Student's t from the residuals.
 """
 
@@ -21,23 +21,23 @@ from analysis.trials import metaparameters, trials
 from analysis.trials.metaparameters import Quantity
 
 FEWEST = 4  # batch sizes
-NEARLY = 1.25  # trials that needed up to so many times the fewest steps are nearly as good
-POWERS = {"linear rule": 1.0, "square-root rule": 0.5}  # of the batch size that rules of thumb scale the rate by
+NEARLY = 1.25  # factor of the fewest steps within which trials are nearly as good
+POWERS = {"linear rule": 1.0, "square-root rule": 0.5}  # power of the batch size in rules of thumb
 COLUMNS = {
     "dataset": "name of the data set",
     "model": "name of the model, then its options",
     "optimizer": "name of the optimizer",
     "rate": "the learning rate, or the effective one, learning rate / (1 − momentum)",
-    "batch_sizes": "those with a trial at the target, as far as asked",
-    "power": "of the batch size that the rate grows by: 1 is the linear rule, 0.5 that of the square root",
+    "batch_sizes": "number of batch sizes with a trial at the target",
+    "power": "power of the batch size: 1 is the linear rule, 0.5 the square-root rule",
     "power_low": "its 90 % interval ...",
-    "power_high": "... each end alone is a 95 % bound",
+    "power_high": "... each end by itself is a 95 % bound",
     "agrees_with": "the rules of thumb inside the interval",
 }
 
 
 class Growth(NamedTuple):
-    """The power with its 90 % interval, and the n batch sizes it is from."""
+    """The power with its 90 % interval, and the n batch sizes behind it."""
 
     power: float
     low: float
@@ -46,17 +46,17 @@ class Growth(NamedTuple):
 
     @property
     def agrees_with(self) -> list[str]:
-        """The rules of thumb that the interval holds."""
+        """The rules of thumb inside the interval."""
         return [name for name, power in POWERS.items() if self.low <= power <= self.high]
 
 
 def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
-    """Estimates how a quantity of the best trials of a workload grows; None with fewer than four batch sizes.
+    """Estimates the growth of a quantity of the best trials of a workload, or None with fewer than four batch sizes.
 
     Args:
       one: the workload.
       quantity: a rate.
-      up_to: the largest batch size that counts, such as the critical one.
+      up_to: the largest batch size to use, such as the critical one.
     """
     rates = {size: value for size in sorted(one.trials) if size <= up_to and (value := _best(one, size, quantity))}
     if len(rates) < FEWEST:
@@ -72,11 +72,11 @@ def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Gro
 
 
 def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.DataFrame:
-    """A row of ``COLUMNS`` for every rate of every workload; what is too little to tell is empty.
+    """A row of ``COLUMNS`` for every rate of every workload, with empty cells without an estimate.
 
     Args:
       fitted: workloads.
-      up_to_critical: only batch sizes up to the critical one count, where that is identified; else all.
+      up_to_critical: use only batch sizes up to the critical one, if that is identified; else all.
     """
     rows = []
     for one in fitted:
@@ -92,15 +92,13 @@ def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.Da
 
 def _rates(one: CurveFits) -> list[Quantity]:
     quantities = [metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)]
-    return (
-        [*quantities, metaparameters.effective_learning_rate()]
-        if metaparameters.MOMENTUM in one.curve.tuned
-        else quantities
-    )
+    if metaparameters.MOMENTUM in one.curve.tuned:
+        quantities.append(metaparameters.effective_learning_rate())
+    return quantities
 
 
 def _best(one: CurveFits, batch_size: int, quantity: Quantity) -> float | None:
-    """Geometric mean over the trials that are nearly as good as the best; None if none reached the target."""
+    """Geometric mean over the trials that are nearly as good as the best, or None if none reached the target."""
     rows = one.trials[batch_size]
     rows = rows[rows["outcome"] == trials.REACHED]
     if not len(rows):

@@ -1,7 +1,7 @@
-"""Luck: how much better the answers of searches are than the same trials on fresh seeds.
+"""Selection bias (luck): how much better the answers of searches are than the same trials with new seeds.
 
-``ratios`` and ``summary`` are of a store. ``simulate`` is of searches whose configurations are all equal, so that
-whatever they select is luck alone: what was selected lies below the truth, what reports does not.
+``ratios`` and ``summary`` describe a store. ``simulate`` runs searches whose configurations are all equal, so that
+every selection is pure luck: the selected steps lie below the truth, and the reported ones do not.
 """
 
 from collections.abc import Sequence
@@ -25,28 +25,28 @@ RATIOS = {
     "optimizer": "name of the optimizer",
     "batch_size": "examples",
     "selected": "steps of the best trial of the search",
-    "confirmed": "median steps of the repeats that report; infinite if half of them or more never reached",
+    "confirmed": "median steps of the reporting repeats (infinite if at least half of them never reached)",
     "ratio": "confirmed over selected",
-    "same": "whether the trial that was confirmed is the best one of the search",
-    "repeats": "that report",
-    "reached": "how many of these reached the target",
+    "same": "whether the confirmed trial is the best one of the search",
+    "repeats": "number of reporting repeats",
+    "reached": "number of them that reached the target",
 }
 SUMMARY = {
-    "studies": "whose answer was confirmed",
-    "never": "of these, in how many the median of repeats never reached the target",
-    "ratio": "median of confirmed over selected steps, of the others",
-    "small": "likewise, at batch sizes up to 16",
-    "large": "likewise, above 16",
+    "studies": "studies with a confirmed answer",
+    "never": "studies in which the median of repeats never reached the target",
+    "ratio": "median of confirmed over selected steps in the others",
+    "small": "the same at batch sizes up to 16",
+    "large": "the same above 16",
     "same": "share of the studies that confirmed the best trial of their search",
 }
 ALL = "all"
-SMALL = 16  # the largest batch size that is called small
+SMALL = 16  # the largest small batch size
 
 TARGET = Target("test_error", 0.1)
 
 
 def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """A row of ``RATIOS`` for every study of these curves whose answer was confirmed."""
+    """A row of ``RATIOS`` for every study of these curves with a confirmed answer."""
     rows = [
         (
             *(one.curve.dataset, one.curve.model, one.curve.optimizer, each.batch_size),
@@ -83,14 +83,14 @@ def simulate(
 ) -> list[Confirmed]:
     """Searches whose configurations are all equal: a trial needs 10,000 exp(spread z) steps, z standard normal.
 
-    Candidates, the choice among them, and what reports are those of ``results.rules.confirmation``; what is read of
-    them is what ``confirmations`` reads of a study.
+    ``results.rules.confirmation`` decides on the candidates, the choice and the reporting repeats, and
+    ``confirmations`` reads them as it reads a study.
 
     Args:
-      searches: how many.
-      seed: of all of them.
-      trials: of each.
-      confirm, top: as of a study.
+      searches: number of searches.
+      seed: seed of all of them.
+      trials: trials per search.
+      confirm, top: as for a study.
       spread: standard deviation of ln steps.
     """
     rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ TRUTH = 10_000.0  # median steps of every configuration of ``simulate``
 
 
 def bias(confirmed: Sequence[Confirmed]) -> pd.Series:
-    """Over the median steps that any configuration takes: medians of what searches selected, chose by and confirmed."""
+    """Medians of the selected, choosing and confirmed steps, relative to the true median of every configuration."""
     medians = {
         "selected": [confirmations.middle(one.selected) for one in confirmed],
         "median that chose": [confirmations.middle(one.choosing) for one in confirmed if one.choosing],
@@ -135,8 +135,8 @@ def _study(count: int, confirm: int, top: int) -> BatchStudy:
 
 
 def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
-    """One search, its repeats as they are asked for, and what is read of them."""
-    # What chooses must have run before it is known what reports.
+    """Runs one search with its repeats, and reads the result."""
+    # The choosing repeats must run before the reporting ones are known.
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
     while len(ids) < study.request.planned:
         repeats = confirmation.missing_ids(study, *_tables(study, ids, steps))

@@ -1,4 +1,4 @@
-"""Bends: the fitted curve with one more freedom, for whole stacks of data; a bend of size 0 is the curve itself.
+"""Bends: the fitted curve with one more parameter, for stacks of data. A bend of size 0 is the curve itself.
 
 slope: (1 + size) times the curve, so that it falls as B^-(1 + size) at small batch sizes. plateau: ln S rises by size
 times ln B from four critical batch sizes on. knee: e^size times as sharp towards perfect scaling as on the other side.
@@ -14,12 +14,12 @@ from analysis.fitting.profiles import HIGHEST, LOWEST, OCTAVE, excess
 Bend = Literal["straight", "slope", "plateau", "knee"]
 BENDS: tuple[Bend, ...] = ("slope", "plateau", "knee")
 
-FROM = 2 * OCTAVE  # beyond the critical batch size a plateau is tilted
+FROM = 2 * OCTAVE  # a tilted plateau starts this far beyond the critical batch size
 TURN = 3.0  # sharpness of the turn there
 LARGEST = 3.0  # size of a bend
-STRIDE = 1.0  # the most that a step may change of ln B*, ln a and size
-ITERATIONS = 10  # of Levenberg's and Marquardt's method; of four times as many hardly a check comes out otherwise
-CONVERGED = 1e-5  # share of the misfit, by less than which a last step made it less
+STRIDE = 1.0  # largest change of ln B*, ln a and size in a step
+ITERATIONS = 10  # of the Levenberg-Marquardt method; four times more change hardly any check
+CONVERGED = 1e-5  # relative decrease of the misfit at which to stop
 DIFFERENCE = 1e-4
 
 
@@ -27,9 +27,9 @@ class Bent(NamedTuple):
     """The best bent curve of each of d data sets.
 
     Attributes:
-      ln_critical, size: float64[d], of the curve.
-      misfit: float64[d], weighted residual sum of squares and what the prior adds to it.
-      squares: float64[d], the sum alone.
+      ln_critical, size: float64[d], parameters of the curve.
+      misfit: float64[d], weighted residual sum of squares with the prior.
+      squares: float64[d], this sum without the prior.
       spread: float64[d, 2], standard deviations of ln_critical and size for residuals of variance 1.
       sharpness: float64[d].
     """
@@ -43,20 +43,22 @@ class Bent(NamedTuple):
 
 
 def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """ln S up to a constant, float64[d, n], of curves ``at`` = (ln B*, ln a, size) [d, 3]."""
+    """ln S up to a constant, float64[d, n], for curves ``at`` = (ln B*, ln a, size) [d, 3]."""
     ln_below_knee, a, size = at[:, :1] - ln_batch, np.exp(at[:, 1:2]), at[:, 2:]
     if bend == "knee":
         return _lopsided(ln_below_knee, a * np.exp(-size / 2), a * np.exp(size / 2))
     above = excess(ln_below_knee, a)
     if bend == "slope":
         return (1 + size) * above
-    return above + size * excess(-ln_below_knee - FROM, TURN) if bend == "plateau" else above
+    if bend == "plateau":
+        return above + size * excess(-ln_below_knee - FROM, TURN)
+    return above
 
 
 def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
-    """Two halves of knees of the sharpness ``plateau`` and ``perfect``, whose slopes agree where they meet."""
-    share = perfect / (plateau + perfect)  # of the turn that is made on the side of the plateau
-    # Moves the turn so that the halves meet, while the lines they near still do so at B*.
+    """Two halves of knees of the sharpness ``plateau`` and ``perfect``, with equal slopes at their joint."""
+    share = perfect / (plateau + perfect)  # share of the turn on the side of the plateau
+    # Moves the turn so that the halves meet and their asymptotes still meet at B*.
     mean = 2 * OCTAVE * ((1 - share) / perfect - share / plateau)
     moved = ln_below_knee + mean
     flat = 2 * share * excess(np.minimum(moved, 0), plateau)
@@ -70,18 +72,18 @@ def fit(
     """The least squares of d data sets, with the prior ln a ~ N(0, 1).
 
     Args:
-      bend: which freedom.
+      bend: the additional parameter.
       ln_batch: [n].
       ln_steps, weights: [d, n]; weights of mean 1.
       start: [d, 2], ln B* and ln a to start from.
-      noise: [d], variance of residuals, which the prior is weighed by.
+      noise: [d], variance of residuals, which weights the prior.
     """
     free = 2 if bend == "straight" else 3
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     bounds = np.array([[-np.inf, np.log(LOWEST), -LARGEST], [np.inf, np.log(HIGHEST), LARGEST]])
     rest, misfit = _rest(bend, at, ln_batch, ln_steps, weights, noise)
     damping, done = np.full(len(at), 1e-3), np.zeros(len(at), bool)
-    # Every data set keeps a damping of its own: less after a step that helped, more after one that did not.
+    # Every data set has its own damping, which decreases after a good step and increases after a bad one.
     for _ in range(ITERATIONS):
         normal, pull = _normal(bend, at, ln_batch, weights, noise, rest, free)
         damped = normal + damping[:, None, None] * normal * np.eye(free)
@@ -103,7 +105,7 @@ def fit(
 
 
 def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Weighted residual sums of squares [d] around the curves ``start`` [d, 2], see ``fit``, that are not bent."""
+    """Weighted residual sums of squares [d] around the unbent curves ``start`` [d, 2], see ``fit``."""
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     return _rest("straight", at, ln_batch, ln_steps, weights, np.zeros(len(at)))[1]
 
@@ -128,7 +130,7 @@ def _normal(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The normal equations of a Gauss-Newton step: matrices [d, free, free] and right-hand sides [d, free]."""
     shifts = DIFFERENCE * np.concatenate([np.eye(3)[:free], -np.eye(3)[:free]])
-    around = (at + shifts[:, None]).reshape(-1, 3)  # one after the other in one array
+    around = (at + shifts[:, None]).reshape(-1, 3)
     curves = curve(bend, around, ln_batch).reshape(2, free, *rest.shape)
     moves = np.moveaxis(curves[0] - curves[1], 0, 2) / (2 * DIFFERENCE)  # [d, n, free]
     moves -= (weights[..., None] * moves).sum(axis=1, keepdims=True) / weights.sum(axis=1)[:, None, None]
@@ -137,5 +139,5 @@ def _normal(
     pull = np.einsum("dni,dn->di", weighed, rest)
     normal[:, 1, 1] += noise
     pull[:, 1] -= noise * at[:, 1]
-    # What the data say nothing of, such as a plateau beyond them, stays where it is, and may be anything.
+    # A parameter that the data do not determine, such as a plateau beyond them, keeps its value.
     return normal + 1e-9 * np.eye(free), pull

@@ -1,8 +1,9 @@
-"""Shapes: whether the data bear out the shape that is fitted, tested against the bends that would spoil the fit.
+"""Shapes: tests of the fitted shape against the bends that would invalidate the fit.
 
-The noise is known from the trials: the best of a third of them scatters less around the curve than the best of all, and
-its jackknife variance is an absolute scale. Without trials the residuals have to tell. The levels below are such that
-all checks together fail for less than 5 % of curves that have the shape; docs/statistics.md says what was tried.
+The noise comes from the trials: the best of a third of them scatters less around the curve than the best of all, and
+its jackknife variance is an absolute scale. Without trials it comes from the residuals. With the levels below, all
+checks together fail for less than 5 % of curves with the fitted shape. docs/statistics/experiments.md lists the
+alternatives.
 """
 
 from typing import Literal, NamedTuple
@@ -16,21 +17,21 @@ from analysis.fitting.shape_alternatives import BENDS, Bend, Bent
 
 CheckOutcome = Literal["pass", "doubt", "cannot tell"]
 
-FEWEST = 7  # batch sizes; with fewer no number is left to judge the shape by
-BESIDE_KNEE = 3  # batch sizes on a side of the knee, fewer than which say nothing of the shape there
-ROOM = 2.5  # octaves of batch sizes on a side of the knee, likewise
+FEWEST = 7  # batch sizes needed to judge the shape
+BESIDE_KNEE = 3  # batch sizes needed on a side of the knee to judge the shape there
+ROOM = 2.5  # octaves of batch sizes needed on this side
 SHRINKS = 0.7  # variance of the best of a third of the trials over the jackknife's of the best of half
-KNOWN = 20  # degrees of freedom that this variance is trusted with
-# Chance of a size that far below 0, and above it; steps that fall faster than examples double are not expected.
+KNOWN = 20  # degrees of freedom of this variance
+# Chance of such a size below 0, and above it. Steps are not expected to fall faster than examples double.
 LEVELS: dict[Bend, tuple[float, float]] = {"slope": (0.012, 0.002), "plateau": (0.001, 0.001), "knee": (0.01, 0.01)}
 TOLERATED: dict[Bend, float] = {"slope": 0.2, "plateau": 0.2, "knee": float(np.log(4))}  # a wider interval is no pass
-HARDER = 0.005  # chance of a share of good trials that falls so clearly with batch size
-MATTERS = -0.1  # octaves by which half of the trials have to move the knee for that to matter
-BOUND = 0.95  # of a lower end, and of intervals that are told
+HARDER = 0.005  # chance of such a clear decrease of the share of good trials with batch size
+MATTERS = -0.1  # octaves by which half of the trials must move the knee for this to matter
+BOUND = 0.95  # level of a lower end, and of printed intervals
 
 
 class Check(NamedTuple):
-    """An assumption by name, what was seen in words, and whether it bears it out."""
+    """An assumption by name, the evidence in words, and the outcome."""
 
     assumption: str
     seen: str
@@ -42,8 +43,8 @@ class TrialEvidence(NamedTuple):
 
     Attributes:
       third, half: float64[d, n], expected ln steps of the best of a third, and of half, of the trials.
-      variance: float64[d], of ln steps of the best of half of them, mean over batch sizes; NaN where unknown.
-      near: int[d, n], how many trials took at most twice the steps of the best.
+      variance: float64[d], variance of ln steps of the best of half of them, mean over batch sizes, or NaN if unknown.
+      near: int[d, n], trials that took at most twice the steps of the best.
       trials: k.
     """
 
@@ -59,9 +60,9 @@ class ShapeChecks(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged; the
-        curve's own is lowered by ``shift`` where this is positive.
-      shift: octaves from the critical batch size of all trials to that of half of them; NaN if unknown.
+      ln_low: the least of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged; that
+        of the curve is lowered by a positive ``shift``.
+      shift: octaves from the critical batch size of all trials to that of half of them, or NaN if unknown.
     """
 
     checks: tuple[Check, ...]
@@ -75,7 +76,7 @@ class ShapeChecks(NamedTuple):
 
 
 def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
-    """True for each side of the knee, below and above, whose batch sizes are enough to judge the shape by."""
+    """True for each side of the knee, below and above, with enough batch sizes to judge the shape."""
     ln_below_knee = ln_best - ln_batch
     enough = [
         np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (ln_below_knee, -ln_below_knee)
@@ -103,12 +104,12 @@ def check(
       ln_batch: [n], sorted.
       ln_steps, weights: [d, n], data, and weights of mean 1.
       best: [d, 2], ln B* and a of the fitted curves.
-      ends: [d, 2], of the intervals of ln B*, infinite where open.
-      evidence: of the trials; None where they are not known.
+      ends: [d, 2], ends of the intervals of ln B*, infinite if open.
+      evidence: evidence from the trials, or None if they are unknown.
     """
     start = np.stack([best[:, 0], np.log(best[:, 1])], axis=1)
     is_known = np.zeros(len(best), bool) if evidence is None else np.isfinite(evidence.variance)
-    # Where trials are known the best third stands in for the best of all, as it scatters less.
+    # If trials are known, the best of a third replaces the best of all, because it scatters less.
     variance = np.zeros(len(best))
     if evidence is not None:
         variance[is_known] = SHRINKS * evidence.variance[is_known]
@@ -120,7 +121,7 @@ def check(
         _bend_checks(bend, bent[bend], can_judge[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)
     ]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
-    # A lower bound has to hold whichever of the bends that can be judged is the true one.
+    # A lower bound must hold for every bend that can be judged.
     lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in bent.values()])
     low = np.where(can_judge, lows.T, np.inf).min(axis=1)
     return [
@@ -141,9 +142,9 @@ class _FittedBend(NamedTuple):
 def _bent(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, variance: np.ndarray
 ) -> dict[Bend, _FittedBend]:
-    """Every bend of d data sets, fitted; ``variance`` [d] is that of ln steps, 0 where the residuals have to tell."""
+    """Fits every bend to d data sets; ``variance`` [d] is that of ln steps, or 0 to use the residuals."""
     n, least = len(ln_batch), NEGLIGIBLE**2
-    # Noise from the trials if they tell, else from what the curve leaves.
+    # Noise from the trials if known, else from the residuals.
     residual = shape_alternatives.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
     noise = np.maximum(np.where(variance > 0, variance, residual), least)
     plain = shape_alternatives.fit("straight", ln_batch, ln_steps, weights, start, noise)
@@ -163,7 +164,7 @@ def _bent(
 def _bend_checks(
     bend: Bend, fitted: _FittedBend, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray
 ) -> list[Check]:
-    """The check that a bend is of size 0, of d data sets; ``can_judge`` [d] says whether it can be judged."""
+    """The check that a bend has size 0, for d data sets; ``can_judge`` [d] marks those that can be judged."""
     below, above = LEVELS[bend]
     doubted = fitted.t < -stdtrit(fitted.freedom, 1 - below)
     doubted |= fitted.t > stdtrit(fitted.freedom, 1 - above)
@@ -180,7 +181,7 @@ def _bend_checks(
 
 
 def _words(bend: Bend, size: np.ndarray) -> str:
-    """A bend's best size and the ends of its interval, as a slope or as a factor between sharpnesses."""
+    """The best size of a bend and the ends of its interval, as a slope or as a factor between sharpnesses."""
     if bend == "knee":
         best, low, high = np.exp(np.clip(size, -10, 10))
         return f"a factor {best:.2g} [{low:.2g}, {high:.2g}] sharper towards perfect scaling"
@@ -191,7 +192,7 @@ def _words(bend: Bend, size: np.ndarray) -> str:
 def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
     n, below, above = len(ln_batch), int(np.sum(ln_batch < ln_best)), int(np.sum(ln_batch > ln_best))
     if n < FEWEST:
-        return f"{n} batch sizes, and {FEWEST} are needed"
+        return f"{n} batch sizes, but {FEWEST} are needed"
     counts = {"slope": f"{below} of {n} batch sizes below", "plateau": f"{above} of {n} batch sizes above"}
     return counts.get(bend, f"{below} batch sizes below and {above} above") + " the knee"
 
@@ -199,14 +200,14 @@ def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
 def _searches(
     ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: TrialEvidence | None
 ) -> list[tuple[Check, float]]:
-    """The check that a search is as hard at every batch size, with the shift, see ``ShapeChecks``, of d data sets."""
+    """The check that a search is as hard at every batch size, with the shift (see ``ShapeChecks``), for d data sets."""
     if evidence is None:
-        return [(Check("search", "half of the trials cannot be taken", "cannot tell"), float("nan"))] * len(ln_best)
+        return [(Check("search", "no half of the trials to compare", "cannot tell"), float("nan"))] * len(ln_best)
     alike = np.ones_like(evidence.half)
     noise = np.maximum(np.nan_to_num(evidence.variance), NEGLIGIBLE**2)
     half = shape_alternatives.fit("straight", ln_batch, evidence.half, alike, start, noise).ln_critical
     shifts = (half - ln_best) / OCTAVE
-    # Log odds, with half a trial added to both sides so that none is infinite.
+    # Log odds, with half a trial added to both sides to keep them finite.
     share = np.log((evidence.near + 0.5) / (evidence.trials - evidence.near + 0.5))
     trend, error = _trend(ln_batch, share)
     harder = trend < -stdtrit(len(ln_batch) - 2, 1 - HARDER) * error
@@ -218,7 +219,7 @@ def _searches(
         inside = ends[i, 0] <= half[i] <= ends[i, 1]
         outcome: CheckOutcome = "doubt" if not inside or (harder[i] and shift < MATTERS) else "pass"
         first, last = evidence.near[i, [0, -1]]
-        seen = f"half of the trials {shift:+.2f} octaves; {first} to {last} of {evidence.trials} within twice the best"
+        seen = f"half of the trials {shift:+.2f} octaves, {first} to {last} of {evidence.trials} within twice the best"
         checks.append((Check("search", seen, outcome), float(shift)))
     return checks
 
@@ -227,6 +228,6 @@ def _trend(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Slopes of straight lines through y [d, n] over x [n], and their standard errors: [d] each."""
     centered = x - x.mean()
     slope = y @ centered / (centered @ centered)
-    # What the line leaves is the noise of its slope.
+    # The residuals give the noise of the slope.
     rest = y - y.mean(axis=1, keepdims=True) - slope[:, None] * centered
     return slope, np.sqrt((rest**2).sum(axis=1) / (len(x) - 2) / (centered @ centered))

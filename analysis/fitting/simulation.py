@@ -10,7 +10,7 @@ from analysis.fitting.profiles import OCTAVE, excess
 from results.plans.batch_study import evaluation_steps
 
 TRIALS = 32
-# A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness; weights sum to 1 and
+# A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness. Weights sum to 1 and
 # weighted octaves to 0, so that perfect scaling meets the plateau at B*. The last two are outside the fitted family.
 SHAPES: Mapping[str, tuple[tuple[float, float, float], ...]] = {
     "hyperbola": ((1.0, 0.0, 1.0),),
@@ -21,33 +21,33 @@ SHAPES: Mapping[str, tuple[tuple[float, float, float], ...]] = {
     # the best constant rate, to a loss of 0.1.
     "noisy quadratic": ((0.446, -0.746, 2.02), (0.554, 0.746 * 0.446 / 0.554, 0.914)),
 }
-# Sharp towards perfect scaling and slow to reach its plateau: a strain on what the fit assumes, reported on its own.
+# Sharp towards perfect scaling and slow to reach its plateau. It strains the assumptions and is reported separately.
 LOPSIDED = "lopsided"
 ALL_SHAPES = {**SHAPES, LOPSIDED: ((0.6, -0.4, 3.0), (0.4, 0.6, 1.0))}
-# Batch sizes by their number: 12, 8, 10 and 10 octaves from 1 on; the last for the curves beyond what is fitted.
+# Batch sizes by their number: 12, 8, 10 and 10 octaves from 1 on. The last are for curves beyond the assumptions.
 SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6), 11: 2.0 ** np.arange(11)}
-# How much luck matters: a trial needs exp(steepness d^2 + spread z) times the least steps, d away from the optimum.
+# Noise: at distance d from the optimum, a trial needs exp(steepness d^2 + spread z) times the least steps.
 NOISES = {"low": (2.0, 0.03), "high": (8.0, 0.15)}
-GRIDS = ("ratio 1.1", "plateau / 8")  # evaluations at steps that grow by a factor, or every so many steps
+GRIDS = ("ratio 1.1", "plateau / 8")  # evaluations at steps that grow by a factor, or at equal distances
 INSIDE = ("middle", "2 octaves inside", "1 octave inside", "2 octaves above the smallest")
 ABSENT = ("absent: perfect scaling", "absent: plateau")
 KNEES = (*INSIDE, "2 octaves beyond", *ABSENT)
-# The points of a search: each batch size has its own, or all have the same ones, and the fit knows that or does not.
+# The points of a search: separate for each batch size, or shared by all, with or without the fit's knowledge.
 POINTS = ("own", "shared", "shared unawares")
 SEARCH_BUDGET = 20.0  # times the least steps; slower trials do not reach
-DIVERGED = 1 / 8  # of the trials
+DIVERGED = 1 / 8  # share of the trials
 _RATIO, _SHARE = 1.1, 8
 _STANDARD = (13, 9, 6)  # batch sizes
 _LONGEST = 10**8
 
 
 class Beyond(NamedTuple):
-    """A curve, or a search, that is not as the fit assumes.
+    """A curve or a search that violates an assumption of the fit.
 
     Attributes:
-      breaks: the check that has to name it.
+      breaks: the check that must name it.
       curve: ln S / S_min at ln(B*/B).
-      harder: by what factor trials need more luck at the largest batch size than at the smallest.
+      harder: factor of the steepness at the largest batch size over that at the smallest.
     """
 
     breaks: str
@@ -64,26 +64,26 @@ def _sum(ln_below_knee: np.ndarray, knees: Sequence[tuple[float, float, float]])
 
 
 def _tilted(ln_below_knee: np.ndarray, per_octave: float) -> np.ndarray:
-    """A hyperbola whose steps change by a factor per octave from four critical batch sizes on."""
+    """A hyperbola with steps that change by a factor per octave from four critical batch sizes on."""
     return _hyperbola(ln_below_knee) + np.log(per_octave) / OCTAVE * np.maximum(-ln_below_knee - 2 * OCTAVE, 0)
 
 
 def _two_rates(ln_below_knee: np.ndarray, plateau: float, perfect: float) -> np.ndarray:
-    """A knee that nears its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
+    """A knee that approaches its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
     moved = ln_below_knee + 1 / perfect - 1 / plateau
     flat = perfect / plateau / (plateau + perfect) * np.exp(plateau * np.minimum(moved, 0))
     steep = plateau / perfect / (plateau + perfect) * np.exp(-perfect * np.maximum(moved, 0))
     return np.where(moved < 0, flat, ln_below_knee + steep)
 
 
-# B* of a slope of -s at small batch sizes is where its line meets the plateau.
+# For a slope of -s at small batch sizes, its line meets the plateau at B*.
 BEYOND: Mapping[str, Beyond] = {
     "slope -0.85": Beyond("slope", lambda ln_below_knee: 0.85 * _hyperbola(ln_below_knee)),
     "plateau rises 12 %": Beyond("plateau", lambda ln_below_knee: _tilted(ln_below_knee, 1.12)),
     "knee 4 x sharper to its plateau": Beyond("knee", lambda ln_below_knee: _two_rates(ln_below_knee, 2.4, 0.6)),
     "knee 4 x sharper to perfect scaling": Beyond("knee", lambda ln_below_knee: _two_rates(ln_below_knee, 0.6, 2.4)),
     "harder search": Beyond("search", _hyperbola, 16.0),
-    # Nothing was chosen on these.
+    # No choice was based on these.
     "slope -0.92": Beyond("slope", lambda ln_below_knee: 0.92 * _hyperbola(ln_below_knee)),
     "slope -0.85, sharp": Beyond("slope", lambda ln_below_knee: 0.85 * excess(ln_below_knee, 2.0)),
     "plateau falls 12 %": Beyond("plateau", lambda ln_below_knee: _tilted(ln_below_knee, 1 / 1.12)),
@@ -117,8 +117,8 @@ class Searches(NamedTuple):
     """d data sets of a scenario.
 
     Attributes:
-      critical: float64[d], the true critical batch sizes; infinite or 0 where there is no knee.
-      low, high: float64[d, n, k], steps to target of trials lie in (low, high]; NaN where not reached.
+      critical: float64[d], the true critical batch sizes, infinite or 0 without a knee.
+      low, high: float64[d, n, k], steps to target of trials lie in (low, high], or NaN if not reached.
     """
 
     critical: np.ndarray
@@ -127,7 +127,7 @@ class Searches(NamedTuple):
 
 
 def scenarios() -> list[Scenario]:
-    """All of them; where no knee is there the shape does not matter. Those of ``BEYOND`` come last."""
+    """All scenarios, with a single shape if there is no knee. Those of ``BEYOND`` come last."""
     knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
     own = itertools.product(knees, _STANDARD, NOISES, GRIDS)
     shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, _STANDARD, NOISES)
@@ -141,8 +141,8 @@ def scenarios() -> list[Scenario]:
 def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searches:
     """Simulates trial-level data of a scenario.
 
-    The points of a search are uniform on a square; the optimum drifts across it with batch size. Where all trials
-    would miss the target, as happens where a search is made harder, the luckiest one reaches it.
+    The points of a search are uniform on a square, and the optimum drifts across it with batch size. If all trials
+    would miss the target, as may happen in a harder search, the luckiest one reaches it.
     """
     ln_batch = np.log(scenario.batch_size)
     n = len(ln_batch)
@@ -175,7 +175,7 @@ def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.
         "2 octaves above the smallest": ln_batch[0] + 2 * OCTAVE,
         "2 octaves beyond": ln_batch[-1] + 2 * OCTAVE,
     }[knee]
-    # A little to either side, so that no place between two batch sizes is preferred.
+    # A small shift, so that no position between two batch sizes is preferred.
     return at + OCTAVE * rng.uniform(-0.25, 0.25, datasets)
 
 

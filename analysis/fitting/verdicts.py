@@ -1,4 +1,4 @@
-"""Verdicts: justified statements about a critical batch size, by its interval and the checks of the curve's shape."""
+"""Verdicts: statements about a critical batch size from its interval and the checks of the curve's shape."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.shapes import ShapeChecks
 from analysis.text import Verdict
 
-# The model error: so many octaves, or so many times what the data leave open, whichever is less. It is smaller where
-# the shape can be judged on both sides of the knee.
+# The model error: this number of octaves, or this factor of the uncertainty of the data, whichever is less. It is
+# smaller if the shape can be judged on both sides of the knee.
 OCTAVES = 0.35
 TIMES_IF_CHECKED, TIMES_IF_UNCHECKED = 0.8, 1.3
 FAILED = {
@@ -27,8 +27,8 @@ class Statement(NamedTuple):
 
     Attributes:
       verdict: identified, at_least, at_most or not_identified.
-      ends: [2], of the interval of ln B*, infinite where open.
-      caveats: what kept the verdict from being better.
+      ends: [2], ends of the interval of ln B*, infinite if open.
+      caveats: reasons why the verdict is not better.
     """
 
     verdict: Verdict
@@ -37,9 +37,9 @@ class Statement(NamedTuple):
 
 
 def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """Error due to the fitted shape at either end of an interval whose ends are ``widths`` [2] from its best value.
+    """Error due to the fitted shape at both ends of an interval, which are ``widths`` [2] from its best value.
 
-    Logarithms of factors, like ``widths``; 0 where the end is open.
+    Both are logarithms of factors; the error is 0 at an open end.
     """
     times = TIMES_IF_CHECKED if all(shapes.sides(ln_best, ln_batch)) else TIMES_IF_UNCHECKED
     return np.where(np.isfinite(widths), np.minimum(OCTAVES * OCTAVE, times * widths), 0)
@@ -48,16 +48,16 @@ def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.
 def decide(
     data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
 ) -> Statement:
-    """Decides what an interval of ln B* proves, in which direction, and whether the shape allows it.
+    """Decides on the statement that an interval of ln B* and the checks of the shape allow.
 
-    Where a check of the shape fails, no interval is stated. A lower bound is, which is that of the bent curves, too.
+    If a check of the shape fails, no interval is stated, only a lower bound that also holds for the bent curves.
 
     Args:
-      data_ends: [2], the ends that the data alone leave, which the verdict is by.
-      ends: [2], of the interval with the model error, which is stated.
+      data_ends: [2], the ends without model error, which decide the verdict.
+      ends: [2], ends of the stated interval, which includes the model error.
       ln_batch: [n], sorted.
       plateau_seen: whether evaluations were close enough together to see one.
-      shape: of the curve.
+      shape: checks of the shape of the curve.
     """
     claim = _of_interval(data_ends, ends, ln_batch, plateau_seen)
     doubts = shape.doubts
@@ -65,14 +65,14 @@ def decide(
         return claim
     low = min(shape.ln_low, ends[0])
     bounded = claim.verdict in ("identified", "at_least") and low >= ln_batch[0] - 1e-9
-    stated = "no interval is stated, but a bound" if bounded else "nothing is stated"
+    stated = "no interval is stated, only a lower bound" if bounded else "no interval or bound is stated"
     caveats = tuple(f"{stated}: {FAILED[check.assumption].format(check.seen)}" for check in doubts)
     ends = np.array([low, np.inf]) if bounded else np.array([-np.inf, np.inf])
     return Statement("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))
 
 
 def _of_interval(data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
-    # An end on the smallest or largest batch size counts as inside; rounding of logarithms must not decide it.
+    # An end at the smallest or largest batch size counts as inside, whatever the rounding of logarithms.
     above, below = data_ends[0] >= ln_batch[0] - 1e-9, data_ends[1] <= ln_batch[-1] + 1e-9
     caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
     caveats += () if above else ("the interval reaches past the smallest batch size",)

@@ -1,4 +1,4 @@
-"""Weights of batch sizes in a fit: smaller where its evaluations are far apart, unless luck outweighs that."""
+"""Weights of batch sizes in a fit, which are smaller if evaluations are far apart relative to the luck of trials."""
 
 import numpy as np
 from scipy.special import gammaln
@@ -7,12 +7,12 @@ from scipy.special import gammaln
 def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray) -> np.ndarray:
     """Weights of mean 1, proportional to 1 / (v + (ln width)^2 / 12).
 
-    The width is that of the evaluation interval; v is the mean over batch sizes of ``minimum_variance``. Where v cannot
-    be estimated (one trial each, or one that reached the target) all count alike.
+    The width is that of the evaluation interval; v is the mean over batch sizes of ``minimum_variance``. If v cannot be
+    estimated (one trial each, or one that reached the target), all weights are equal.
 
     Args:
       low, high: float64[..., n], the answers' intervals, steps, low > 0.
-      trial_steps: float64[..., n, k], steps to target of the k trials of each batch size, infinite where not reached.
+      trial_steps: float64[..., n, k], steps to target of the k trials of each batch size, infinite if not reached.
 
     Returns:
       float64[..., n].
@@ -31,10 +31,10 @@ def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
     """Jackknife variance of the expected ln minimum over half of the k trials.
 
     Args:
-      trial_steps: float64[..., n, k], steps to target, infinite where not reached.
+      trial_steps: float64[..., n, k], steps to target, infinite if not reached.
 
     Returns:
-      float64[..., n]; NaN where fewer than two trials reached.
+      float64[..., n], or NaN if fewer than two trials reached.
     """
     k = trial_steps.shape[-1]
     if k < 2:
@@ -43,17 +43,17 @@ def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
 
 
 def without_each(trial_steps: np.ndarray) -> np.ndarray:
-    """The expected ln minimum over k/2 of the trials that are left when one of k is left out.
+    """The expected ln minimum over k/2 of the trials without each of the k.
 
     The expectation over all subsets of k/2 trials is a weighted sum of order statistics with weights in closed form.
-    A trial that never reached has no steps, so the expectation is over the subsets whose best trial did reach: the
+    A trial that never reached has no steps, so the expectation covers the subsets with a best trial that did: the
     weights are renormalised over the trials that reached.
 
     Args:
-      trial_steps: float64[..., n, k], steps to target, infinite where not reached.
+      trial_steps: float64[..., n, k], steps to target, infinite if not reached.
 
     Returns:
-      float64[..., n, k], a value for each trial that is left out; NaN where fewer than two trials reached.
+      float64[..., n, k], a value without each trial, or NaN if fewer than two trials reached.
     """
     k = trial_steps.shape[-1]
     order = np.argsort(trial_steps, axis=-1, kind="stable")
@@ -61,7 +61,7 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
     reached = np.isfinite(ordered)
     ln_steps = np.log(np.where(reached, ordered, 1.0))
     weights = _first_of_subset(k - 1, k // 2)  # [k - 1], of the trials left when one is taken out
-    # With the trial of rank j left out, ranks before j keep their weight and later ones move up by one.
+    # Without the trial of rank j, ranks before j keep their weight and later ones move up by one.
     before = np.append(weights, 0.0) * reached
     after = np.insert(weights, 0, 0.0) * reached
     sums = _before(before * ln_steps) + _after(after * ln_steps)  # [..., n, k]
@@ -74,10 +74,10 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
 
 
 def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
-    """The expected ln minimum over a random ``some`` of k trials, over those draws whose best did reach.
+    """The expected ln minimum over a random ``some`` of k trials, over draws whose best did reach.
 
     Args:
-      trial_steps: float64[..., n, k], steps to target, infinite where not reached; one did at each batch size.
+      trial_steps: float64[..., n, k], steps to target, infinite if not reached; one did at each batch size.
       some: 1 to k.
 
     Returns:
@@ -94,7 +94,7 @@ def _first_of_subset(k: int, size: int) -> np.ndarray:
     """Probability of each rank to be the best of a random ``size`` out of ``k`` trials: float64[k], sums to 1."""
     rank = np.arange(1, k + 1)
     possible = k - rank >= size - 1
-    worse = np.where(possible, k - rank, size - 1)  # how many are left to fill the subset from
+    worse = np.where(possible, k - rank, size - 1)  # trials left to fill the subset
     ln_choices = gammaln(worse + 1) - gammaln(size) - gammaln(worse - size + 2)
     ln_all = gammaln(k + 1) - gammaln(size + 1) - gammaln(k - size + 1)
     return np.where(possible, np.exp(ln_choices - ln_all), 0.0)

@@ -13,15 +13,13 @@
 # %% [markdown]
 # # Reading the dataset
 #
-# The dataset is a record of training runs. A **trial** is one run, a **study** all trials of one workload at one
-# batch size (or, of a factorization, on one number of cores), and a **sweep** the studies along an axis. This
-# notebook goes from files to answers and back: what is there, whether it is whole, what the three tables say, and how
-# a single statement such as "this workload needs so many steps at batch size 64" comes from rows that you can look
-# at.
+# The dataset is a record of training runs. A **trial** is one run. A **study** contains all trials of one workload at
+# one batch size (or, for factorizations, on one number of cores). A **sweep** contains the studies along an axis. This
+# notebook lists the studies, verifies the files, shows the three tables, and traces one answer, the steps that a
+# workload needs at batch size 64, back to the rows it comes from.
 #
-# It reads the release that comes with the repository, in `results/published`. To look at a store of your own instead,
-# set `SCALING_LIMITS_STORE` to its folder before the notebook is started: stores and releases are read by the same
-# functions.
+# It reads the release in `results/published`. To read your own store instead, set `SCALING_LIMITS_STORE` to its folder
+# before you start the notebook. The same functions read stores and releases.
 
 # %%
 import hashlib
@@ -46,10 +44,10 @@ pd.set_option("display.precision", 6, "display.max_colwidth", None)
 STORE = releases.release()
 
 # %% [markdown]
-# ## What is there
+# ## The studies
 #
-# The catalogue lists the studies. Each comes with its plan, which is all that decides its result, with a ledger of
-# its trials, and with the files that hold its tables. Nothing has been read of those files yet.
+# The catalogue lists the studies. Each has a plan, which determines its result completely, a ledger of its trials, and
+# the files of its tables. Listing the catalogue does not read those files.
 
 # %%
 commits = store.catalogue(STORE)
@@ -79,10 +77,9 @@ workloads.agg(
 # %% [markdown]
 # ## The ledger
 #
-# No trial is left out for how it went. Every one that was planned is complete, or diverged (*infeasible*), or stopped
-# for a stated reason (*incomplete*), or it is missing; and the sum is checked, study by study. Columns without any
-# trial are left out here. A search that drops its diverged trials flatters itself: they are what it costs to look
-# there.
+# No trial is dropped because of its result. Every planned trial is complete, diverged (*infeasible*), stopped for a
+# stated reason (*incomplete*) or missing, and the sum is checked for each study. Empty columns are hidden here. A
+# search that drops its diverged trials looks better than it is, because those trials are part of its cost.
 
 # %%
 ends = list(commits[0].ledger._asdict())
@@ -91,18 +88,18 @@ adds_up = ledger["planned"] == ledger[ends[1:]].sum(axis=1)
 ledger.loc[:, (ledger != 0).any()].assign(adds_up=adds_up)
 
 # %% [markdown]
-# ## Is it what was written?
+# ## Are the files intact?
 #
-# Every file is immutable, and its sha256 stands in the record that lists it. The records in turn end in their own
-# hash. `verify` hashes every byte, opens every table, compares it with the plan, counts the ledger again, and says
-# what is wrong, a line for each fault. It is the same as `python -m results verify --store results/published`.
+# Files are immutable, and the record that lists a file contains its sha256. Each record ends with its own hash.
+# `verify` hashes every byte, opens every table, compares it with the plan, recounts the ledger, and reports each fault
+# in one line. The command is `python -m results verify --store results/published`.
 
 # %%
 findings = verify.examine(STORE, print)
 print(*[fault.line for finding in findings for fault in finding.faults], verify.summary(findings), sep="\n")
 
 # %% [markdown]
-# The check by hand, of one file: its hash is the one on record, and with a single bit changed it is not.
+# Check one file by hand: its hash matches the record, and changing a single bit breaks the match.
 
 # %%
 (commit, *_) = [one for one in commits if one.study.batch_size == 64 and one.study.optimizer == "momentum"]
@@ -121,7 +118,7 @@ pd.Series(
 # %% [markdown]
 # ## One study, three tables
 #
-# `studies` says what was asked for, where it ran and what it took; a study that grew has a row for every run.
+# `studies` records the request, the machine and the cost. A study that was extended has one row per run.
 
 # %%
 study = commit.study
@@ -129,8 +126,8 @@ tables = store.read(STORE, commit.name)
 tables.studies.T.rename(columns="run {}".format).drop(index=["plan", "package_versions"])
 
 # %% [markdown]
-# `trials` has the metaparameters of each trial and how it ended. `role` tells the trials of the search from those
-# that ran its best trial again on fresh seeds (*confirm*).
+# `trials` has the metaparameters and the ending of each trial. `role` separates the trials of the search from reruns
+# of its best trials with fresh seeds (*confirm*).
 
 # %%
 tables.trials.groupby(["role", "status"]).size().unstack(fill_value=0)
@@ -145,15 +142,15 @@ tables.trials.drop(columns="study").head()
 tables.measurements.drop(columns="study").head()
 
 # %% [markdown]
-# What a column means is said in one place, `results/plans/schema.py`; a release carries it along as `DICTIONARY.md`.
+# All columns are defined in `results/plans/schema.py`. A release includes the definitions as `DICTIONARY.md`.
 
 # %%
 dictionary = pd.DataFrame([*schema.TRIALS, *schema.MEASUREMENTS]).drop_duplicates("name")
 dictionary[["name", "type", "meaning"]].set_index("name")
 
 # %% [markdown]
-# The plan is plain JSON, and its hash is the end of the study's name: a different plan is a different study, never a
-# new version of the same. Metaparameters, seeds, initial parameters and the order of the data all derive from it.
+# The plan is plain JSON, and the study's name ends with its hash. A different plan is therefore a different study and
+# never a new version of an old one. Metaparameters, seeds, initial parameters and data order derive from the plan.
 
 # %%
 print(json.dumps(dict(commit.plan), indent=1)[:1400])
@@ -161,24 +158,24 @@ print(json.dumps(dict(commit.plan), indent=1)[:1400])
 # %% [markdown]
 # ## From measurements to an answer
 #
-# The study has a target: a metric and the value it has to come down to. A trial crosses it somewhere between the last
-# evaluation above the target and the first one at or below it. Nothing is known of the steps in between, so the
-# answer is an interval: *steps to target* are **interval-censored**, and an answer reads `(steps_low, steps_high]`.
+# The study has a target: a metric and the value it must reach. A trial crosses the target between the last evaluation
+# above it and the first one at or below it. The steps in between are not measured, so the answer is an interval:
+# *steps to target* are **interval-censored**, written `(steps_low, steps_high]`.
 #
-# In the picture each thin line is a trial. The thick one is the best that any of them had measured so far. The shaded
-# strip is the interval in which the first trial crossed: after its left end, and at its right end at the latest. A
-# cross stands where a trial diverged, at the top of the picture if it had left that.
+# Each thin line in the picture is a trial. The thick line is the best value so far. The first trial crossed the target
+# within the shaded strip, after its left end and at its right end at the latest. A cross marks a diverged trial, at
+# the top if its value is off the picture.
 
 # %%
 (target, *_) = study.targets
 picture.show(learning_curves.draw_study(commit, target))
 
 # %% [markdown]
-# Orange lines are the same best trial, run again with other seeds. It was chosen because it was quick *and lucky*;
-# its repeats were not chosen for anything. How much of its lead was luck is asked in the next two notebooks.
+# Orange lines are reruns of the best trial with other seeds. The trial was selected because it was fast *and lucky*.
+# Its reruns were not selected. The next two notebooks measure how much of the lead was luck.
 #
-# Now the same in numbers. First the interval of every trial of the search that reached the target, from its rows
-# alone:
+# Now the same in numbers. First, the intervals of all trials of the search that reached the target, computed from
+# rows:
 
 # %%
 searched = tables.trials.loc[tables.trials["role"] == SEARCH, "trial"]
@@ -187,12 +184,12 @@ crossed = answers.intervals(rows, target)
 crossed.sort_values(["steps_high", "trial"]).head()
 
 # %% [markdown]
-# The answer of the study is the least of them; of equals the trial with the smallest number. There are four ways to
-# it from here, and they must agree: the rows in memory (above), a streaming scan of the files, the *envelope*, and
-# the table that `python -m analysis steps` prints.
+# The answer of the study is the smallest interval. Ties go to the smallest trial number. Four computations must agree:
+# the rows in memory (above), a streaming scan of the files, the *envelope*, and the table that `python -m analysis
+# steps` prints.
 #
-# An envelope holds the few rows at which the best so far improves. From them any target can be answered without
-# opening the measurements, and it is bound by hashes to the tables it was made from.
+# An envelope contains the few rows at which the best value so far improves. They answer any target without reading the
+# measurements. Hashes link an envelope to the tables it was made from.
 
 # %%
 survey = overview.survey(STORE)
@@ -204,7 +201,7 @@ ways = {
     "envelope": survey.answers(target, {commit.name})[commit.name],
     "table of steps": answers.Answer(*(int(row[name]) for name in answers.Answer._fields)),
 }
-assert len(set(ways.values())) == 1, "an answer does not depend on the way to it"
+assert len(set(ways.values())) == 1, "all computations give the same answer"
 pd.DataFrame(ways.values(), index=list(ways))
 
 # %%
@@ -215,9 +212,8 @@ sizes = pd.DataFrame(
 sizes.assign(share=(sizes["envelope"] / sizes["measurements"]).map("{:.1%}".format))
 
 # %% [markdown]
-# An envelope answers targets that nobody thought of when the study was planned, as far as its trials went. Trials
-# stop once they have reached all targets of their study, so of a *harder* target little can be said, and the table of
-# steps warns of it.
+# An envelope also answers targets that were chosen after the study was planned. Trials stop once they have reached all
+# targets of their study, so there is little information on *harder* targets. The table of steps warns about them.
 
 # %%
 easier = [float(f"{target.value * times:.3g}") for times in (1.0, 1.25, 1.5, 2.0, 3.0)]
@@ -229,12 +225,11 @@ pd.DataFrame(
 ).astype("Int64")
 
 # %% [markdown]
-# ## What the interval is worth
+# ## Width of the intervals
 #
-# Evaluations come at steps that grow by a tenth, so an answer is known to about a tenth, wherever it lies; and they
-# are rarer where they would otherwise cost more than a stated share of the work. Here is how wide intervals really
-# are: the factor between their ends, over all studies that reached their target. At very few steps the grid is coarse
-# in ratio, because steps are whole numbers.
+# Evaluations are spaced by a factor of about 1.1, so answers are known to about 10 %. Evaluations are less frequent if
+# they would cost more than a stated share of the work. The table shows the factor between the ends of the intervals of
+# all studies that reached their target. At very few steps the spacing is coarser, because steps are integers.
 
 # %%
 reached = table.dropna(subset="steps_high")
@@ -244,17 +239,15 @@ reached.groupby(["dataset", "model"])["factor"].quantile([0.1, 0.5, 0.9]).unstac
 # %%
 never = int(table["steps_high"].isna().sum())
 Markdown(
-    f"Of {len(table):,} answers {len(reached):,} are intervals, and {never:,} are open: no trial reached the target "
-    "within its budget. An open answer is a result, too: *more than so many steps*. It is in every table, as an empty "
-    "cell."
+    f"{len(reached):,} of {len(table):,} answers are intervals, and {never:,} are open: no trial reached the target "
+    "within its budget. An open answer is also a result: *more steps than the budget*. Tables show it as an empty cell."
 )
 
 # %% [markdown]
-# ## The data without this software
+# ## Reading the data without this software
 #
-# The tables are ordinary Parquet files. A release has one for each table, with every column of every study, which
-# pandas, polars, DuckDB or Arrow open in a line without any of the code above. One query with polars over all
-# measurements, for the lowest value that each data set's trials ever came to:
+# The tables are ordinary Parquet files. A release has one file per table with all studies, which pandas, polars,
+# DuckDB and Arrow open in one line. For example, polars finds the lowest validation loss of each data set:
 
 # %%
 measured = {c.study.dataset: [] for c in commits if "validation_loss" in c.metrics}
@@ -272,11 +265,10 @@ pl.concat(
 )
 
 # %% [markdown]
-# ## Where it was measured
+# ## Devices and versions
 #
-# Results are comparable where their `comparable` version agrees. On one kind of CPU they are then the same to the
-# bit, however many workers or lanes there were, and however often they were interrupted. Times are another matter:
-# they belong to a device, which every run names.
+# Results can be compared if their `comparable` versions agree. On one kind of CPU they are then bit-identical,
+# regardless of workers, lanes and interruptions. Times depend on the device, which is recorded for every run.
 
 # %%
 runs = store.read(STORE, tables=("studies",)).studies
@@ -289,8 +281,8 @@ runs.groupby(["comparable", "device_kind", "code_version", "python_version"]).ag
 )
 
 # %% [markdown]
-# ## To cite, and what comes next
+# ## Citation and next steps
 #
-# A release brings a dataset card (`README.md`), the data dictionary, licences, `CITATION.cff` and Croissant metadata.
-# The next notebooks ask the questions: the three regimes (2), optimizers and learning rates (3), cores (4), and what
-# others published (5).
+# A release includes a dataset card (`README.md`), the data dictionary, licences, `CITATION.cff` and Croissant
+# metadata. The next notebooks cover the three regimes (2), optimizers and learning rates (3), cores (4) and published
+# data (5).

@@ -13,15 +13,13 @@
 # %% [markdown]
 # # The three regimes
 #
-# How many steps does a workload need to reach a target error, at every batch size, if the learning rate and
-# everything else is tuned for that batch size? Shallue et al. (2018, arXiv 1811.03600, section 4.1 and Figure 1)
-# found one shape for all workloads they tried. At small batch sizes twice the batch halves the steps (*perfect
-# scaling*). Then it saves less and less (*diminishing returns*), and from some batch size on it saves nothing
-# (*maximal data parallelism*).
+# How many steps does a workload need to reach a target error at each batch size, if all metaparameters are tuned for
+# that batch size? Shallue et al. (2018, arXiv 1811.03600, section 4.1 and Figure 1) found the same shape for all their
+# workloads. At small batch sizes, doubling the batch halves the steps (*perfect scaling*). Then doubling saves less
+# and less (*diminishing returns*), and finally it saves nothing (*maximal data parallelism*).
 #
-# This notebook draws that curve for the workloads of the dataset, says where its knee is and how surely, and then
-# asks whether to believe it: on a workload whose answer is known, on sweeps that are too short to know, and on
-# simulated ones.
+# This notebook draws the curve for the workloads of the dataset and estimates its knee with an interval. It then tests
+# the method on a workload with a known answer, on shortened sweeps, and on simulated searches.
 
 # %%
 import pandas as pd
@@ -37,7 +35,7 @@ pd.set_option("display.precision", 3, "display.max_colwidth", None)
 STORE = releases.release()
 
 # %% [markdown]
-# A curve is the studies that differ in batch size alone. All curves of the store with their fits:
+# A curve consists of studies that differ only in batch size. Fit all curves of the store:
 
 # %%
 fitted = curve_fits.of_store(STORE)
@@ -46,22 +44,22 @@ print(f"{len(fitted)} curves")
 # %% [markdown]
 # ## One curve
 #
-# A network with one hidden layer on handwritten digits, trained with momentum. Each point is the best of all trials
-# at its batch size, and its bar is the interval between two evaluations within which that trial crossed the target:
-# steps to target are interval-censored, and where no bar is to be seen it is smaller than the point. Open points are
-# the best trial run again on fresh seeds, the median and the range of these repeats.
+# The workload is a network with one hidden layer on handwritten digits, trained with momentum. Each point is the best
+# of all trials at its batch size. Its bar is the interval between the two evaluations in which that trial crossed the
+# target, and is hidden if it is smaller than the point. Open points show the median and range of reruns of the best
+# trial with fresh seeds.
 #
-# The dashed line is perfect scaling, on which batch size times steps, the number of examples, stays the same. The
-# strip above the axes names the regime wherever one of the three is at least 80 % probable; between them, where a `?`
-# stands, none is. The critical batch size, with its 90 % interval, is along the bottom.
+# Along the dashed line of perfect scaling, the number of examples (batch size times steps) is constant. The strip
+# above the axes names a regime if it is at least 80 % probable, and shows `?` otherwise. The critical batch size with
+# its 90 % interval is at the bottom.
 
 # %%
 (one, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("digits", "momentum")]
 picture.show(batch_figures.steps_to_target([one]))
 
 # %% [markdown]
-# What the picture is drawn from, and how probable each regime is at every batch size. Perfect scaling here means
-# within 20 % of the line, maximal data parallelism within 20 % of the plateau.
+# The table lists the data of the picture and the probability of each regime. Perfect scaling means within 20 % of the
+# line, and maximal data parallelism means within 20 % of the plateau.
 
 # %%
 points = one.selected.points
@@ -78,10 +76,10 @@ pd.DataFrame({"batch size": points.batch_size, "steps_low": points.low, "steps_h
 #     ln S = ln S_min + ln(1 + (B* / B)^a) / a
 #
 # with perfect scaling on the left, a plateau `S_min` on the right, and between them a knee of sharpness `a`. With a
-# sharpness of 1 it is the hyperbola of McCandlish et al. (2018, arXiv 1812.06162, equation 2.11). The **critical
-# batch size** `B* = E_min / S_min` is where the line of perfect scaling meets the plateau: the fewest examples that
-# reach the target, over the fewest steps. It does not depend on the sharpness, and its interval is a profile over
-# both, so that it does not rely on the knee being a hyperbola.
+# sharpness of 1 it is the hyperbola of McCandlish et al. (2018, arXiv 1812.06162, equation 2.11). The **critical batch
+# size** `B* = E_min / S_min` is where the line of perfect scaling meets the plateau: the fewest examples that reach
+# the target, over the fewest steps. It does not depend on the sharpness, and its interval is a profile over both, so
+# that it does not rely on the knee being a hyperbola.
 
 # %%
 fit = one.selected.fit
@@ -100,9 +98,9 @@ pd.Series(
 ).to_frame()
 
 # %% [markdown]
-# A fit takes things for granted, and `fit --checks` lists each with the number that was seen. *Doubt* about the slope,
-# the plateau, the knee or the search changes the verdict: no interval is stated. About the others it says where to
-# look. *Cannot tell* is said where there is too little to judge.
+# A fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee or
+# the search is in *doubt*, no interval is stated. Doubts about other assumptions are hints. *Cannot tell* means that
+# there are too few data for the check.
 
 # %%
 print(assumptions.listing(one.selected.checks))
@@ -110,9 +108,9 @@ print(assumptions.listing(one.selected.checks))
 # %% [markdown]
 # ## All curves
 #
-# The verdict is part of the answer. **Identified**: both ends of the interval lie within the batch sizes that were
-# tried, and a plateau was seen. **At least**, **at most**: only one end does, and it is a 95 % bound. **Not
-# identified**: no statement.
+# The verdict is part of the answer. **Identified**: both ends of the interval are within the measured batch sizes, and
+# there is a plateau. **At least**, **at most**: only one end is, and it is a 95 % bound. **Not identified**: the data
+# do not determine the critical batch size.
 
 # %%
 names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
@@ -125,30 +123,29 @@ counts = table["verdict"].str.replace("_", " ").value_counts()
 identified = table.loc[table["verdict"] == "identified", "doubts"].fillna("")
 doubts = identified[identified != ""].str.split(", ").explode().value_counts()
 Markdown(
-    "Of all curves: "
+    "Verdicts of all curves: "
     + ", ".join(f"{count} *{verdict}*" for verdict, count in counts.items())
-    + f". Of the {len(identified)} that are identified, {(identified != '').sum()} are in doubt: "
+    + f". {(identified != '').sum()} of the {len(identified)} identified curves are in doubt: "
     + ", ".join(f"{count} about *{name}*" for name, count in doubts.items())
     + "."
 )
 
 # %% [markdown]
-# `half_trials_octaves` is how far the critical batch size would move if only half of the trials counted, in factors
-# of two: a first look at whether the search was long enough. `model_error_octaves` is the part of the interval that is
-# for curves of another shape. `doubts` names the assumptions that the data do not bear out.
+# `half_trials_octaves` is the shift of the critical batch size, in octaves, if only half of the trials count. It
+# indicates whether the search was long enough. `model_error_octaves` is the share of the interval that allows for
+# other shapes of the curve. `doubts` names the assumptions that the data contradict.
 #
-# ## Where the answer is known
+# ## A workload with a known answer
 #
-# Gradient descent on a noisy quadratic (Zhang et al. 2019, arXiv 1907.04164) can be worked out on paper. The dataset
-# holds it as one more workload, measured like all others, so that the procedure can be held against the truth. There
-# are two truths to tell apart:
+# Gradient descent on a noisy quadratic (Zhang et al. 2019, arXiv 1907.04164) has an analytic solution. The dataset
+# contains it as one more workload, measured like all others, to compare the method with the truth. There are two true
+# answers:
 #
-# - *by expectation*: the steps after which the *expected* loss is at the target, at the best learning rate;
-# - *best of k*: the steps that the quickest of k trials needs, each with a learning rate of its own and with its own
-#   noise. The quickest is also the luckiest, the more so the more trials there are, and the noisier they are: at
-#   small batch sizes.
+# - *by expectation*: the steps after which the *expected* loss reaches the target at the best learning rate.
+# - *best of k*: the steps of the fastest of k trials, which differ in learning rate and noise. The fastest trial is
+#   also the luckiest, especially with many trials and with the strong noise of small batch sizes.
 #
-# What is measured is the second, always: a minimum over trials. The table has the measured interval beside both.
+# Measurements are always the second kind, a minimum over trials. The table shows the measured interval next to both.
 
 # %%
 (quadratic, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("noise", "sgd")]
@@ -170,12 +167,11 @@ known.round(0).astype(int)
 picture.show(batch_figures.steps_to_target([quadratic]))
 
 # %% [markdown]
-# Open points far above the measured ones are the winner's curse made visible: the same learning rate with other seeds
-# takes longer, or never gets there within its budget (a triangle at the top). Where trials are noisy the minimum says
-# how lucky the luckiest was. It is still a fair thing to compare, at equal numbers of trials; it is not what one run
-# will take.
+# Open points far above the measured ones show the winner's curse. With other seeds, the same learning rate takes
+# longer or misses the target within its budget (a triangle at the top). If trials are noisy, the minimum measures
+# luck. It is still fair to compare at equal numbers of trials, but a single run takes longer.
 #
-# Does the interval hold the truth?
+# Does the interval contain the truth?
 
 # %%
 truths = {"by expectation": None, f"best of {tried}": tried}
@@ -183,28 +179,28 @@ critical = {name: noisy_quadratic.critical_batch_size(noisy[0], count) for name,
 low, high = quadratic.selected.fit.low, quadratic.selected.fit.high
 pd.DataFrame(
     [(truth, low, high, low <= truth <= high) for truth in critical.values()],
-    columns=["true critical batch size", "interval, low", "interval, high", "holds it"],
+    columns=["true critical batch size", "interval, low", "interval, high", "contains it"],
     index=list(critical),
 )
 
 # %% [markdown]
-# The interval is made for the best of so many trials, and that is the row it has to hold, nine times out of ten. It
-# is not made for the other: a search that is lucky at small batch sizes leaves perfect scaling sooner. So a critical
-# batch size is always one *of the best of k trials*, and comparisons are fair at equal k.
+# The interval is for the best of k trials and must contain that row nine times out of ten. It is not for the other
+# row: luck at small batch sizes ends perfect scaling earlier. A critical batch size is therefore always one *of the
+# best of k trials*, and comparisons are fair at equal k.
 #
 # ## The median best of k
 #
-# Since the minimum falls with every further trial, one may ask for something that does not: what *half of all random
-# searches* of k trials reach their target in. All that is needed are the ranks of the trials there are, and its band
-# is free of any assumption about how steps are distributed (`analysis/trials/best_of.py`).
+# The minimum decreases with every further trial. The median best of k does not: it is the number of steps within which
+# *half of all random searches* of k trials reach the target. It is computed from the ranks of the existing trials, and
+# its band makes no assumption about the distribution of steps (`analysis/trials/best_of.py`).
 
 # %%
 picture.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
 
 # %% [markdown]
-# Bands are 90 %, each end alone is a 95 % bound. Where a band leaves the picture, that end is open: too few trials
-# reached the target. Longer searches lie lower. If they lay lower by one and the same factor, the critical batch size
-# would be the same for all of them; where the factor in the last column changes along batch sizes, it is not.
+# Bands are 90 % intervals, and each end is a 95 % bound. If a band leaves the picture, its end is open because too few
+# trials reached the target. Longer searches need fewer steps. If the factor in the last column were constant, the
+# critical batch size would not depend on k. If the factor changes with the batch size, it does.
 
 # %%
 of_quadratic = trials.of_commits(quadratic.curve.workload.commits, quadratic.curve.target).values()
@@ -215,10 +211,9 @@ searches = pd.DataFrame(answers, index=pd.Index([each.study.batch_size for each 
 searches.assign(factor=searches["median best of 2"] / searches["median best of 14"]).sort_index()
 
 # %% [markdown]
-# ## When the honest answer is less
+# ## Shorter sweeps
 #
-# What would have been said had the sweep stopped earlier? Here is the first curve again, with only the batch sizes up
-# to some largest one. The data are the same, only fewer.
+# What is the answer if the sweep stops earlier? Here is the first curve again, cut at increasingly large batch sizes.
 
 # %%
 curve = one.curve
@@ -245,10 +240,9 @@ pd.DataFrame(
 ).set_index("largest batch size")
 
 # %% [markdown]
-# Fewer than five batch sizes are refused: nothing would be left to judge the fit by. As long as no plateau is in
-# sight the verdict is *at least*, a bound below which the knee is not. The column *best fit* is the number that the
-# same curve would name without its interval; watch it move. Below, the longest of these sweeps that is given no more
-# than a bound.
+# Fits of fewer than five batch sizes are rejected, because no data would remain to check them. Without a plateau, the
+# verdict is *at least*, a lower bound of the knee. The column *best fit* is the estimate without its interval; note
+# how it moves. The picture shows the longest of these sweeps that only gets a bound.
 
 # %%
 bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
@@ -256,12 +250,12 @@ chosen = bounded[-1]
 picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 
 # %% [markdown]
-# ## How often such statements hold
+# ## Coverage
 #
-# Searches can be simulated, with curves whose knee is known, and fitted by the same code. A few scenarios with 100
-# data sets each; `python -m analysis coverage` runs 504 of them with 300 each, and `docs/statistics.md` has its
-# table. The aim is 85 to 97 % where the knee is inside the data. In the last two rows no knee lies inside the data:
-# *identified* has to be rare there.
+# Searches with a known knee can be simulated and fitted with the same code. Here are a few scenarios with 100 data
+# sets each. `python -m analysis coverage` runs 504 scenarios with 300 each. Their table is in
+# `docs/statistics/coverage.md`. The aim is a coverage of 85 to 97 % if the knee is inside the data. In scenarios with
+# no knee inside the data, *identified* must be rare.
 
 # %%
 scenarios = [
@@ -277,14 +271,13 @@ simulated = coverage.run(100, 0, print, scenarios)
 simulated[["knee", "shape", "noise", "covered", "identified", "at_least", "wrong", "failed", "octaves"]]
 
 # %% [markdown]
-# `covered` is the share of statements that were true, `octaves` the median width of an interval in factors of two.
-# `wrong` is the share of data sets that are identified and wrong, `failed` that in which a check kept an interval from
-# being stated. The last row is where the procedure is known to be weakest: a soft knee looks much like another slope.
+# `covered` is the share of true statements, and `octaves` is the median width of an interval. `wrong` is the share of
+# data sets that are identified but wrong. `failed` is the share in which a check prevented an interval. The last row
+# is the known weakness of the method: a soft knee resembles another slope.
 #
-# ## What none of this shows
+# ## Limits
 #
-# Steps are not seconds: whether a larger batch takes as long per step as a small one is a question to the hardware.
-# The critical batch size belongs to a workload *and* a target, a search space, and a number of trials. And a search
-# that gets harder with batch size, because good metaparameters become rarer, bends the curve upwards at large batch
-# sizes, which looks like a knee: see the notebook on optimizers and learning rates for where the best trials lie in
-# their search spaces.
+# Steps are not seconds. Whether a step takes longer at a larger batch size depends on the hardware. The critical batch
+# size belongs to a workload *and* a target, a search space, and a number of trials. If good metaparameters become
+# rarer at large batch sizes, the search gets harder and the curve bends upwards, which looks like a knee. The notebook
+# on optimizers and learning rates shows where the best trials are in their search spaces.

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Optimizers and learning rates
 #
-# How far a workload scales depends on how it is trained. Shallue et al. (2018) found that momentum holds perfect
-# scaling to larger batch sizes than plain gradient descent (Figure 4), and that the best learning rate follows no
-# rule of thumb across workloads (Figure 8). Zhang et al. (2019, arXiv 1907.04164) predict the first from a noisy
-# quadratic, and expect more of preconditioned optimizers such as Adam.
+# How far a workload scales depends on the optimizer. Shallue et al. (2018) found that momentum keeps perfect scaling
+# up to larger batch sizes than plain gradient descent (Figure 4), and that the best learning rate does not follow a
+# common rule across workloads (Figure 8). Zhang et al. (2019, arXiv 1907.04164) predict the first result from a noisy
+# quadratic, and expect larger gains from preconditioned optimizers such as Adam.
 #
-# Here nine optimizers train two small networks on handwritten digits, each tuned afresh at every batch size, with
-# equally many trials. They are small networks on small data: what is seen here is seen of these workloads.
+# Here nine optimizers train two small networks on handwritten digits. Each is tuned separately at every batch size
+# with the same number of trials. The networks and the data are small, so the results hold for these workloads only.
 
 # %%
 import pandas as pd
@@ -45,17 +45,18 @@ digits = [one for one in constant if not one.curve.pruned]  # the learning rate 
 # %% [markdown]
 # ## Steps to target, all optimizers
 #
-# Constant learning rates, one picture per network. A ring marks the critical batch size where it is identified; the
-# legend has it with its 90 % interval. Look at two things apart: *how far to the right* the ring is, which is how far a
-# larger batch pays off, and *how low* the curve is, which is what an optimizer needs at all.
+# Learning rates are constant, with one picture per network. A ring marks an identified critical batch size, and the
+# legend lists it with its 90 % interval. Compare two things: *how far to the right* the ring is, which shows how far a
+# larger batch pays off, and *how low* the curve is, which shows the number of steps the optimizer needs.
 
 # %%
 picture.show(batch_figures.optimizers(digits))
 
 # %% [markdown]
-# In numbers. `E_min` is the fewest examples that reach the target, where scaling is perfect; `S_min` the fewest
-# steps, on the plateau. Their ratio is the critical batch size, which can be large because few steps are needed at
-# large batch sizes, or because many examples are needed at small ones. Only the first is a gain.
+# The table lists the numbers. `E_min` is the smallest number of examples that reaches the target, under perfect
+# scaling. `S_min` is the smallest number of steps, on the plateau. Their ratio is the critical batch size. It can be
+# large because few steps suffice at large batch sizes, or because small batch sizes need many examples. Only the first
+# is a gain.
 
 # %%
 table = pd.DataFrame(
@@ -74,22 +75,22 @@ table = pd.DataFrame(
 table[["critical batch size", "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
 
 # %% [markdown]
-# Which optimizers can be told from plain gradient descent? Two critical batch sizes are called different if their
-# 90 % intervals are disjoint, which is a careful rule: where they overlap a little they may still differ. An open end
-# overlaps with everything on its side.
+# Which optimizers differ from plain gradient descent? Two critical batch sizes count as different if their 90 %
+# intervals are disjoint. This rule is conservative, because intervals with a small overlap may still differ. An open
+# end overlaps with everything on its side.
 
 # %%
 stated = table[["low", "high"]].astype(float)
 plain = stated.xs("sgd", level="optimizer").add_suffix(" of sgd")
 against = stated.drop(index="sgd", level="optimizer").join(plain, on="model")
-against["than sgd's"] = "not told apart"
+against["than sgd's"] = "not distinguished"
 against.loc[against["low"] > against["high of sgd"], "than sgd's"] = "larger"
 against.loc[against["high"] < against["low of sgd"], "than sgd's"] = "smaller"
 against["than sgd's"].unstack("model")
 
 # %% [markdown]
-# A small Transformer on the text of Python's own manual, with three optimizers and fewer trials. It has fewer batch
-# sizes, too, so that a verdict is sooner one-sided: read *at least* as what it is.
+# The next workload is a small Transformer on the text of Python's documentation, with three optimizers and fewer
+# trials. It also has fewer batch sizes, so verdicts are more often one-sided: *at least* is only a lower bound.
 
 # %%
 picture.show(batch_figures.optimizers([one for one in fitted if one.curve.dataset == "pydoc"]))
@@ -97,15 +98,15 @@ picture.show(batch_figures.optimizers([one for one in fitted if one.curve.datase
 # %% [markdown]
 # ## With decay and label smoothing
 #
-# The same network with linear decay over a number of steps that is searched, and with label smoothing, which is
-# searched too; every trial goes on to the end of its budget. A smoothed loss cannot fall as far: where no trial
-# reaches the target at a batch size, the curve has no point there, and with too few points nothing is identified.
+# The same network is trained with linear decay and label smoothing. The search includes the number of decay steps and
+# the smoothing, and every trial runs to the end of its budget. A smoothed loss cannot fall as far. If no trial reaches
+# the target at a batch size, the curve has no point there. With too few points, the knee is not identified.
 
 # %%
 picture.show(batch_figures.optimizers([one for one in written if one.curve.shared["schedule"] != "constant"]))
 
 # %% [markdown]
-# Trials by thirds of the label smoothing that was tried:
+# Split the trials into thirds by label smoothing:
 
 # %%
 decayed = "dataset=digits,model=fully_connected*,optimizer=adam,schedule=linear"
@@ -114,21 +115,21 @@ picture.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), 
 # %% [markdown]
 # ## The best learning rate against batch size
 #
-# The linear rule has the learning rate grow like the batch size, the square-root rule like its root. Both are drawn
-# from the best trial at the smallest batch size. Bars hold all trials that needed up to 1.25 times the fewest steps:
-# they are nearly as good, and where a bar is long the choice hardly matters. With momentum μ what matters is rather
-# the *effective* learning rate, learning rate / (1 − μ), which the last panel shows (Figure 8 of Shallue et al.).
+# The linear rule scales the learning rate with the batch size, and the square-root rule with its square root. Both
+# start from the best trial at the smallest batch size. Bars span all trials that needed at most 1.25 times the fewest
+# steps. These are nearly as good, so a long bar means that the choice hardly matters. With momentum μ, the relevant
+# quantity is the *effective* learning rate, learning rate / (1 − μ), in the last panel (Figure 8 of Shallue et al.).
 
 # %%
 conditions = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
 picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(conditions))))
 
 # %% [markdown]
-# Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
-# square root, 0 no growth. It is the slope of the logarithms, by least squares, of the geometric mean over trials
-# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/fitting/search_growth.py`). First
-# over the batch sizes up to the critical one, where that is identified, as rules of thumb are meant to hold there; of
-# other workloads over all:
+# Does it grow linearly? The table lists the power of the batch size by which the rate grows: 1 is the linear rule, 0.5
+# the square-root rule, and 0 no growth. The power is a least-squares slope in logarithms of the geometric mean over
+# nearly best trials, with a 90 % interval from the scatter (`analysis/fitting/search_growth.py`). The first table
+# stops at the critical batch size if it is identified, because the rules are meant for that range. Otherwise it uses
+# all batch sizes.
 
 # %%
 chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])
@@ -141,14 +142,14 @@ below.head(len(below))
 # %%
 words = below.dropna(subset="power")["agrees_with"].value_counts()
 Markdown(
-    "Of the rates above that can be judged: "
-    + "; ".join(f"{count} agree with *{rule}*" for rule, count in words.items())
-    + ". To agree is not to prove: a wide interval agrees with much."
+    "Rates above that can be judged: "
+    + ", ".join(f"{count} agree with *{rule}*" for rule, count in words.items())
+    + ". Agreement is not proof: a wide interval agrees with many rules."
 )
 
 # %% [markdown]
-# And over all batch sizes. On the plateau a larger batch needs no larger rate, so powers should come out smaller here
-# where the plateau was reached.
+# The second table uses all batch sizes. On the plateau, a larger batch does not need a larger rate, so powers should be
+# smaller here if the plateau was reached.
 
 # %%
 every = search_growth.table(drawn).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
@@ -157,17 +158,16 @@ pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every
 # %% [markdown]
 # ## Where good trials lie
 #
-# The plane of learning rate and 1 − momentum, a panel for every batch size (as Figure 9 of Shallue et al.). Dashed
-# lines join equal effective learning rates. Watch where the filled points are, trials that reached the target: how
-# large a part of the plane they take says how hard the search is at that batch size. If that part shrinks towards
-# large batch sizes, the best of so many trials gets worse there for no other reason, and the critical batch size is
-# pulled down.
+# Each panel shows the plane of learning rate and 1 − momentum at one batch size (as Figure 9 of Shallue et al.).
+# Dashed lines connect equal effective learning rates. Filled points are trials that reached the target. The smaller
+# their part of the plane, the harder the search. If that part shrinks towards large batch sizes, the best of k trials
+# gets worse for this reason alone, and the critical batch size decreases.
 
 # %%
 picture.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(conditions[1],))))
 
 # %% [markdown]
-# The share of trials that reached the target says the same in a number, for all optimizers:
+# The share of trials that reached the target measures this for all optimizers:
 
 # %%
 overview, _ = steps.load(STORE)
@@ -179,10 +179,10 @@ success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size
 # %% [markdown]
 # ## Were the search spaces wide enough?
 #
-# An optimum at the end of a range may lie beyond it, and then the answer is one of the range, not of the optimizer. A
-# study is named here if its best tenth of trials crowds at an end (`analysis/trials/edges.py`); a question mark
-# says that it may also lie some way off. Of studies whose metaparameters do not matter, one in twenty would be named
-# by chance, and one in ten with a question mark.
+# If the best trials are at the end of a range, the optimum may be outside, and the answer depends on the range rather
+# than the optimizer. A study is listed here if the best tenth of its trials clusters at an end
+# (`analysis/trials/edges.py`). A question mark means that the optimum may also be some distance away. If
+# metaparameters did not matter, one in twenty studies would be listed by chance, and one in ten with a question mark.
 
 # %%
 edges = answered[~answered["at_edge"].isin(["no", "unclear"])]
@@ -193,8 +193,8 @@ named, decidable = len(edges), int((answered["at_edge"] != "unclear").sum())
 Markdown(f"{named} of {decidable} studies that could be judged have an optimum at an edge, or perhaps at one.")
 
 # %% [markdown]
-# Were there enough trials? *No* is said where the best of half of the trials is worse than that of all by more than a
-# tenth: then still more trials would lower the answer.
+# Were there enough trials? *No* means that the best of half of the trials is worse than the best of all by more than a
+# tenth. More trials would then lower the answer.
 
 # %%
 answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstack(fill_value=0)
@@ -202,23 +202,23 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # %% [markdown]
 # ## Selected and confirmed
 #
-# The best of many trials is also the luckiest. So the best of each study were run again on fresh seeds. Where several
-# were, half of the repeats *chose* one of them, and the other half of that one's *report*; where the best trial alone
-# was, all of its repeats do. Nothing was chosen by what reports: its median is what was *confirmed*. The rule is in
-# `results/rules/confirmation.py`.
+# The best of many trials is also the luckiest. The best trials of each study were therefore rerun with fresh seeds. If
+# several were rerun, half of the reruns *choose* one trial, and the other half of that trial's reruns *report*. If
+# only the best trial was rerun, all of its reruns report. Reporting reruns take no part in the choice, and their
+# median is the *confirmed* value. The rule is in `results/rules/confirmation.py`.
 #
-# What that does is known where all configurations are equal, so that whatever a search selects is luck alone. These
-# are 200 simulated searches of 64 trials, through the same functions as everything else: what they selected, the
-# median that their choice was made by, and what they confirmed, each over the truth.
+# The effect is known exactly if all configurations are equal, because any lead of the selected trial is then luck. The
+# table shows 200 simulated searches of 64 trials: the selected value, the median that chose the trial, and the
+# confirmed value, each divided by the truth.
 
 # %%
 selection_bias.bias(selection_bias.simulate(200)).to_frame("over the truth")
 
 # %% [markdown]
-# In the release: confirmed over selected steps, by data set and over all; above 1 is the winner's curse. `never` counts
-# studies whose repeats did not reach the target within their budget, or half of them did not. They have no ratio, and
-# ratios are of the others; `small` is up to batch size 16, `large` above. `same` is how often the confirmed trial is
-# the best one of the search.
+# The next table shows confirmed over selected steps in the release, by data set and in total. Ratios above 1 are the
+# winner's curse. `never` counts studies in which at least half of the reruns missed the target within their budget.
+# They do not have a ratio. `small` means batch sizes up to 16, and `large` those above. `same` is the share of studies
+# whose confirmed trial is the best one of the search.
 
 # %%
 ratios = selection_bias.ratios(fitted)
@@ -228,9 +228,9 @@ selection_bias.summary(ratios)
 selection_bias.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 
 # %% [markdown]
-# If luck were alike at all batch sizes, a curve of what was confirmed would lie higher and have its knee at the same
-# place. Here both are fitted by the same procedure. Points of the second are medians of few repeats, all weigh alike,
-# and batch sizes are dropped where half of the repeats or more never reached.
+# If luck were the same at all batch sizes, the confirmed curve would be higher with an unchanged knee. Both curves are
+# fitted with the same method. Confirmed points are medians of a few reruns with equal weights. Batch sizes at which at
+# least half of the reruns missed the target are dropped.
 
 # %%
 both = curve_fits.moves(fitted).set_index(["dataset", "model", "optimizer"])
@@ -242,46 +242,47 @@ both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True
 # %%
 moved = both.dropna(subset="octaves")
 Markdown(
-    f"Of {len(moved)} workloads whose knee is identified both ways {int((moved['octaves'] > 0).sum())} have it at a "
-    f"larger batch size once confirmed, by {moved['octaves'].median():+.2f} octaves in the median of all; "
-    f"{len(moved) - int(moved['inside'].sum())} leave the 90 % interval of what was selected."
+    f"{len(moved)} workloads have an identified knee both selected and confirmed. The confirmed knee is at a larger "
+    f"batch size in {int((moved['octaves'] > 0).sum())} of them, and the median shift is "
+    f"{moved['octaves'].median():+.2f} octaves. "
+    f"{len(moved) - int(moved['inside'].sum())} leave the 90 % interval of the selected knee."
 )
 
 # %% [markdown]
-# Where that is most of them, luck was not alike: the search was luckier at small batch sizes, where gradients are
-# noisier and fewer trials reach. The critical batch size *of the best of k trials* is then smaller than that of a
-# typical run with tuned metaparameters. Both are answers; they answer different questions, and stand side by side
-# everywhere.
+# If most knees shift, luck was not the same: the search was luckier at small batch sizes, at which gradients are
+# noisier and fewer trials reach the target. The critical batch size *of the best of k trials* is then smaller than
+# that of a typical run with tuned metaparameters. The two values answer different questions, and both are always
+# shown.
 #
-# ## How the knee moves with the number of trials
+# ## The knee against the number of trials
 #
-# A minimum falls as the search grows. The first 8, 16, 32, ... trials of each study are searches of their own, so that
-# their critical batch sizes say how far the answer depends on k. Losing trials of pruned studies were cut short: these
-# stand at their own k alone. Blue is selected, with 90 % intervals; orange is confirmed.
+# A minimum decreases as the search grows. The first 8, 16, 32, ... trials of each study form smaller searches, whose
+# critical batch sizes show the dependence on k. Losing trials of pruned studies were cut short, so these studies
+# appear at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed.
 
 # %%
 picture.show(best_of_figures.knees(fitted))
 
 # %% [markdown]
-# In numbers, as `python -m analysis fit --best-of 8,16,32,64,1024` prints them:
+# The same numbers are printed by `python -m analysis fit --best-of 8,16,32,64,1024`:
 
 # %%
 by_number = curve_fits.table_by_k(curve_fits.refit_by_k(fitted, [8, 16, 32, 64, 1024]))
 by_number.fillna("")
 
 # %% [markdown]
-# ## All there is on one workload
+# ## Summary of one workload
 #
-# The summary puts all of this on a page: the curve with its fit and what the fit assumes, the metaparameters of the
-# best trials, the share of trials that reached, the ledger, and selected against confirmed.
+# A summary page combines the above: the curve with its fit and the assumptions of the fit, the metaparameters of the
+# best trials, the share of trials that reached the target, the ledger, and selected against confirmed steps.
 
 # %%
 (momentum, *_) = [one for one in digits if one.curve.optimizer == "momentum" and not one.curve.pruned]
 picture.show(summaries.summary([momentum]))
 
 # %% [markdown]
-# ## What this does not show
+# ## Limits
 #
-# Which optimizer is better. A target on the validation loss of digits, two networks, two schedules and one budget
-# of trials are a comparison of just that; optimizers with more metaparameters are given no more trials to tune them
-# with. Neither does it show what happens below the target: but for those with decay, trials stop there.
+# These results do not show which optimizer is better. They compare one validation target on digits with two networks,
+# two schedules and one budget of trials. Optimizers with more metaparameters do not get more trials. The results also
+# do not show anything below the target, because trials without decay stop there.

@@ -13,15 +13,15 @@
 # %% [markdown]
 # # Cores
 #
-# The second axis of the dataset is the number of cores. One workload, an implicit matrix factorization by alternating
-# least squares (implicit ALS) of a graph of links, is sharded over more and more of them, as ALX did it on TPUs
-# (Mehta et al. 2021, arXiv 2112.02194). An epoch solves a small least-squares problem for every row, then for every
-# column. What is asked is how many seconds an epoch takes on so many cores, and whether the recommendations stay as
-# good: with other solvers, in fewer bits, at other metaparameters.
+# The second axis of the dataset is the number of cores. One workload, an implicit matrix factorization of a link graph
+# by alternating least squares (implicit ALS), is sharded over an increasing number of cores, as ALX did on TPUs (Mehta
+# et al. 2021, arXiv 2112.02194). An epoch solves a small least-squares problem for every row and then for every
+# column. The questions are how many seconds an epoch takes, and whether recommendations stay as good with other
+# solvers, fewer bits and other metaparameters.
 #
-# The graph is synthetic: degrees follow a power law, pages form communities and topics. It was made for this
-# measurement and is nobody's web. Every study ran alone, in a process bound to as many physical cores as its plan
-# says; cores that are not there are emulated on none of the curves below.
+# The graph is synthetic: degrees follow a power law, and pages form communities and topics. Every study had the
+# machine to itself and was pinned to the number of physical cores in its plan. The curves below do not contain
+# emulated cores.
 
 # %%
 import numpy as np
@@ -38,13 +38,12 @@ pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max
 STORE = releases.release()
 
 # %% [markdown]
-# ## What was run
+# ## The studies
 #
-# A row for every factorization, that of its best trial. Half of the rows with held-out links are validation, half are
-# test: the best trial has the best Recall@20 of validation at its last epoch, and the recall shown is that of test.
-# Studies of software 0.1 measured test alone, which chose their best trials too; a note below names them. `complete`
-# and `infeasible` count trials: the latter diverged, and where all did there is none to show. Graphs are told apart by
-# their number of links.
+# The table has one row per factorization, for its best trial. Half of the rows with held-out links are for validation
+# and half for test. The best trial has the best validation Recall@20 at the last epoch, and the table shows its test
+# recall. Studies of software 0.1 only measured test recall and also selected by it; they are named in a note below.
+# `complete` and `infeasible` count trials, and infeasible ones diverged. Graphs differ in their number of links.
 
 # %%
 measured = factorizations.load(STORE)
@@ -53,14 +52,14 @@ named = table.set_index(["links", "dim", "solver", "table_dtype", "solver_dtype"
 named.filter(["seconds_per_epoch", "recall_20", "recall_50", "complete", "infeasible"])
 
 # %%
-print(*(factorizations.notes(measured) or ["nothing more has to be known of these"]), sep="\n")
+print(*(factorizations.notes(measured) or ["no notes"]), sep="\n")
 
 # %% [markdown]
-# ## Two cores: a gain, and no law
+# ## Two cores show a speed-up but not a law
 #
-# Seconds per epoch on one core and on two. Points are medians over epochs, bars their middle half. The panel beside
-# it has what ALX says of its own epochs: other data, hundreds of times as large, on TPU cores. It is there for the
-# shape of the question, not for comparison.
+# The picture shows seconds per epoch on one core and on two. Points are medians over epochs, and bars span their
+# middle half. The other panel shows the epochs of ALX on TPU cores, with different data that are hundreds of times
+# larger. It is shown for context rather than comparison.
 
 # %%
 picture.show(scaling_figures.epochs_against_cores(measured))
@@ -71,19 +70,18 @@ core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measure
 print(core_counts.as_text([several]))
 
 # %% [markdown]
-# The speed-up is the ratio of the medians, the efficiency that speed-up over the one that perfect scaling would have
-# given. An efficiency somewhat above 100 % is no mistake of arithmetic: every further core brings a cache of its own,
-# and what does not fit into one may fit into two. It may also be that something else slowed the one core down while
-# it was measured. Two numbers do not tell these apart.
+# The speed-up is the ratio of the medians. The efficiency is the speed-up divided by that of perfect scaling. It can
+# be slightly above 100 %, because each core adds its own cache, and data that exceed one cache may fit into two.
+# Another possible cause is a disturbance while one core was measured. Two numbers cannot distinguish these causes.
 
 # %%
 picture.show(scaling_figures.speedup(measured))
 
 # %% [markdown]
-# Why does the verdict refuse to say what more cores would bring? An epoch has time that every core spends (*serial*),
-# time that is shared (*parallel*), and time that grows with every core beside the first (*communication*): three
-# unknowns, and two measurements. Take an epoch of 1 second on one core and 0.55 on two. Two laws that both pass
-# through both points exactly:
+# Why is the speed-up of more cores not identified? An epoch has time that every core spends (*serial*), time that is
+# shared (*parallel*), and time that grows with every additional core (*communication*). These are three unknowns with
+# two measurements. For example, let an epoch take 1 second on one core and 0.55 on two. These two laws pass through
+# both points exactly:
 
 # %%
 cores, seconds = np.array([1, 2]), np.array([1.0, 0.55])
@@ -99,11 +97,12 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# They agree where something was measured and nowhere else: by the first an epoch becomes ever shorter, by the second
-# more cores soon make it longer. A picture with either of them drawn to 64 cores would look like a result.
+# They only agree at the measured points. In the first law, epochs keep getting shorter. In the second, more cores soon
+# make them longer. A picture of either law up to 64 cores would look like a result.
 #
-# Three numbers of cores or more are fitted, with 90 % intervals found by profile. The dataset has no such curve, so
-# the fit is shown on made-up times that follow a known law, with noise as large as between epochs and runs here.
+# Curves with at least three core counts are fitted, with 90 % profile intervals. The dataset does not contain such a
+# curve. The fit is therefore shown on synthetic times that follow a known law, with the noise observed between epochs
+# and runs.
 
 # %%
 truth = pd.Series({"serial": 0.05, "parallel": 0.94, "communication": 0.01})
@@ -119,24 +118,24 @@ estimates.assign(holds=(estimates["low"] <= estimates["truth"]) & (estimates["tr
 critical = fit.critical_cores
 Markdown(
     f"Half of the cores' time is lost at {critical.best:.1f} cores, 90 % interval [{critical.low:.1f}, "
-    f"{critical.high:.1f}]. Of this made-up example with up to {counts[-1]:g} cores the verdict is "
+    f"{critical.high:.1f}]. The verdict on this synthetic example with up to {counts[-1]:g} cores is "
     f"*{fit.verdict.replace('_', ' ')}*. {fit.doubt}"
 )
 
 # %% [markdown]
-# ## Is it still the same factorization?
+# ## Is the factorization unchanged?
 #
-# Recall@20 and Recall@50 on held-out links of test rows, of the two graphs that were factorized in several ways. What
-# can be compared stands in one picture; recalls of different graphs cannot.
+# The pictures show Recall@20 and Recall@50 on held-out links of test rows, for the two graphs with several
+# factorizations. Recalls can be compared within a picture but not between graphs.
 
 # %%
 ways = table.groupby("data")["study"].transform("size")
 picture.show(recall_figures.recall([one for one, count in zip(measured, ways, strict=True) if count > 2]))
 
 # %% [markdown]
-# Sharding must not change what is learnt. By number of cores, from the same seed, metaparameters and initial tables;
-# sums are taken in another order on other numbers of cores, so that recalls agree to rounding, not bit by
-# bit.
+# Sharding must not change the learned tables. These runs differ only in the number of cores and share seed,
+# metaparameters and initial tables. The order of sums depends on the number of cores, so recalls agree up to rounding
+# but not bit by bit.
 
 # %%
 members = several.curve.members
@@ -148,9 +147,9 @@ pd.DataFrame(
 # %% [markdown]
 # ## Solvers
 #
-# A row's least squares can be solved exactly (Cholesky, LU, QR) or nearly, by a few steps of conjugate gradients,
-# warm-started from the epoch before. The same trial with each of them, against seconds of solving on one core. If the
-# curves end at one height, the solver does not matter for what is learnt, and only the seconds do.
+# The least-squares problem of a row can be solved exactly (Cholesky, LU, QR) or approximately with a few steps of
+# conjugate gradients, warm-started from the previous epoch. The picture shows the same trial with each solver against
+# seconds of solving on one core. If the curves end at the same height, solvers only differ in time.
 
 # %%
 picture.show(recall_figures.solvers(measured))
@@ -158,9 +157,9 @@ picture.show(recall_figures.solvers(measured))
 # %% [markdown]
 # ## Number formats
 #
-# Tables and solver in 32 or 16 bits. In bfloat16 tables take half of the memory and of the traffic, but 8 bits of
-# mantissa have to carry the sums. A norm penalty makes the systems better conditioned; the pictures are of a strong
-# one and of a weak one. A line that ends in a cross *diverged*: a table or the objective was not a number any more.
+# Tables and solver use 32 or 16 bits. bfloat16 tables halve memory and traffic, but sums then have only 8 bits of
+# mantissa. A norm penalty improves the condition of the systems. The pictures show a strong penalty and a weak one. A
+# line that ends with a cross *diverged*: a table or the objective was no longer finite.
 
 # %%
 picture.show(recall_figures.precision(measured))
@@ -174,8 +173,9 @@ formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core",
 # %% [markdown]
 # ## Tuning
 #
-# Two metaparameters decide how good the recommendations are: the weight α of all pairs that are no link, and the norm
-# penalty λ. A search over both, each trial a point, the Recall@20 that chooses the best of them as colour:
+# Two metaparameters determine the quality of recommendations: the weight α of all pairs without a link, and the norm
+# penalty λ. The picture shows a search over both. Each point is a trial, coloured by the Recall@20 that selects the
+# best:
 
 # %%
 picture.show(recall_figures.tuning(measured))
@@ -184,16 +184,16 @@ picture.show(recall_figures.tuning(measured))
 (tuned, *_) = [one for one in measured if len(one.trials) > 1]
 ranked = tuned.last[tuned.chosen_by].sort_values(ascending=False)
 Markdown(
-    f"By {factorizations.SPLITS[tuned.chosen_by]} the best of {len(ranked)} trials has Recall@20 {ranked.iloc[0]:.4f}, "
-    f"the median one {ranked.median():.4f}, the worst {ranked.iloc[-1]:.4f}. What solver and number format change is "
-    "to be held against that."
+    f"On {factorizations.SPLITS[tuned.chosen_by]}, the best of {len(ranked)} trials has Recall@20 "
+    f"{ranked.iloc[0]:.4f}, the median one {ranked.median():.4f}, and the worst {ranked.iloc[-1]:.4f}. Compare the "
+    "effects of solvers and number formats with this range."
 )
 
 # %% [markdown]
 # ## ALX's data, for scale
 #
-# The six variants of WebGraph as their public description gives them. `python -m workloads.prepare web_graph` brings
-# them onto a machine that has room for them; none of the numbers above is of these.
+# The table lists the six published variants of WebGraph. `python -m workloads.prepare web_graph` downloads them. The
+# numbers above do not use these data.
 
 # %%
 variants = published_numbers.webgraph()
@@ -204,8 +204,8 @@ published = published_numbers.points("alx2022")
 published[["dataset", "cores", "seconds_per_epoch", "bound", "note"]].set_index("dataset")
 
 # %% [markdown]
-# ## What this does not show
+# ## Limits
 #
-# How anything scales beyond the cores of one small machine. The two cores share one memory, so communication is cheap
-# and bandwidth is shared; a machine with more of them, `python -m sweeps +experiment=alx2022/scaling cores=1,2,4,8
-# -m` and the same pictures would say more, and the fit would then have something to fit.
+# These results do not extend beyond the cores of one small machine. The two cores share one memory, so communication
+# is cheap and bandwidth is shared. To learn more, run `python -m sweeps +experiment=alx2022/scaling cores=1,2,4,8 -m`
+# on a machine with more cores. The same pictures then include a fit.

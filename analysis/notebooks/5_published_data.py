@@ -13,14 +13,14 @@
 # %% [markdown]
 # # Published data
 #
-# Others have measured what this dataset asks, at scales that no small machine reaches. Their results come in by the
-# same commands and are answered by the same code:
+# Others have studied the same questions at scales that a small machine cannot reach. The same commands import their
+# results, and the same code analyzes them:
 #
-# - **points of papers**, single numbers read off figures or quoted from text, in `results/papers`;
-# - **MLPerf's reference convergence points**, under Apache-2.0, imported and shipped in `results/mlperf`;
-# - **the archive of Shallue et al. (2018)**, all their trials with all measurements. It states no licence, so that it
-#   is converted on your machine and never passed on. If `SHALLUE_STORE` names a store it was imported to, the figures
-#   below are of it. Otherwise they are of a *synthetic* archive in its format, and say nothing about any network.
+# - **points of papers**: numbers read off figures or quoted from text, in `results/papers`.
+# - **MLPerf's reference convergence points**: under Apache-2.0, imported into `results/mlperf`.
+# - **the archive of Shallue et al. (2018)**: all their trials with all measurements. It does not state a licence, so
+#   it is converted on your machine and not redistributed. If `SHALLUE_STORE` names a store with the imported archive,
+#   the figures below show it. Otherwise they show a *synthetic* archive in the same format, not real networks.
 
 # %%
 import os
@@ -32,7 +32,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, releases, workload_studies
+from analysis import contradictions, releases
 from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import curve_fits, fits
 from analysis.plotting import picture
@@ -46,16 +46,16 @@ SCRATCH = tempfile.TemporaryDirectory()
 # ## Points of papers
 #
 # Figure 1 of Shallue et al. shows steps to target against batch size for nine workloads. Its points were read off the
-# pictures in the authors' notebook and are good to about half a percent. Each of these papers has to be cited for its
-# numbers:
+# pictures in the authors' notebook, with an accuracy of about half a percent. If you use these numbers, cite the
+# papers:
 
 # %%
 points = published_numbers.points("shallue2018")
 published_numbers.points().drop_duplicates("source").set_index("source")[["citation", "url"]]
 
 # %% [markdown]
-# The fit takes a file of points as well as a store: `python -m analysis fit --points FILE`. Points come without their
-# trials, so that it is not known how much luck is in each, and all weigh alike.
+# A fit reads a store or a file of points: `python -m analysis fit --points FILE`. A file does not contain trials, so
+# luck cannot be estimated, and all points have equal weights.
 
 # %%
 file = Path(SCRATCH.name) / "figure1.csv"
@@ -67,10 +67,9 @@ figure1.join(fits.table(names, points_fits)[["s_min", "sharpness", "doubts"]].ro
 # %% [markdown]
 # ## MLPerf's reference convergence points
 #
-# MLPerf trains each of its benchmarks with a reference implementation until a quality target is met, several seeds at
-# each of several batch sizes, with metaparameters set by hand. What is published of a run is where it ended, and not
-# the curve before. So there is one measurement a trial, and it says *at or before this*: the metric is
-# `validation_shortfall`, 0 once the target is met.
+# MLPerf trains reference implementations of its benchmarks to a quality target, with several seeds at several batch
+# sizes and hand-set metaparameters. Only the end of each run is published, not its curve. Each trial therefore has one
+# measurement, which means *at or before this step*. The metric is `validation_shortfall`, which is 0 at the target.
 
 # %%
 mlperf = store.catalogue(releases.mlperf())
@@ -80,9 +79,9 @@ print(
 )
 
 # %% [markdown]
-# Steps to target are still intervals. Where the source tells how far evaluations were apart, the target was met
-# within that distance before the end; that bracket is the interval. Where a curve has a study that does not tell it,
-# the others' is taken, and the notes say so.
+# Steps to target are still intervals. If the source states the distance between evaluations, the target was reached
+# within that distance before the end, which gives the interval. If one study of a curve does not state it, the
+# distance of the others is used, with a note.
 
 # %%
 reference = curve_fits.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
@@ -102,20 +101,20 @@ fittable.set_index(naming)
 # %%
 refused = summary[summary["verdict"] == "not_identified"].drop(columns=["critical batch size", "verdict", "doubts"])
 Markdown(
-    f"{len(fittable)} of {len(summary)} curves get a statement, and of these "
-    f"{int((fittable['verdict'] != 'identified').sum())} are one-sided. The others are refused, for the reasons below. "
-    "Reference points were made to check submissions, and not to find a knee."
+    f"{len(fittable)} of {len(summary)} curves get a statement, "
+    f"{int((fittable['verdict'] != 'identified').sum())} of them one-sided. The others are rejected for the reasons "
+    "below. Reference points were made to check submissions rather than to find a knee."
 )
 
 # %%
 refused.assign(reason=[reference[i].selected.reason for i in refused.index]).set_index(naming)
 
 # %% [markdown]
-# A curve that several studies share at one batch size is not fitted: they are of the same benchmark with other
-# metaparameters, and to take the better of them would be a search that nobody made. The curves that do get a
-# statement: *at least* is said where no plateau is in sight, as nobody runs a reference far beyond the batch sizes
-# that pay off. The best of a few seeds with metaparameters chosen by experts is not the best of a search, so these
-# critical batch sizes are of another kind than those of the notebooks before.
+# A curve with several studies at one batch size is not fitted. They run the same benchmark with different
+# metaparameters, and selecting the better one would be a search that did not take place. The pictures show the curves
+# with a statement. *At least* means that there is no plateau, because references are rarely run far beyond the batch
+# sizes that pay off. The best of a few seeds with expert metaparameters is not the best of a search, so these critical
+# batch sizes differ in kind from those of the previous notebooks.
 
 # %%
 picture.show(batch_figures.steps_to_target([reference[i] for i in fittable.index]))
@@ -123,12 +122,11 @@ picture.show(batch_figures.steps_to_target([reference[i] for i in fittable.index
 # %% [markdown]
 # ## The archive of Shallue et al.
 #
-# Eleven figures of the paper can be drawn by name from the released archive: `python -m analysis figures --store DIR
-# --out figures --name shallue2018`. Without the archive at hand one is made up in its format: all 454 studies, with a
-# share of their trials. Its trials are drawn so that every workload of Figure 1 has about the fewest examples and
-# steps that were published, and the others lie near those. **What the next pictures show of curves is therefore put
-# in by hand.** What they do show is that the whole path works, from files in the published format to the figures of
-# the paper.
+# Draw eleven figures of the paper from the released archive with `python -m analysis figures --store DIR --out figures
+# --name shallue2018`. Without the archive, this notebook generates a synthetic one in the same format: all 454
+# studies, with a share of their trials. Its trials are drawn so that workloads of Figure 1 have about the published
+# smallest numbers of examples and steps, with the other workloads near those. **The curves in the next pictures are
+# therefore put in by hand.** The pictures show that the conversion works, from published files to the paper's figures.
 
 # %%
 given = os.environ.get("SHALLUE_STORE")
@@ -141,12 +139,12 @@ folder = Path(given).expanduser() if given else imported
 commits = store.catalogue(folder)
 Markdown(
     f"{len(commits)} studies, {sum(one.ledger.planned for one in commits):,} trials: "
-    f"**{'of the store that SHALLUE_STORE names' if given else 'synthetic'}**."
+    f"**{'from the store in SHALLUE_STORE' if given else 'synthetic'}**."
 )
 
 # %% [markdown]
-# The importer counts every trial it reads against the published table of studies, and names the studies that do not
-# agree. In sum:
+# The importer compares the trials it reads with the published table of studies and lists the studies that differ. The
+# totals are:
 
 # %%
 ended = pd.DataFrame([one.ledger._asdict() for one in commits]).sum()
@@ -163,12 +161,12 @@ pd.DataFrame(
 # %% [markdown]
 # ### Figure 1: steps to target
 #
-# Diamonds are the published points. Only the first 100 complete trials of a study count, or all if there are fewer,
-# and a trial has to be strictly below the target: the rule *released*. Of a synthetic archive with a share of the
-# trials, curves lie above the diamonds where the best of fewer trials is worse.
+# Diamonds are the published points. By the rule *released*, only the first 100 complete trials of a study count, or
+# all if there are fewer, and a trial must be strictly below the target. A synthetic archive has fewer trials, so its
+# curves are above the diamonds at some batch sizes.
 
 # %%
-studies = shallue2018.name_workloads(workload_studies.of_store(folder))
+studies = shallue2018.of_store(folder)
 picture.show(shallue2018.figure(studies, 1))
 
 # %% [markdown]
@@ -181,7 +179,7 @@ picture.show(shallue2018.figure(studies, 4))
 picture.show(shallue2018.figure(studies, 8))
 
 # %% [markdown]
-# All of them, and what each shows:
+# The figures of the paper are:
 
 # %%
 pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
@@ -189,9 +187,9 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # %% [markdown]
 # ## Side by side
 #
-# Critical batch sizes from all three sources that may be shown here: measured by this software, read off Figure 1,
-# and MLPerf's. They differ in data, model, target, search and scale, so that none of them contradicts another; what
-# they have in common is the question and the procedure. Only statements are listed, in the order of their lower ends.
+# The table lists critical batch sizes from three sources: measured by this software, read off Figure 1, and MLPerf.
+# They differ in data, model, target, search and scale, so they cannot contradict each other. They share the question
+# and the method. Curves without a statement are left out, and rows are sorted by their lower ends.
 
 # %%
 ours = curve_fits.of_store(releases.release())
@@ -217,7 +215,7 @@ statements.groupby(["source", "verdict"]).size().unstack(fill_value=0)
 SCRATCH.cleanup()
 
 # %% [markdown]
-# ## What this does not show
+# ## Limits
 #
-# Nothing here says how long anything takes. MLPerf's points and those of Figure 1 are steps and examples; a step at a
-# large batch size may take longer, and how much longer is a question to the hardware that they ran on.
+# These results do not contain times. The points of MLPerf and Figure 1 are steps and examples. A step at a large batch
+# size may take longer, depending on the hardware.

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # As a library
 #
-# Everything that the commands do can be called from Python: a study by plain arguments, its measurement into a folder,
-# and the results as pandas tables. This page trains 40 small networks, which takes a minute at most on two cores, and
-# keeps nothing: its store is a temporary folder. Yours would be a path, such as `"results/mine"`; every function takes
-# a `str` or a `Path`.
+# You can call everything that the commands do from Python: define a study with plain arguments, measure it into a
+# folder, and read the results as pandas tables. This page trains 40 small networks in at most a minute on two cores.
+# Its store is a temporary folder. Use a path such as `"results/mine"` to keep results. All functions accept a `str` or
+# a `Path`.
 
 # %%
 import tempfile
@@ -33,9 +33,9 @@ STORE = FOLDER.name
 # %% [markdown]
 # ## A study
 #
-# `sweeps.study` takes what `python -m sweeps` takes, as arguments. Keys with dots are given as
-# `**{"task.budget.steps": 100}`. It checks everything and runs nothing; what comes back is a plan, and a mistake is a
-# `BadInput`, a `ValueError` of one line.
+# `sweeps.study` takes the options of `python -m sweeps` as arguments. Pass keys with dots as `**{"task.budget.steps":
+# 100}`. The function checks everything, runs nothing, and returns a plan. Mistakes raise `BadInput`, a `ValueError`
+# with a one-line message.
 
 # %%
 one = sweeps.study(task="digits_fc", optimizer="nesterov", batch_size=64, trials=4)
@@ -50,25 +50,25 @@ except ValueError as error:
 # %% [markdown]
 # ## A sweep
 #
-# In `sweeps.sweep` a list is an axis, and there is a study for every combination. The studies of a
-# preset are `sweeps.sweep(experiment="quickstart")`.
+# In `sweeps.sweep`, a list is an axis, and every combination is a study. `sweeps.sweep(experiment="quickstart")`
+# returns the studies of a preset.
 
 # %%
 studies = sweeps.sweep(task="digits_fc", optimizer="nesterov", batch_size=[16, 64, 256, 512, 1024], trials=8)
 [each.study.name for each in studies]
 
 # %% [markdown]
-# `sweeps.measure` runs them in worker processes, one for every core, and returns three tables. A worker is a program of
-# its own, which runs nothing of a notebook or a script: no `if __name__ == "__main__":` is needed, and no function of
-# yours is sent to it. Calling it again runs only what the store lacks, so an interrupted call goes on where it was.
+# `sweeps.measure` runs them in worker processes, one per core, and returns three tables. Workers do not import your
+# notebook or script, so you do not need `if __name__ == "__main__":`. Calling it again runs only studies that the
+# store lacks, so an interrupted call resumes.
 
 # %%
 tables = sweeps.measure(studies, STORE)
 tables.trials.groupby("status").size()
 
 # %% [markdown]
-# `studies` has a row for every study, `trials` one for every trial with its metaparameters, and `measurements` one for
-# every evaluation of every trial. A store written elsewhere is read by `results.store.read("results/published")`.
+# `studies` has one row per study, `trials` one per trial with its metaparameters, and `measurements` one per
+# evaluation. Read an existing store with `results.store.read("results/published")`.
 
 # %%
 tables.measurements[["trial", "step", "train_loss", "validation_error"]].tail()
@@ -76,8 +76,8 @@ tables.measurements[["trial", "step", "train_loss", "validation_error"]].tail()
 # %% [markdown]
 # ## Answers
 #
-# The tables of the commands are functions, too: `python -m analysis steps` prints this one, and
-# `python -m analysis fit` the next. With eight trials a point the fit has little to say, and says so.
+# The tables of the commands are also functions. `python -m analysis steps` prints this one, and `python -m analysis
+# fit` the next one. With only eight trials per point, the fit is uncertain, as its verdict and reason state.
 
 # %%
 answers = steps.table(*steps.load(STORE))
@@ -87,7 +87,7 @@ answers[["batch_size", "target_metric", "target_value", "steps_low", "steps_high
 curve_fits.table(STORE)[["optimizer", "critical_batch_size", "verdict", "reason"]]
 
 # %% [markdown]
-# A figure is drawn from the same fits.
+# Draw a figure from the same fits:
 
 # %%
 picture.show(batch_figures.steps_to_target(curve_fits.of_store(STORE)))

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Layouts
 #
-# The third axis of the dataset is how a step of training is laid out on a mesh of devices: which axes of its tensors
-# are split over which axes of the mesh, after Mesh-TensorFlow (Shazeer et al. 2018, arXiv 1811.02084). A layout changes
-# what a step costs and never what it computes. The model is a small decoder Transformer, the devices are eight that a
-# CPU emulates: they show results, redundancy, memory and bytes, and nothing about speed.
+# The third axis of the dataset is the layout of a training step on a device mesh. A layout assigns tensor axes to mesh
+# axes, as in Mesh-TensorFlow (Shazeer et al. 2018, arXiv 1811.02084). It changes the cost of a step but not its
+# result. The model is a small decoder Transformer on eight emulated CPU devices. These measure results, redundancy,
+# memory and bytes, but not speed.
 
 # %%
 import pandas as pd
@@ -32,9 +32,10 @@ pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max
 STORE = releases.release()
 
 # %% [markdown]
-# ## What could be, and what could not
+# ## Rejected layouts
 #
-# A row for every mesh and layout, of eight emulated devices first. One that cannot be is a result, too: here is why.
+# The dataset has a row for every mesh and layout on eight emulated devices. Rejected layouts are results as well. The
+# table lists the reasons.
 
 # %%
 layouts = measured_layouts.load(STORE)
@@ -47,8 +48,8 @@ table[refused].groupby("refusal")["explanation"].agg(["size", "first"])
 # %% [markdown]
 # ## The same loss
 #
-# The loss before the last step, and how far the first gradient is from that of one device, relative to it, for the
-# parameter where it is furthest. Sums are taken in another order; nothing else differs.
+# The table shows the loss before the last step, and the relative difference of the first gradient from that of one
+# device, for the parameter with the largest difference. Only the order of sums differs.
 
 # %%
 ran = table[~refused]
@@ -57,9 +58,10 @@ ran[["loss", "gradient_difference"]].describe().loc[["count", "min", "max"]]
 # %% [markdown]
 # ## Redundancy
 #
-# A layout that is right may still have devices repeat each other's work, silently. *Redundancy* is what all devices
-# execute of matrix products, over what one step needs. With `batch:data` on `data:2;model:4` four devices do the same.
-# Splitting the hidden layer over `model` as well leaves the rest of a block, and the last product, repeated:
+# In a correct layout, devices may still repeat each other's work. *Redundancy* is the number of matmul FLOPs that all
+# devices execute, divided by the number that one step needs. With `batch:data` on `data:2;model:4`, four devices do
+# the same work. If the hidden layer is split over `model` as well, the rest of a block and the last matmul are
+# repeated:
 
 # %%
 d, ff, length, vocabulary, count = 128, 512, 64, 1024, 4
@@ -75,10 +77,10 @@ shown = shown.set_index(["mesh", "layout"])[["redundancy", "MB sent", "MB held"]
 shown.sort_values(["redundancy", "MB sent"])
 
 # %% [markdown]
-# ## What a step would cost
+# ## Predicted cost of a step
 #
-# Seconds are predicted for a TPU v5p by a model in which nothing overlaps. A model this small is bound by latency, so
-# the layout that exchanges nothing is the fastest and holds the most.
+# Seconds are predicted for a TPU v5p by a cost model without overlap. This small network is bound by latency, so the
+# layout without communication is the fastest and needs the most memory.
 
 # %%
 picture.show(layout_figures.cost(emulated))
@@ -89,17 +91,17 @@ picture.show(layout_figures.pareto(emulated))
 # %% [markdown]
 # ## Predicted and measured
 #
-# Two real cores, timed: each layout on two meshes that differ in the names of their axes alone. What these twins
-# differ by is noise, and a prediction is at fault only beyond it.
+# Steps are timed on two real cores, with each layout on two meshes that differ only in axis names. Differences between
+# these twins are noise. A prediction is wrong only if its error is larger.
 
 # %%
 picture.show(layout_figures.predicted(layouts))
 
 # %% [markdown]
-# ## Compiled for TPUs that are not there
+# ## Compiled for TPUs without a TPU
 #
-# Mesh-TensorFlow's layout of BERT, and of its variant of 4.8 billion parameters, for 512 cores of TPU v3: what each
-# would hold and send, and what does not fit.
+# The table shows Mesh-TensorFlow's layout of BERT and of its variant with 4.8 billion parameters, compiled for 512 TPU
+# v3 cores: bytes held and sent, and layouts that do not fit.
 
 # %%
 ahead = measured_layouts.table([one for one in layouts if one.study.engine_name == AHEAD])
@@ -107,10 +109,10 @@ shown = ahead.assign(**{"GB held": ahead["peak_bytes"] / 1e9, "MB sent": ahead["
 shown.set_index(["model", "mesh"])[["layout", "GB held", "MB sent", "redundancy", "refusal"]]
 
 # %% [markdown]
-# ## Layouts that others published
+# ## Published layouts
 #
-# Utilization as the sources state it, and of those that state it memory against time. A row that contradicts itself is
-# kept, and ringed.
+# The pictures show utilization as published, and memory against time for sources that publish both. Rows that
+# contradict themselves are kept and marked with a ring.
 
 # %%
 published = published_numbers.layouts()
@@ -123,7 +125,7 @@ picture.show(layout_figures.published([]))
 published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_index("source")
 
 # %% [markdown]
-# ## What this does not show
+# ## Limits
 #
-# How fast any of it is on accelerators. Emulated devices share the cores of one machine and are never timed; two cores
-# of a processor exchange through its memory. `engine=device` times steps on whatever devices there are.
+# These results do not show speed on accelerators. Emulated devices share the cores of one machine and are not timed.
+# Two cores of a processor communicate through its memory. Use `engine=device` to time steps on your devices.

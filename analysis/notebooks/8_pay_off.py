@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Pay-off
 #
-# How many devices are worth buying? The time to a target is the number of steps it takes, which falls with the batch
-# size up to a point, times the seconds of a step, which depend on the batch size and on the number of devices. Together
-# they say up to where the next doubling of devices still makes training faster by so much, and what that costs.
+# How many devices pay off? The time to a target is the number of steps times the seconds per step. The number of steps
+# decreases with the batch size up to a point, and the seconds depend on the batch size and the number of devices.
+# Together they determine up to how many devices the next doubling still speeds up training, and at which cost.
 
 # %%
 import numpy as np
@@ -32,20 +32,21 @@ pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max
 STORE = releases.release()
 
 # %% [markdown]
-# ## Without any hardware
+# ## Independent of hardware
 #
-# Double batch and devices together, and let a step take as long as before: then the curve alone decides. A doubling is
-# said to pay off while it is 20 % faster or more; 100 % is perfect. Of the curves that Shallue et al. (2018) published:
+# If the batch and the devices are doubled together at constant seconds per step, only the curve matters. A doubling
+# pays off if training is at least 20 % faster, where 100 % is perfect. For the published curves of Shallue et al.
+# (2018):
 
 # %%
 NAMES = ["dataset", "model", "batch_size", "batch_size_low", "batch_size_high", "batch_verdict"]
 answers.table(answers.answers(answers.of_paper("shallue2018")))[NAMES]
 
 # %% [markdown]
-# With a perfectly scaling curve S = E / B and no communication, time falls like 1/n and the cost in device-hours is the
-# same for all n. On a plateau, S constant, time stays and the cost grows like n. Between them the gain of a doubling is
-# (1 + B*/B) / (1 + B*/2B) for a curve of sharpness 1, which is 20 % at B = 2 B*: the last doubling that pays off leads
-# from there to four times the critical batch size.
+# With perfect scaling, S = E / B, and no communication, time decreases as 1/n and the cost in device-hours is
+# constant. On a plateau with constant S, time is constant and the cost grows as n. In between, for a curve of
+# sharpness 1, a doubling speeds training up by the factor (1 + B*/B) / (1 + B*/2B). This is a gain of 20 % at B = 2
+# B*, so the last doubling that pays off goes from there to four times the critical batch size.
 
 # %%
 critical = 64.0
@@ -54,11 +55,11 @@ gain = (1 + critical / batch) / (1 + critical / (2 * batch)) - 1
 pd.DataFrame({"B over B*": batch / critical, "gain of the next doubling": gain}).set_index("B over B*")
 
 # %% [markdown]
-# ## With measured and with predicted seconds
+# ## Measured and predicted seconds
 #
-# Nothing in this release was trained on several devices, so that measured times say nothing of a doubling. Predicted
-# ones are those of one device with its n-th of the batch, without communication: no network makes training on n devices
-# faster. They are dashed, with hatched bands, and never in one line with what was measured.
+# In this release, training used one device, so measured times do not contain a doubling. Predicted times for n devices
+# are those of one device with 1/n of the batch, without communication. This is a best case, because a real network
+# only adds time. Predictions are dashed with hatched bands and are never joined with measurements.
 
 # %%
 fitted = [one for one in curve_fits.of_store(STORE) if one.curve.model.startswith("simple_cnn")]
@@ -67,12 +68,12 @@ picture.show(payoff_figures.of_curves(chosen))
 
 # %%
 found = answers.answers(answers.of_curves(chosen))
-columns = ["optimizer", "of", "batch_size_low", "batch_size_high", "predicted_devices", "predicted_verdict"]
+columns = ["optimizer", "estimate", "batch_size_low", "batch_size_high", "predicted_devices", "predicted_verdict"]
 answers.table(found)[columns]
 
 # %% [markdown]
-# One factorization ran on one core and on two, which were real ones: two core counts show a gain, and no law. All
-# others were timed on one number of cores alone.
+# One factorization ran on one real core and on two. Two core counts show a speed-up but cannot determine a law. All
+# others were timed on only one number of cores.
 
 # %%
 measured = factorizations.load(STORE)
@@ -85,8 +86,8 @@ answers.times_table([one for one in cores if one.measured and len(one.measured.d
 ]
 
 # %% [markdown]
-# ## What this does not show
+# ## Limits
 #
-# Where a doubling stops to pay off on a cluster: for that, seconds per step on several devices have to be measured, or
-# predicted with their links (`python -m sweeps.plan … topology=v5e:4x4 step_times=FILE`), and given by
-# `python -m analysis payoff --predicted FILE`.
+# These results do not show when doubling stops paying off on a cluster. For that, measure seconds per step on several
+# devices, or predict them with their links (`python -m sweeps.plan … topology=v5e:4x4 step_times=FILE`), and pass them
+# to `python -m analysis payoff --predicted FILE`.

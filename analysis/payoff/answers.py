@@ -16,41 +16,41 @@ from analysis.fitting import curve_fits, curves, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import step_times, time_to_target
-from analysis.payoff.step_times import MEASURED, NAMES, PREDICTED, SAYS, StepTimes
+from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTimes
 from analysis.payoff.time_to_target import NOTHING, LastDoubling, PayOff
 from analysis.trials import steps
-from results import cli, store
+from results import store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.papers import published_numbers
 from results.plans.plan import Plan
 
 GAIN = 0.20
-(DIFFERING,) = DIFFERS  # the name of a subject that tells it from those with the same names
+(DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (
-    "A doubling pays off while it makes training faster by {gain:g} % or more; 100 % is perfect. Numbers are those "
-    "that the last such doubling leads to, with 90 % intervals.",
-    "batch size: devices and batch doubled together at the same seconds per step, so that no hardware is in it.",
+    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Each number is the "
+    "value after the last doubling that pays off, with a 90 % interval.",
+    "batch size: devices and batch doubled together at the same seconds per step, for any hardware.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
 OF_FRONT = (
     "beaten: another number of devices is as fast and as cheap, and better in one. All others are on the Pareto front."
 )
 OF_TIMES = (
-    "measured, predicted devices: by seconds per step of so many, at the batch size that is there soonest. Without "
-    "communication is a best case: no network makes training on so many devices faster."
+    "measured, predicted devices: with measured or predicted seconds per step, at the fastest batch size. Times "
+    "without communication are a best case for any network."
 )
 
 
 class Subject(NamedTuple):
-    """What is asked how far it pays off.
+    """A curve or a factorization whose pay-off is asked for.
 
     Attributes:
-      names: columns of tables that tell it from others.
-      title: in pictures.
-      steps: the fit of steps to target over batch size, with its points; or, of a factorization, its epochs.
-      notes: what a reader has to know.
-      times: seconds per step that were measured of it.
+      names: columns that identify it in tables.
+      title: name in pictures.
+      steps: the fit of steps to target over batch size with its points, or the epochs of a factorization.
+      notes: remarks for a reader.
+      times: its measured seconds per step.
     """
 
     names: dict[str, Any]
@@ -61,7 +61,7 @@ class Subject(NamedTuple):
 
     @property
     def verdict(self) -> text.Verdict:
-        """Of its curve; the epochs of a factorization are known."""
+        """Verdict of its curve. The epochs of a factorization are exact."""
         return self.steps.verdict if isinstance(self.steps, PointsFit) else "identified"
 
 
@@ -69,13 +69,13 @@ class Answer(NamedTuple):
     """How far a subject pays off on a kind of device.
 
     Attributes:
-      subject: what was asked.
-      device_kind: empty where no device was timed.
-      gain: that a doubling has to have, as a share.
-      batch: up to which batch size it pays off to double batch and devices together.
-      measured, predicted: time to target by measured seconds per step and by predicted ones; None where there are none.
-      predicted_by: who says so.
-      notes: what a reader has to know.
+      subject: the curve or factorization.
+      device_kind: empty if no device was timed.
+      gain: the speed-up required of a doubling, as a fraction.
+      batch: the batch size up to which it pays off to double batch and devices together.
+      measured, predicted: time to target with measured and with predicted seconds per step, or None without any.
+      predicted_by: source of the prediction.
+      notes: remarks for a reader.
     """
 
     subject: Subject
@@ -87,22 +87,23 @@ class Answer(NamedTuple):
     predicted_by: str
     notes: tuple[str, ...]
 
-    def of(self, says: str) -> PayOff | None:
-        """What measured or predicted times come to."""
-        return self.measured if says == MEASURED else self.predicted
+    def of(self, basis: str) -> PayOff | None:
+        """Returns ``measured`` or ``predicted``."""
+        return self.measured if basis == MEASURED else self.predicted
 
 
 @located
 def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Sequence[str] = ()) -> list[Subject]:
-    """The curves of a store, as selected and as confirmed, and its factorizations over cores.
+    """Returns the curves of a store, as selected and as confirmed, and its factorizations over cores.
 
     Args:
-      folder: of the store.
+      folder: folder of the store.
       request: metric and value of a target other than the studies' own.
-      where: conditions on studies over batch sizes, as in ``workload_studies.of_store``; with any, no factorization is.
+      where: conditions on studies over batch sizes, as in ``workload_studies.of_store``. With any condition,
+        factorizations are left out.
 
     Raises:
-      BadInput: there is no store, or nothing in it that could pay off.
+      BadInput: there is no store, or it has no study that could pay off.
     """
     kinds = {commit.kind for commit in store.catalogue(folder)}
     drawn = {source for kind in kinds for source in kind_views.PRESENTATIONS[kind].figures}
@@ -119,66 +120,67 @@ def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Se
 
 
 def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
-    """Every fit of these curves, with the seconds per step that their runs measured."""
+    """Returns every fit of these curves, with the seconds per step that their runs measured."""
     subjects = []
     for one in fitted:
         times = tuple(step_times.of_commits(one.curve.workload.commits))
-        for of, points_fit in curve_fits.answers(one):
-            names = curve_fits.naming([(one.curve, of, one.selected.points.trials)]).to_dict("records")[0]
-            names |= {DIFFERING: one.curve.distinction}
-            title = f"{one.curve.workload.title} · {one.curve.target_text} · {of}"
-            notes = (one.curve.distinction,) if one.curve.distinction else ()
-            subjects.append(Subject({str(key): value for key, value in names.items()}, title, points_fit, notes, times))
+        distinction = one.curve.distinction
+        names, points_fits = curve_fits.rows([one])
+        for row, points_fit in zip(_records(names), points_fits, strict=True):
+            title = f"{one.curve.workload.title} · {one.curve.target_text} · {row['estimate']}"
+            subjects.append(Subject(row | {DIFFERING: distinction}, title, points_fit, (distinction,), times))
     return subjects
 
 
 def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
-    """Factorizations to their last epoch, on numbers of real cores."""
+    """Returns factorizations up to their last epoch, on numbers of real cores."""
     subjects = []
     formats = {curve.representative.study.table_dtype for curve in core_curves}
     for curve in core_curves:
         times = step_times.of_core_curve(curve)
         if times is None:
             continue
-        one = curve.representative
-        study: Plan = one.study
+        study: Plan = curve.representative.study
+        epochs = curve.representative.result("epoch")
         names = dict(zip(NAMES, kind_views.labels(study), strict=True))
-        title = f"{' · '.join(names.values())} · {one.result('epoch'):.0f} epochs"
-        differs = [f"table_dtype={one.study.table_dtype}"] * (len(formats) > 1) + [curve.distinction]
-        names |= {DIFFERING: ", ".join(filter(None, differs))}
-        notes = (curve.distinction,) if curve.distinction else ()
-        subjects.append(Subject(names, title, one.result("epoch"), notes, (times,)))
+        title = f"{' · '.join(names.values())} · {epochs:.0f} epochs"
+        differs = [curve.distinction] if curve.distinction else []
+        if len(formats) > 1:
+            differs.insert(0, f"table_dtype={curve.representative.study.table_dtype}")
+        names[DIFFERING] = ", ".join(differs)
+        subjects.append(Subject(names, title, epochs, (curve.distinction,), (times,)))
     return subjects
 
 
 def of_file(file: Path) -> list[Subject]:
-    """The curves in a file of points, as ``fits.of_file`` reads it."""
+    """Returns the curves in a file of points, as ``fits.of_file`` reads it."""
     return _of_fits(*fits.of_file(file))
 
 
 def of_paper(source: str) -> list[Subject]:
-    """The curves that a paper published, as ``results/papers`` has them.
+    """Returns the curves that a paper published, from ``results/papers``.
 
     Raises:
-      BadInput: there is no such paper, or it has none.
+      BadInput: there is no such paper, or it has no curves.
     """
     every = published_numbers.points()
     every = every[every["steps"].notna() & every["batch_size"].notna()]
     check_choice("paper", source, sorted(set(every["source"])))
-    points = every[every["source"] == source]
     naming = ["dataset", "model", "optimizer", "metric", "target_value"]
-    groups = list(points.groupby(naming, sort=False))
+    groups = list(every[every["source"] == source].groupby(naming, sort=False))
     names = pd.DataFrame([key for key, _ in groups], columns=[*naming[:3], "target_metric", "target_value"])
     return _of_fits(names, [fits.of_steps(own["batch_size"], own["steps"]) for _, own in groups])
 
 
 def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subject]:
-    rows = [{str(key): value for key, value in row.items()} for row in names.to_dict("records")]
-    rows = rows or [{} for _ in points_fits]
+    rows = _records(names) or [{} for _ in points_fits]
     return [
-        Subject(row, " · ".join(str(value) for value in row.values()), one, ())
-        for row, one in zip(rows, points_fits, strict=True)
+        Subject(row, " · ".join(map(str, row.values())), one, ()) for row, one in zip(rows, points_fits, strict=True)
     ]
+
+
+def _records(names: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(key): value for key, value in row.items()} for row in names.to_dict("records")]
 
 
 def answers(
@@ -189,22 +191,23 @@ def answers(
     *,
     choosable: bool = False,
 ) -> list[Answer]:
-    """How far all subjects pay off, each on every kind of device that there are times of.
+    """Returns how far every subject pays off on every kind of device with times.
 
     Args:
       subjects: curves and factorizations.
-      gain: by which a doubling has to make it faster, as a share; in (0, 1).
-      measured: a file of measured step times, which count instead of those of the store.
-      predicted: a file of predicted ones, which count instead of those without communication.
-      choosable: whether a user could have chosen some of the subjects by --where, which an error then says.
+      gain: the speed-up required of a doubling, as a fraction in (0, 1).
+      measured: a file of measured step times, which replace those of the store.
+      predicted: a file of predicted step times, which replace those without communication.
+      choosable: whether a user can select subjects with --where, which an error then mentions.
 
     Raises:
-      BadInput: a file is invalid, or does not say which of several workloads it is of.
+      BadInput: a file is invalid, or does not name one of several workloads.
     """
-    tables = {
-        says: step_times.read(file, says) for file, says in ((measured, MEASURED), (predicted, PREDICTED)) if file
+    given = {
+        basis: _times_of(step_times.read(file, basis), subjects, basis, choosable=choosable)
+        for basis, file in ((MEASURED, measured), (PREDICTED, predicted))
+        if file
     }
-    given = {says: _times_of(rows, subjects, says, choosable=choosable) for says, rows in tables.items()}
     result = []
     for i, one in enumerate(subjects):
         own = given[MEASURED][i] if MEASURED in given else list(one.times)
@@ -217,115 +220,121 @@ def answers(
     return result
 
 
-def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str, *, choosable: bool) -> list[list[StepTimes]]:
-    """Times of every subject: the rows that name it, with a batch size or, of a factorization, without one."""
+def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: str, *, choosable: bool) -> list[list[StepTimes]]:
+    """Returns the times of every subject: rows that name it, with a batch size unless it is a factorization."""
     named = [name for name in NAMES if name in rows]
     workloads = {tuple(one.names.get(name) for name in NAMES[:2]) for one in subjects}
     if not named and len(workloads) > 1:
         words = text.first_few(sorted(" ".join(map(str, each)) for each in workloads))
-        choose = "choose one with --where model=NAME, or " * choosable
-        raise BadInput(
-            f"--{says}: the file does not say whose times it has, and there are several workloads ({words}); "
-            f"{choose}give it columns dataset and model"
-        )
+        remedy = "Add columns dataset and model"
+        if choosable:
+            remedy += ", or choose one workload with --where model=NAME"
+        raise BadInput(f"--{basis}: the file does not name a workload, and there are several ({words}). {remedy}.")
     result, used = [], np.zeros(len(rows), bool)
     for one in subjects:
         mine = rows["batch_size"].notna() == isinstance(one.steps, PointsFit)
         for name in named:
             mine &= rows[name] == str(one.names.get(name))
         used |= mine.to_numpy()
-        result.append(step_times.of_rows(rows[mine], f"--{says}"))
+        result.append(step_times.of_rows(rows[mine], f"--{basis}"))
     if not used.all():
-        raise _of_nobody(rows, int(np.argmin(used)), subjects, says)
+        raise _unmatched(rows, int(np.argmin(used)), subjects, basis)
     return result
 
 
-def _of_nobody(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], says: str) -> BadInput:
-    """Why a row, from 0, is of no subject: what it lacks, has too much, or is called."""
+def _unmatched(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], basis: str) -> BadInput:
+    """Returns the error for a row, counted from 0, that belongs to no subject."""
     names = {name: str(rows[name][row]) for name in NAMES if name in rows}
-    if any(all(str(one.names.get(name)) == value for name, value in names.items()) for one in subjects):
-        if np.isnan(rows["batch_size"][row]):
-            why = "has no batch_size, which a step of a curve over batch sizes has; a factorization alone goes without"
-        else:
-            why = "has a batch_size, but a step of a factorization takes all data; leave the cell empty"
-        return BadInput(f"--{says}: row {row + 1} {why}")
-    words = ", ".join(names.values())
-    return BadInput(f"--{says}: row {row + 1} is of no curve ({words}); name data set and model as the table does")
+    if not any(all(str(one.names.get(name)) == value for name, value in names.items()) for one in subjects):
+        why = f"is of no curve ({', '.join(names.values())}). Name data set and model as the table does."
+    elif np.isnan(rows["batch_size"][row]):
+        why = "has no batch_size. Only steps of a factorization go without one."
+    else:
+        why = "has a batch_size, but a step of a factorization takes all data. Leave the cell empty."
+    return BadInput(f"--{basis}: row {row + 1} {why}")
 
 
 def _answer(
     one: Subject, kind: str, gain: float, measured: Sequence[StepTimes], predicted: Sequence[StepTimes]
 ) -> Answer:
     fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
-    batch = time_to_target.last_batch_size(fit, gain) if fit else NOTHING
-    notes = list(one.notes)
+    notes, batch = list(one.notes), NOTHING
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
-        notes = [one.steps.reason]  # which begins with what tells the curve apart
-    notes += _open_ends(one, batch, "batch size", fit.batch_size) if fit else []
-    found: dict[str, PayOff | None] = dict.fromkeys(SAYS)
-    by = ""
+        notes = [one.steps.reason]  # which begins with the distinction of the curve
+    if fit:
+        batch = time_to_target.last_batch_size(fit, gain)
+        notes += _open_ends(one, batch, "batch size", fit.batch_size)
+    found: dict[str, PayOff | None] = dict.fromkeys(BASES)
+    predicted_by = ""
     for times in (*measured, *predicted):
         if times.device_kind != kind:
             continue
-        found[times.says] = pay_off = _pay_off(one, times, gain)
-        notes += [*times.notes] if times.says == MEASURED else []
-        by = times.by if times.says == PREDICTED else by
-        if pay_off is None and (fit or not isinstance(one.steps, PointsFit)):
-            notes.append(f"no {times.says} step times at batch sizes of the curve")
-        elif pay_off is not None:
-            numbers = time_to_target.judged(pay_off.devices)
-            notes += _missing(times.says, pay_off.devices, numbers)
-            notes += _open_ends(one, pay_off.last, f"{times.says} devices", numbers) if len(numbers) > 1 else []
-        if fit and pay_off:
+        found[times.basis] = pay_off = _pay_off(one, times, gain)
+        if times.basis == MEASURED:
+            notes += times.notes
+        else:
+            predicted_by = times.by
+        if pay_off is None:
+            if fit or not isinstance(one.steps, PointsFit):
+                notes.append(f"no {times.basis} step times at batch sizes of the curve")
+            continue
+        numbers = time_to_target.judged(pay_off.devices)
+        notes += _missing(times.basis, pay_off.devices, numbers)
+        if len(numbers) > 1:
+            notes += _open_ends(one, pay_off.last, f"{times.basis} devices", numbers)
+        if fit:
             notes += _gaps(times.within(fit.batch_size[0], fit.batch_size[-1]))
             notes += _beyond(times, fit.batch_size, as_share=any(each.divided for each in predicted))
     notes = [note for note in dict.fromkeys(notes) if note]
-    return Answer(one, kind, gain, batch, found[MEASURED], found[PREDICTED], by, tuple(notes))
+    return Answer(one, kind, gain, batch, found[MEASURED], found[PREDICTED], predicted_by, tuple(notes))
 
 
 def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
-    """Why an end is not stated that the curve itself would allow: numbers [k], rising, do not go far enough."""
+    """Returns notes on ends that the curve would allow but the ``numbers`` [k], rising, do not reach."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
-        f"{what}: the interval of the last doubling reaches the {which} that there is, {end:,.10g}"
+        f"{what}: the interval of the last doubling reaches the {which} value in the data, {end:,.10g}"
         for stating, which, end in ends
         if one.verdict in stating and last.verdict not in stating
     ]
 
 
-def _missing(says: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
-    """Why no doubling beyond the ``numbers`` of devices is judged, of all ``devices`` that there are."""
+def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
+    """Returns notes on doublings beyond the judged ``numbers`` of ``devices``."""
     if len(devices) == 1:
-        return [f"{says} on {devices[0]:,.0f} device{'s' * bool(devices[0] > 1)} only, so that no doubling was seen"]
+        return [f"{basis} only on {devices[0]:,.0f} device{_s(devices[0])}, so no doubling was observed"]
     last, further = numbers[-1], devices[devices > numbers[-1]]
     if not len(further):
         return []
-    there = f"{says} on {last:,.0f} and on {further[0]:,.0f} devices, not on {2 * last:,.0f}"
-    return [f"{there}: no doubling beyond {last:,.0f} is judged"]
+    there = f"{basis} on {last:,.0f} and {further[0]:,.0f} devices but not on {2 * last:,.0f}"
+    return [f"{there}, so no doubling beyond {last:,.0f} is judged"]
 
 
 def _gaps(times: StepTimes) -> list[str]:
-    """The gaps between batch sizes that were timed."""
+    """Returns notes on gaps between the batch sizes that were timed."""
     return [
-        f"no batch size was timed on {count:,.0f} device{'s' * bool(count > 1)} between {before:,.10g} and "
-        f"{after:,.10g}: only bounds hold between them"
+        f"no batch size was timed on {count:,.0f} device{_s(count)} between {before:,.10g} and {after:,.10g}, so only "
+        "bounds hold between them"
         for count, before, after in times.gaps()
     ]
 
 
-def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
-    """Notes on batch sizes of a file beyond those of the curve; a store may have them for want of an answer there.
+def _s(count: float) -> str:
+    return "s" if count > 1 else ""
 
-    ``as_share``: smaller batch sizes on one device are taken as its share of a larger batch.
+
+def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
+    """Returns notes on batch sizes of a file beyond those of the curve; a store may have them without an answer there.
+
+    ``as_share``: smaller batch sizes on one device are used as its share of a larger batch.
     """
-    if times.by != f"--{times.says}":
+    if times.by != f"--{times.basis}":
         return []
-    first, last = float(batch_sizes[0]), float(batch_sizes[-1])
-    shares = (times.batch_size < first) & (times.devices == 1) & (as_share and times.says == MEASURED)
-    unused = ((times.batch_size < first) | (times.batch_size > last)) & ~shares
+    below, above = times.batch_size < batch_sizes[0], times.batch_size > batch_sizes[-1]
+    shares = below & (times.devices == 1) & (as_share and times.basis == MEASURED)
     return [
-        f"{times.says} at {text.batch_sizes(np.unique(times.batch_size[rows]))}, which the curve does not reach: {use}"
-        for rows, use in ((shares, "used only as one device's share"), (unused, "not used"))
+        f"{times.basis} at {text.batch_sizes(np.unique(times.batch_size[rows]))}, outside the curve: {use}"
+        for rows, use in ((shares, "used only as one device's share"), ((below | above) & ~shares, "not used"))
         if rows.any()
     ]
 
@@ -334,85 +343,91 @@ def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
     if not isinstance(one.steps, PointsFit):
         return time_to_target.pay_off(times, one.steps, gain, "identified")
     fit = one.steps.fit
-    if fit is None:
-        return None
-    return time_to_target.pay_off(times, time_to_target.step_curves(fit), gain, fit.verdict)
+    return time_to_target.pay_off(times, time_to_target.step_curves(fit), gain, fit.verdict) if fit else None
 
 
 def table(found: Sequence[Answer]) -> pd.DataFrame:
-    """A row for every answer: the names of its subject, then ``PAYOFF``."""
+    """Returns a row for every answer: the names of its subject, then ``PAYOFF``."""
     rows = []
     for one in found:
         row: dict[str, Any] = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
         row |= {"predicted_by": one.predicted_by or None, "reason": "; ".join(one.notes)}
-        each: list[tuple[str, LastDoubling | None]] = [("batch_size", one.batch)]
-        each += [(f"{says}_devices", pay_off.last if pay_off else None) for says in SAYS for pay_off in [one.of(says)]]
-        for name, last in each:
-            if last is not None:
-                row |= {name: last.best, f"{name}_low": last.low, f"{name}_high": last.high}
-                row |= {f"{name.removesuffix('_size').removesuffix('_devices')}_verdict": last.verdict}
+        lasts = [("batch", "batch_size", one.batch)]
+        for basis in BASES:
+            pay_off = one.of(basis)
+            if pay_off:
+                lasts.append((basis, f"{basis}_devices", pay_off.last))
+        for prefix, name, last in lasts:
+            row |= {name: last.best, f"{name}_low": last.low, f"{name}_high": last.high}
+            row[f"{prefix}_verdict"] = last.verdict
         rows.append(row)
     return _named(found, pd.DataFrame(rows, columns=list(PAYOFF)))
 
 
 def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.DataFrame:
-    """A row for every number of devices of every answer: the names of its subject, then ``PAYOFF_TIMES``.
+    """Returns a row for every number of devices of every answer: the names of its subject, then ``PAYOFF_TIMES``.
 
     Args:
       found: the answers.
-      price: of an hour of each kind of device.
+      price: price of an hour of each kind of device.
     """
     rows: list[dict[str, Any]] = []
     owners: list[Answer] = []
     for one in found:
-        counts = sorted({count for says in SAYS if (pay_off := one.of(says)) for count in pay_off.devices.tolist()})
-        own: dict[float, dict[str, Any]] = {
-            count: {"device_kind": one.device_kind, "devices": count, "predicted_by": one.predicted_by or None}
-            for count in counts
-        }
-        for says in SAYS:
-            pay_off = one.of(says)
-            if pay_off is None:
-                continue
-            front = time_to_target.on_front(pay_off.seconds, pay_off.device_hours)
-            hour = price.of(one.device_kind) if price else float("nan")
-            for i, count in enumerate(pay_off.devices.tolist()):
-                values = {"batch_size": pay_off.batch_size[i], "on_front": "yes" if front[i] else "no"}
-                for end, seconds in (("", pay_off.seconds), ("_low", pay_off.low), ("_high", pay_off.high)):
-                    hours = count * seconds[i] / 3600
-                    values |= {f"seconds{end}": seconds[i], f"device_hours{end}": hours, f"price{end}": hour * hours}
-                own[count] |= {f"{says}_{name}": value for name, value in values.items()}
-        rows += own.values()
-        owners += [one] * len(own)
+        own: dict[float, dict[str, Any]] = {}
+        for basis in BASES:
+            for row in _time_rows(one, basis, price):
+                count = row.pop("devices")
+                own.setdefault(count, {}).update({f"{basis}_{name}": value for name, value in row.items()})
+        for count in sorted(own):
+            shared = {"device_kind": one.device_kind, "devices": count, "predicted_by": one.predicted_by or None}
+            rows.append(shared | own[count])
+            owners.append(one)
     return _named(owners, pd.DataFrame(rows, columns=list(PAYOFF_TIMES)).astype({"devices": "Int64"}))
+
+
+def _time_rows(one: Answer, basis: str, price: "Prices | None") -> list[dict[str, Any]]:
+    """Returns devices, batch_size, on_front, and seconds, device_hours and price with the ends of their intervals."""
+    pay_off = one.of(basis)
+    if pay_off is None:
+        return []
+    hour = price.of(one.device_kind) if price else float("nan")
+    front = time_to_target.on_front(pay_off.seconds, pay_off.device_hours)
+    rows = []
+    for i, count in enumerate(pay_off.devices.tolist()):
+        row = {"devices": count, "batch_size": pay_off.batch_size[i], "on_front": "yes" if front[i] else "no"}
+        for end, seconds in (("", pay_off.seconds), ("_low", pay_off.low), ("_high", pay_off.high)):
+            hours = count * seconds[i] / 3600
+            row |= {f"seconds{end}": seconds[i], f"device_hours{end}": hours, f"price{end}": hour * hours}
+        rows.append(row)
+    return rows
 
 
 def _named(owners: Sequence[Answer], values: pd.DataFrame) -> pd.DataFrame:
     names = pd.DataFrame([one.subject.names for one in owners], index=range(len(owners)))
-    if "best_of" in names:
-        names["best_of"] = names["best_of"].astype("Int64")
+    if "trials_per_point" in names:
+        names["trials_per_point"] = names["trials_per_point"].astype("Int64")
     return pd.concat([names, values], axis=1)
 
 
 class Prices(NamedTuple):
-    """What a device-hour costs: of any device, or of each kind that is named."""
+    """Prices of a device-hour: of any device, or of each named kind."""
 
-    any_device: float | None
+    any_device: float
     of_kind: dict[str, float]
 
     def of(self, kind: str) -> float:
-        """NaN where no price is known."""
-        every = float("nan") if self.any_device is None else self.any_device
-        return self.of_kind.get(kind, every)
+        """Returns the price of a kind of device, or NaN if it is unknown."""
+        return self.of_kind.get(kind, self.any_device)
 
 
 def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
-    """Prices of words such as ``2.5`` and ``TPU v4=3.22``; None of none.
+    """Parses prices such as ``2.5`` and ``TPU v4=3.22``, or None without any.
 
     Raises:
-      BadInput: a price is no positive number, or of a device that is not there.
+      BadInput: a price is not a positive number, or its device is not among ``kinds``.
     """
-    any_device: float | None = None
+    any_device = float("nan")
     of_kind: dict[str, float] = {}
     for word in words:
         kind, equals, number = word.rpartition("=")
@@ -431,46 +446,50 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 
 
 def as_text(found: Sequence[Answer]) -> str:
-    """The answers for a reader: a line each, then what there is to know, and what the numbers mean."""
-    table_of = _named(found, pd.DataFrame(index=range(len(found))))
-    naming = [str(name) for name in table_of if name not in ("best_of", DIFFERING)]
-    alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "of") for one in found]
+    """Returns the answers for a reader: a line each, then notes, and the meaning of the numbers."""
+    naming = [str(name) for name in _named(found, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
+    alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "estimate") for one in found]
     apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
-    header = ["", *naming, DIFFERING, "batch size", "device", *(f"{says} devices" for says in SAYS)]
     rows, remarks = [], []
-    for i, one in enumerate(found, start=1):
-        names = ["" if pd.isna(value := one.subject.names.get(name)) else str(value) for name in naming]
-        words = [pay_off.last.in_words() if pay_off else "" for pay_off in map(one.of, SAYS)]
+    for i, (one, differs) in enumerate(zip(found, apart, strict=True), start=1):
+        cells = {"": str(i)}
+        for name in naming:
+            value = one.subject.names.get(name)
+            cells[name] = "" if pd.isna(value) else str(value)
         batch = one.batch.in_words() if isinstance(one.subject.steps, PointsFit) else ""
-        rows.append([str(i), *names, apart[i - 1], batch, one.device_kind, *words])
+        cells |= {DIFFERING: differs, "batch size": batch, "device": one.device_kind}
+        for basis in BASES:
+            pay_off = one.of(basis)
+            cells[f"{basis} devices"] = pay_off.last.in_words() if pay_off else ""
+        rows.append(cells)
         remarks += [(i, note) for note in one.notes]
-        remarks += [(i, f"predicted by {one.predicted_by}")] if one.predicted else []
-    # What holds of all rows needs no numbers of them.
+        if one.predicted:
+            remarks.append((i, f"predicted by {one.predicted_by}"))
+    # Notes on all rows need no row numbers.
     counts = collections.Counter(remark for _, remark in remarks)
     common = [words for words, count in counts.items() if count == len(found) > 1]
     notes = [*common, *text.grouped(one for one in remarks if one[1] not in common)]
-    said = [i for i in range(len(header)) if i == 0 or any(row[i] for row in rows)]
-    header, rows = [header[i] for i in said], [[row[i] for i in said] for row in rows]
-    left = [name for name in (*naming, DIFFERING, "device") if name in header]
-    kept = [name for name in ("batch size", *(f"{says} devices" for says in SAYS)) if name in header]
-    shown = cli.table(header, rows, left=left, least=tuple(left[::-1]), kept=kept)
+    left = [*naming, DIFFERING, "device"]
+    kept = ["batch size", *(f"{basis} devices" for basis in BASES)]
+    shown = text.table(rows, left, [*left, *kept], least=left[::-1], kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
-    meaning += [OF_TIMES] * any(one.measured or one.predicted for one in found)
+    if any(one.measured or one.predicted for one in found):
+        meaning.append(OF_TIMES)
     return "\n".join([shown, "", *notes, "", *meaning])
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
-    """Time to target and device-hours for a reader, a block per answer; rows off the Pareto front are beaten."""
+    """Returns time to target and device-hours for a reader, a block per answer."""
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
-        for says in SAYS:
-            pay_off = one.of(says)
+        for basis in BASES:
+            pay_off = one.of(basis)
             if pay_off is None:
                 continue
-            by = f" by {one.predicted_by}" if says == PREDICTED else ""
-            lines += ["", f"{says}{by}; the last doubling that pays off leads to: {pay_off.last.in_words()}"]
-            lines.append(_block(pay_off, price.of(one.device_kind) if price else float("nan")))
+            by = f" by {one.predicted_by}" if basis == PREDICTED else ""
+            lines += ["", f"{basis}{by}; devices after the last doubling that pays off: {pay_off.last.in_words()}"]
+            lines.append(_block(pay_off, _time_rows(one, basis, price)))
         if not (one.measured or one.predicted):
             lines.append(f"no times: {'; '.join(one.notes) or 'no device was timed'}")
         elif one.notes:
@@ -479,31 +498,35 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
     return "\n\n".join([*blocks, OF_FRONT])
 
 
-def _block(pay_off: PayOff, hour: float) -> str:
-    front = time_to_target.on_front(pay_off.seconds, pay_off.device_hours)
+def _block(pay_off: PayOff, times: Sequence[dict[str, Any]]) -> str:
     gains = dict(zip((2 * pay_off.gains.devices).tolist(), np.transpose(pay_off.gains[1:]).tolist(), strict=True))
     rows = []
-    for i, count in enumerate(pay_off.devices.tolist()):
-        ends = np.array([pay_off.seconds[i], pay_off.low[i], pay_off.high[i]])
-        gain = "{:.0%} [{:.0%}, {:.0%}]".format(*(each - 1 for each in gains[count])) if count in gains else ""
-        hours = ends * count / 3600
-        batch = "" if np.isnan(pay_off.batch_size[i]) else f"{pay_off.batch_size[i]:,.10g}"
-        cells = {"devices": f"{count:,.0f}", "batch": batch, "seconds": _interval(ends)}
-        cells |= {"device-hours": text.number(hours[0]), HOURS_INTERVAL: _ends(hours)}
-        cells |= {"price": text.number(hours[0] * hour), PRICE_INTERVAL: _ends(hours * hour)}
-        rows.append(cells | {"faster by": gain, BEATEN: "" if front[i] else "yes"})
-    header = [name for name in rows[0] if any(row[name] for row in rows)]
-    # A narrow terminal keeps what was asked for; relative to them, hours and price are as uncertain as seconds.
-    least = [HOURS_INTERVAL, PRICE_INTERVAL, *["device-hours"] * ("price" in header), "batch", "faster by"]
-    kept = [name for name in header if name not in least]
-    return cli.table(header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept)
+    for row in times:
+        count, batch_size = row["devices"], row["batch_size"]
+        rows.append(
+            {
+                "devices": f"{count:,.0f}",
+                "batch": "" if np.isnan(batch_size) else f"{batch_size:,.10g}",
+                "seconds": f"{text.number(row['seconds'])} {_ends(row, 'seconds')}",
+                "device-hours": text.number(row["device_hours"]),
+                HOURS_INTERVAL: _ends(row, "device_hours"),
+                "price": text.number(row["price"]),
+                PRICE_INTERVAL: _ends(row, "price"),
+                "faster by": "",
+                BEATEN: "" if row["on_front"] == "yes" else "yes",
+            }
+        )
+        if count in gains:
+            rows[-1]["faster by"] = "{:.0%} [{:.0%}, {:.0%}]".format(*(each - 1 for each in gains[count]))
+    # A narrow terminal keeps the requested numbers; hours and price are as uncertain as seconds, relative to them.
+    least = [HOURS_INTERVAL, PRICE_INTERVAL, "batch", "faster by"]
+    if any(row["price"] for row in rows):
+        least.insert(2, "device-hours")
+    return text.table(rows, [BEATEN], rows[0], least=least, kept=set(rows[0]) - set(least))
 
 
-def _interval(values: np.ndarray) -> str:
-    """The best of three values with its ends."""
-    return f"{text.number(values[0])} {_ends(values)}"
-
-
-def _ends(values: np.ndarray) -> str:
-    """The ends of an interval, empty if there is none."""
-    return "" if np.isnan(values).any() else f"[{text.number(values[1])}, {text.number(values[2])}]"
+def _ends(row: dict[str, Any], name: str) -> str:
+    """Returns the ends of an interval, or empty if there is no number."""
+    if np.isnan([row[name], row[f"{name}_low"], row[f"{name}_high"]]).any():
+        return ""
+    return f"[{text.number(row[f'{name}_low'])}, {text.number(row[f'{name}_high'])}]"

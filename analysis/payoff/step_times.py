@@ -1,12 +1,12 @@
-"""Step times: seconds per step against devices and batch size, measured or predicted, and never both in one table.
+"""Step times: seconds per step against devices and batch size, either measured or predicted.
 
-Measured ones come from the runs of a store, predicted ones from a file, or from times of one device: n devices, each
-with its share of the batch, take at least as long as one with that share. That is *without communication*.
+Measured times come from the runs of a store. Predicted times come from a file, or from times of one device: n devices,
+each with its share of the batch, take at least as long as one device with that share. That is *without communication*.
 
-The batch sizes between those that were timed count too. Between neighbours up to a factor of 4 apart, ln seconds are
-interpolated over ln batch size. They bend at most as much as a fixed time plus a time per example. Neighbours farther
-apart leave a gap. In a gap, and for shares beyond those that were timed, only bounds hold: a step of more examples
-takes no less time, and no more time per example.
+Batch sizes between the timed ones also count. Between neighbours up to a factor of 4 apart, ln seconds are
+interpolated over ln batch size, with at most the curvature of a fixed time plus a time per example. Neighbours farther
+apart leave a gap. In a gap, and for shares beyond the timed ones, only bounds hold: a step of more examples takes at
+least as long, and at most as long per example.
 """
 
 import io
@@ -26,41 +26,41 @@ from results import bounds
 from results.bad_input import BadInput, first_line, meaning, nearest
 from results.storage.commits import Commit, read_table
 
-Says = Literal["measured", "predicted"]
-MEASURED: Says = "measured"
-PREDICTED: Says = "predicted"
-SAYS = (MEASURED, PREDICTED)
+Basis = Literal["measured", "predicted"]
+MEASURED: Basis = "measured"
+PREDICTED: Basis = "predicted"
+BASES = (MEASURED, PREDICTED)
 WITHOUT_COMMUNICATION = "times of 1 device, without communication"
-COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "high", "says")
+COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "high", "basis")
 NUMBERS = COLUMNS[1:6]
-NAMES = ("dataset", "model", "optimizer")  # further columns of a file, which say whose times they are
-UPPER = 0.95  # either end of a 90 % interval alone
-FEWEST_ALONE = 2  # batch sizes of one device, to predict more
-FEWEST = 3  # batch sizes that show how far a time is from between its neighbours
-INDEPENDENT = 18 / 35  # of residuals that share points, of evenly spaced batch sizes
-GAP = 4.0  # neighbouring batch sizes that are a larger factor apart leave a gap
-BEND = 0.25  # the most that ln(fixed + each · B) bends: its second derivative by ln B
-PER_OCTAVE = 4  # batch sizes per device that are tried between those that were timed
-OWN = math.log(1.12)  # 90 % sure: the part of a prediction's error that its row shares with no other
-SAME = 1 + 1e-9  # numbers as close are the same
+NAMES = ("dataset", "model", "optimizer")  # optional columns of a file, which name the workload
+UPPER = 0.95  # level of either end of a 90 % interval
+FEWEST_ALONE = 2  # batch sizes of one device needed to predict more devices
+FEWEST = 3  # batch sizes needed to compare a time with its neighbours
+INDEPENDENT = 18 / 35  # share of residuals that count as independent, at evenly spaced batch sizes
+GAP = 4.0  # a larger factor between neighbouring batch sizes leaves a gap
+BEND = 0.25  # largest second derivative of ln(fixed + each · B) by ln B
+PER_OCTAVE = 4  # batch sizes per device to try between the timed ones
+OWN = math.log(1.12)  # 90 % bound of a prediction's error that is specific to its row
+SAME = 1 + 1e-9  # tolerance of equal numbers
 
 
 class StepTimes(NamedTuple):
-    """Seconds per step of a kind of device, r rows, all of them measured or all of them predicted.
+    """Seconds per step of a kind of device, r rows.
 
     Attributes:
-      device_kind: as JAX calls it.
-      says: measured or predicted.
-      by: who says so, where it is predicted.
-      devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN where a step takes all data.
-      below, above: float64[r], how far ln seconds may be below and above, 90 % sure.
-      shared: float64[2], as much of ``below`` and ``above`` as all rows have in common.
-      notes: what a reader has to know.
+      device_kind: JAX's name of the device.
+      basis: measured or predicted, for all rows.
+      by: source of the prediction, or empty if measured in a store.
+      devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step takes all data.
+      below, above: float64[r], 90 % bounds of the error of ln seconds below and above.
+      shared: float64[2], the parts of ``below`` and ``above`` that all rows have in common.
+      notes: remarks for a reader.
       divided: all rows are of one device; more devices take as long as one with its share of the batch.
     """
 
     device_kind: str
-    says: Says
+    basis: Basis
     by: str
     devices: np.ndarray
     batch_size: np.ndarray
@@ -72,22 +72,22 @@ class StepTimes(NamedTuple):
     divided: bool = False
 
     def own(self) -> tuple[np.ndarray, np.ndarray]:
-        """``below`` and ``above`` without the error that all rows have in common, which cancels in a ratio."""
+        """Returns ``below`` and ``above`` without the common error of all rows, which cancels in a ratio."""
         ends = zip((self.below, self.above), self.shared, strict=True)
         below, above = (np.sqrt(np.maximum(widths**2 - shared**2, 0)) for widths, shared in ends)
         return below, above
 
     def within(self, smallest: float, largest: float) -> "StepTimes":
-        """The rows at batch sizes of a curve, or at shares of them: nothing is known of steps beyond."""
+        """Returns the rows at batch sizes of a curve, or at shares of them, as steps beyond are unknown."""
         return self.at(((self.batch_size >= smallest) | self.divided) & (self.batch_size <= largest))
 
     def at(self, rows: np.ndarray) -> "StepTimes":
-        """Some of the rows, bool[r]."""
+        """Selects rows by a mask, bool[r]."""
         fields = ("devices", "batch_size", "seconds", "below", "above")
         return self._replace(**{name: getattr(self, name)[rows] for name in fields})
 
     def gaps(self) -> list[tuple[float, float, float]]:
-        """The gaps: a number of devices, and the batch sizes on either side."""
+        """Returns the gaps: a number of devices, and the batch sizes on either side."""
         found = []
         for count in np.unique(self.devices):
             sizes = np.sort(self.batch_size[self.devices == count])
@@ -95,10 +95,10 @@ class StepTimes(NamedTuple):
         return found
 
     def choices(self, smallest: float, largest: float) -> "dict[float, Choices]":
-        """The batch sizes that each number of devices can choose from, within those of a curve.
+        """Returns the batch sizes available to each number of devices, within those of a curve.
 
         Args:
-          smallest, largest: batch sizes of the curve; of no account where a step takes all data.
+          smallest, largest: batch sizes of the curve (ignored if a step takes all data).
         """
         if np.isnan(self.batch_size).any():
             each = zip(self.devices, np.log(self.seconds)[:, None], np.eye(len(self.devices))[:, None], strict=True)
@@ -119,7 +119,7 @@ class StepTimes(NamedTuple):
         return found
 
     def _interpolated(self, rows: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> "Choices":
-        """ln seconds at batch sizes [m], from rows at ln batch sizes ``x``, rising; only bounds beyond their ends."""
+        """Interpolates ln seconds at batch sizes [m] from rows at ln batch sizes ``x``, rising."""
         y, at = np.log(self.seconds[rows]), np.log(sizes)
         before = np.clip(np.searchsorted(x, at * SAME, "right") - 1, 0, max(len(x) - 2, 0))
         after = np.minimum(before + 1, len(x) - 1)
@@ -142,13 +142,13 @@ class StepTimes(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Batch sizes that a number of devices can choose from, with ln seconds per step. All float64.
+    """Batch sizes available to a number of devices, with ln seconds per step. All float64.
 
     Attributes:
-      batch_size: [m], examples; NaN where a step takes all data.
-      middle: [m], ln seconds; infinite if there is only a lower bound.
-      low, high: [m], bounds of ln seconds, apart from the errors of the rows.
-      weights: [m, r], of each row in ``middle``.
+      batch_size: [m], examples, or NaN if a step takes all data.
+      middle: [m], ln seconds, or infinite if there is only a lower bound.
+      low, high: [m], bounds of ln seconds, without the errors of the rows.
+      weights: [m, r], weight of each row in ``middle``.
     """
 
     batch_size: np.ndarray
@@ -159,11 +159,10 @@ class Choices(NamedTuple):
 
 
 def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
-    """Times that the runs of a workload measured, one for each kind of device, sorted by its name.
+    """Returns the times measured by the runs of a workload, one for each kind of device, sorted by its name.
 
-    Of every number of devices and batch size that of all steps together. Times of emulated devices say nothing, and
-    where a step of several trials was one (lanes batched, or groups of devices with trials of their own) what is stored
-    is the reciprocal of throughput: neither is used.
+    All steps at a number of devices and a batch size are averaged. Times of emulated devices are not used. Neither are
+    steps of several trials at once (batched lanes, or device groups with separate trials), which measure throughput.
     """
     runs: dict[str, dict[tuple[int, int], list[float]]] = {}
     throughput = False
@@ -178,14 +177,15 @@ def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
             total = runs.setdefault(_kind(run), {}).setdefault((devices, run["batch_size"]), [0.0, 0.0])
             total[0] += run["train_seconds"]
             total[1] += run["trial_steps"]
-    notes = ("seconds of steps that several trials took at once are throughput, and not used",) * throughput
+    notes = ("steps of several trials at once measure throughput and are not used",) if throughput else ()
     return [_measured(kind, cells, notes) for kind, cells in sorted(runs.items())]
 
 
 def _kind(run: dict[str, Any]) -> str:
-    """The kind of device; a processor whose every device had several cores is another."""
+    """Returns the kind of device, which for a CPU includes the cores of each device if there are several."""
     cores = (run["physical_cores"] or 1) // run["device_count"] if run["backend"] == "cpu" else 1
-    return f"{run['device_kind'] or 'unknown'}{f', {cores} cores each' if cores > 1 else ''}"
+    kind: str = run["device_kind"] or "unknown"
+    return f"{kind}, {cores} cores each" if cores > 1 else kind
 
 
 def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: tuple[str, ...]) -> StepTimes:
@@ -194,17 +194,17 @@ def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: tuple
     seconds = np.array([cells[place][0] / cells[place][1] for place in places])
     width, known = noise(devices, batch_size, seconds)
     if not known:
-        notes += (f"too few batch sizes were timed to see their noise, which is taken to be {BETWEEN_RUNS:.0%}",)
+        notes += (f"too few batch sizes were timed to estimate their noise, so it is assumed to be {BETWEEN_RUNS:.0%}",)
     widths = np.full(len(places), width)
     return StepTimes(kind, MEASURED, "", devices, batch_size, seconds, widths, widths, np.zeros(2), notes)
 
 
 def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> tuple[float, bool]:
-    """How far ln of a measured time may be off, 90 % sure, and whether the times [r] show it.
+    """Returns the 90 % bound of the error of ln of a measured time, and whether the times [r] show it.
 
-    It is how far each is from the straight line, in logarithms, between its two neighbours in batch size: the estimator
-    of Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625), which needs no law of seconds over batch
-    size. What slows a run on a shared machine is in it.
+    The estimate uses the distance of each time from the straight line, in logarithms, between its two neighbours in
+    batch size. This estimator of Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625) needs no law of
+    seconds over batch size, and includes the slowdowns of a shared machine.
     """
     squares, count = 0.0, 0
     for each in np.unique(devices):
@@ -218,20 +218,20 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
         count += len(apart)
     if not count:
         return float(ndtri(UPPER)) * BETWEEN_RUNS, False
-    # Neighbouring residuals share points: c of them are worth as many degrees of freedom as 18/35 c independent ones.
+    # Neighbouring residuals share points: c of them have the degrees of freedom of 18/35 c independent ones.
     return float(stdtrit(max(1.0, INDEPENDENT * count), UPPER)) * max(math.sqrt(squares / count), BETWEEN_RUNS), True
 
 
 def without_communication(measured: StepTimes) -> StepTimes | None:
-    """Predicted times of n devices, each with an n-th of the batch, from those of one; None if it has too few."""
+    """Predicts times of n devices, each with an n-th of the batch, from those of one, or None if it has too few."""
     alone = measured.at(measured.devices == 1)
     if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
-    return alone._replace(says=PREDICTED, by=WITHOUT_COMMUNICATION, divided=True)
+    return alone._replace(basis=PREDICTED, by=WITHOUT_COMMUNICATION, divided=True)
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
-    """Seconds per epoch of a factorization on numbers of real cores, as step times without a batch; None of none."""
+    """Returns seconds per epoch of a factorization on real cores as step times, or None without any."""
     if not curve.members:
         return None
     hardware = curve.representative.hardware
@@ -242,37 +242,41 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
     return StepTimes(kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.zeros(2))
 
 
-def read(file: Path, says: Says) -> pd.DataFrame:
-    """The rows of a file of step times, CSV or Parquet, with the columns ``COLUMNS`` and those of ``NAMES`` it has.
+def read(file: Path, basis: Basis) -> pd.DataFrame:
+    """Reads a file of step times, CSV or Parquet, with the columns ``COLUMNS`` and any of ``NAMES``.
 
     Args:
-      file: to read.
-      says: what its rows have to say of themselves.
+      file: the file.
+      basis: the basis that all rows must have.
 
     Raises:
-      BadInput: it cannot be read, lacks a column, holds anything but positive numbers in order, or a row says
-        otherwise.
+      BadInput: the file cannot be read or lacks a column, or a row has another basis or anything but positive numbers
+        in order.
     """
-    flag = f"--{says} {file}"
+    flag = f"--{basis} {file}"
     try:
         rows = _parquet(file) if file.suffix == ".parquet" else pd.read_csv(io.BytesIO(bounds.text(file)))
     except OSError as error:
-        reason = error.strerror or str(error).strip()  # PyArrow's ends in an empty line
+        reason = error.strerror or str(error).strip()  # the text of PyArrow ends in an empty line
         raise BadInput(f"cannot read {flag} ({reason}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, ragged, or not Parquet
         raise BadInput(f"{flag} is not a table in CSV or Parquet ({first_line(error)})") from None
     names = list(map(str, rows.columns))
+    if "says" in names and "basis" not in names:
+        raise BadInput(f"{flag}: the column says is now named basis. Rename it.")
     for column in COLUMNS:
         if column not in names:
             raise BadInput(f"{flag} lacks a column {column}; {nearest(column, names)}")
     if rows.empty:
         raise BadInput(f"{flag} has no rows")
     rows = rows[[name for name in (*NAMES, *COLUMNS) if name in names]].reset_index(drop=True)
-    _check_words(rows, flag, says)
+    _check_words(rows, flag, basis)
     _check_numbers(rows, flag)
     twice = rows.duplicated([name for name in rows if name not in NUMBERS[2:]])
     if twice.any():
-        raise BadInput(f"{flag}: row {_row(twice)} is of the same devices and batch size as one before; keep one")
+        raise BadInput(
+            f"{flag}: row {_row(twice)} has the same devices and batch size as an earlier one. Keep one of them."
+        )
     return rows
 
 
@@ -282,56 +286,56 @@ def _parquet(file: Path) -> pd.DataFrame:
 
 
 def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:
-    """The number of the first row that is wrong, from 1."""
+    """Returns the number of the first wrong row, from 1."""
     return int(np.argmax(wrong)) + 1
 
 
-def _check_words(rows: pd.DataFrame, flag: str, says: Says) -> None:
-    other = rows["says"] != says
+def _check_words(rows: pd.DataFrame, flag: str, basis: Basis) -> None:
+    other = rows["basis"] != basis
     if other.any():
         row = _row(other)
-        found = rows["says"].iloc[row - 1]
-        right = f"give it by --{found}" if found in SAYS else f"it has to be {says}"
-        raise BadInput(f"{flag}: row {row} says {found!r}, but --{says} takes {says} times alone; {right}")
+        found = rows["basis"].iloc[row - 1]
+        right = f"Give it with --{found}." if found in BASES else f"It must be {basis}."
+        raise BadInput(f"{flag}: row {row} has basis {found!r}, but --{basis} takes only {basis} times. {right}")
     for name in ("device_kind", *(name for name in NAMES if name in rows)):
         if rows[name].isna().any():
-            raise BadInput(f"{flag}: {name} in row {_row(rows[name].isna())} is empty; name it")
+            raise BadInput(f"{flag}: {name} in row {_row(rows[name].isna())} is empty. Name it.")
         rows[name] = rows[name].astype(str)
 
 
 def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
     for name in NUMBERS:
         numbers = pd.to_numeric(rows[name], errors="coerce").astype(np.float64)
-        empty = rows[name].isna() & (name == "batch_size")  # of a factorization, whose steps take all data
+        empty = rows[name].isna() & (name == "batch_size")  # a step of a factorization takes all data
         wrong = ~(np.isfinite(numbers) & (numbers > 0)) & ~empty
         if name == "devices":
             wrong = wrong | (numbers != np.round(numbers))
         if wrong.any():
             what = "a whole number" if name == "devices" else "a positive number"
             row = _row(wrong)
-            raise BadInput(f"{flag}: {name} in row {row} is {str(rows[name].iloc[row - 1])!r}; {what} is needed")
+            raise BadInput(f"{flag}: {name} in row {row} is {str(rows[name].iloc[row - 1])!r}. It must be {what}.")
         rows[name] = numbers
     disordered = (rows["low"] > rows["seconds_per_step"]) | (rows["seconds_per_step"] > rows["high"])
     if disordered.any():
         low, middle, high = rows[["low", "seconds_per_step", "high"]].iloc[_row(disordered) - 1]
-        order = "low ≤ seconds_per_step ≤ high is needed"
-        raise BadInput(f"{flag}: row {_row(disordered)} has {low:g}, {middle:g} and {high:g}; {order}")
+        found = f"low={low:g}, seconds_per_step={middle:g} and high={high:g}"
+        raise BadInput(f"{flag}: row {_row(disordered)} has {found}. They must be in rising order.")
 
 
 def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
-    """Step times of rows that ``read`` gave, for each kind of device and what they say.
+    """Returns the step times of rows from ``read``, for each kind of device and basis.
 
-    Predicted rows share the part of their ranges that every row has at least. Each row keeps an error of its own, × or
-    / 1.12 where its range is as wide, which no ratio cancels.
+    Predicted rows share the smallest part of their ranges. Each row keeps a separate error of × or / 1.12, if its range
+    is that wide, which no ratio cancels.
     """
     result = []
-    for kind, says in itertools.product(sorted(set(rows["device_kind"])), SAYS):
-        own = rows[(rows["device_kind"] == kind) & (rows["says"] == says)]
+    for kind, basis in itertools.product(sorted(set(rows["device_kind"])), BASES):
+        own = rows[(rows["device_kind"] == kind) & (rows["basis"] == basis)]
         if own.empty:
             continue
         devices, batch_size, seconds, low, high = (own[name].to_numpy(np.float64) for name in NUMBERS)
         below, above = np.log(seconds / low), np.log(high / seconds)
-        least = np.array([below.min(), above.min()]) if says == PREDICTED else np.zeros(2)
+        least = np.array([below.min(), above.min()]) if basis == PREDICTED else np.zeros(2)
         shared = np.sqrt(np.maximum(least**2 - OWN**2, 0))
-        result.append(StepTimes(kind, says, by, devices, batch_size, seconds, below, above, shared))
+        result.append(StepTimes(kind, basis, by, devices, batch_size, seconds, below, above, shared))
     return result

@@ -1,14 +1,14 @@
-"""Time to target: steps to target times seconds per step, against the number of devices, and what they cost.
+"""Time to target: steps to target times seconds per step, against the number of devices, and its cost.
 
-Of steps there is every curve over batch size that the data leave possible, as its fit tells. They are those of the 90 %
-region of ``fitting.regimes``, each with the heights that the points allow it, and copies moved to the ends of the
-interval of the critical batch size, whose model error the region lacks. The most and the least of a number among them
-are the ends of its 90 % interval.
+Steps come from every curve over batch size that the data allow. These are the curves of the 90 % region of
+``fitting.regimes``, each with the heights that the points allow, and copies moved to the ends of the interval of the
+critical batch size, because the region has no model error. The extremes of a number among them are the ends of its 90 %
+interval.
 
-On every number of devices the batch size is the one that is there soonest, of all batch sizes of the curve that lie
-between those that were timed. Three uncertainties are in every interval: that of the curve, by its possible forms, the
-bounds of interpolated seconds per step, and the errors of those that were timed. The last are independent of the
-others, so that widths (of logarithms) add in quadrature. In a gain, the ratio of two times, common errors cancel.
+Every number of devices uses its fastest batch size among those of the curve within the timed range. Every interval
+includes three uncertainties: the possible forms of the curve, the bounds of interpolated seconds per step, and the
+errors of the timed ones. The last are independent of the others, so widths (of logarithms) add in quadrature. Common
+errors cancel in a gain, which is the ratio of two times.
 """
 
 from typing import NamedTuple
@@ -20,8 +20,8 @@ from analysis.fitting import profiles
 from analysis.fitting.regimes import Fit
 from analysis.payoff.step_times import StepTimes
 
-LOWER, UPPER = ("identified", "at_least"), ("identified", "at_most")  # verdicts that state a lower end, an upper one
-SAME = 1e-9  # relative; numbers as close are the same
+LOWER, UPPER = ("identified", "at_least"), ("identified", "at_most")  # verdicts with a lower end, and with an upper end
+SAME = 1e-9  # relative tolerance of equal numbers
 
 
 class StepCurves(NamedTuple):
@@ -30,8 +30,8 @@ class StepCurves(NamedTuple):
     Attributes:
       ln_critical, sharpness: ln B* in examples, and a.
       ln_height: ln steps of its plateau.
-      slack: how far ln steps may lie above or below.
-      smallest, largest: batch sizes of the curve; nothing is known of steps beyond.
+      slack: bound of the error of ln steps, above and below.
+      smallest, largest: batch sizes of the curve, beyond which steps are unknown.
     """
 
     ln_critical: np.ndarray
@@ -42,19 +42,19 @@ class StepCurves(NamedTuple):
     largest: float
 
     def ln_steps(self, batch_size: np.ndarray) -> np.ndarray:
-        """ln steps to target at ``batch_size`` [b], examples: float64[c, b]."""
+        """Returns ln steps to target at ``batch_size`` [b], examples: float64[c, b]."""
         below = self.ln_critical[:, None] - np.log(batch_size)
         return self.ln_height[:, None] + profiles.excess(below, self.sharpness[:, None])
 
 
 class LastDoubling(NamedTuple):
-    """The number that the last doubling which pays off leads to, with its 90 % interval.
+    """The number after the last doubling that pays off, with its 90 % interval.
 
     Attributes:
-      best: by the best curve and times; NaN unless identified.
-      low, high: its ends; NaN where they are not stated.
+      best: from the best curve and times, or NaN unless identified.
+      low, high: ends of the interval, or NaN if not stated.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      guess: the best estimate whatever the verdict; NaN if it is beyond the numbers that there are.
+      guess: the best estimate for any verdict, or NaN if it is beyond the numbers in the data.
     """
 
     best: float
@@ -64,7 +64,7 @@ class LastDoubling(NamedTuple):
     guess: float = float("nan")
 
     def in_words(self) -> str:
-        """Such as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
+        """Returns words such as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
         words = text.statement(self.verdict, *map(_count, (self.best, self.low, self.high)))
         guessed = self.verdict == "not_identified" and not np.isnan(self.guess)
         return f"{words} (best {_count(self.guess)})" if guessed else words
@@ -74,33 +74,34 @@ NOTHING = LastDoubling(float("nan"), float("nan"), float("nan"), "not_identified
 
 
 def step_curves(fit: Fit) -> StepCurves:
-    """The curves that a fit leaves possible."""
+    """Returns the curves that a fit allows."""
     ln_batch = np.log(fit.batch_size)
     n = len(ln_batch)
     a, g = np.nonzero(fit.profile.misfit <= fit.bound)
     ln_critical, sharpness = fit.profile.ln_critical[g], fit.profile.sharpness[a]
-    moves = [0.0]
-    if len(ln_critical):
-        moves += [min(0.0, np.log(fit.low) - ln_critical.min()) if np.isfinite(fit.low) else 0.0]
-        moves += [max(0.0, np.log(fit.high) - ln_critical.max()) if np.isfinite(fit.high) else 0.0]
-    every = np.concatenate([[fit.best[0]], *(ln_critical + move for move in dict.fromkeys(moves))])
-    shapes = np.concatenate([[fit.best[1]], *(sharpness for _ in dict.fromkeys(moves))])
+    moves = {0.0: None}  # without repetition, in order
+    if len(ln_critical) and np.isfinite(fit.low):
+        moves[min(0.0, np.log(fit.low) - ln_critical.min())] = None
+    if len(ln_critical) and np.isfinite(fit.high):
+        moves[max(0.0, np.log(fit.high) - ln_critical.max())] = None
+    every = np.concatenate([[fit.best[0]], *(ln_critical + move for move in moves)])
+    shapes = np.concatenate([[fit.best[1]], *[sharpness] * len(moves)])
     ln_height, misfit = profiles.floors(ln_batch, fit.ln_steps, fit.weights, every, shapes)
-    # The misfit of a curve grows by n slack² times its prior if the curve is moved up or down by slack.
+    # Moving a curve up or down by slack adds n slack² times its prior to its misfit.
     room = np.maximum(fit.bound - misfit, 0)
     slack = np.sqrt(room / (n * profiles.prior(shapes, n)))
     return StepCurves(every, shapes, ln_height, slack, float(fit.batch_size[0]), float(fit.batch_size[-1]))
 
 
 def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
-    """The batch size that the last doubling of the batch leads to which still saves steps enough.
+    """Returns the batch size after the last doubling of the batch that still saves enough steps.
 
-    No hardware is in it: of devices whose seconds per step stay what they are while batch and devices are doubled
-    together, doublings pay off up to this batch size. Nothing beyond the batch sizes of the curve is claimed.
+    It does not depend on hardware: if seconds per step stay constant while batch and devices are doubled together,
+    doublings pay off up to this batch size. It never lies beyond the batch sizes of the curve.
 
     Args:
-      fit: of the curve.
-      gain: by which a doubling has to make it faster, as a share; in (0, 1).
+      fit: the fitted curve.
+      gain: the speed-up required of a doubling, as a fraction in (0, 1).
     """
     ends = last_doublings(step_curves(fit), gain)
     first, last = float(fit.batch_size[0]), float(fit.batch_size[-1])
@@ -114,10 +115,10 @@ def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
 
 
 def last_doublings(curves: StepCurves, gain: float) -> np.ndarray:
-    """Where doublings of the batch cease to make it faster by ``gain``: the larger batch size of the last, float64[c].
+    """Returns the larger batch size of the last doubling of the batch that gains at least ``gain``, float64[c].
 
     With u = (B*/B)^a the doubling from B gains ln(1 + u) / a − ln(1 + u / 2^a) / a, which is ln(1 + gain) at
-    u = (r − 1) / (1 − r / 2^a), where r = (1 + gain)^a.
+    u = (r − 1) / (1 − r / 2^a) with r = (1 + gain)^a.
     """
     a = curves.sharpness
     ratio = (1 + gain) ** a
@@ -126,7 +127,7 @@ def last_doublings(curves: StepCurves, gain: float) -> np.ndarray:
 
 
 def stated(found: LastDoubling) -> LastDoubling:
-    """An answer without the numbers that its verdict does not state."""
+    """Returns an answer without the numbers that its verdict does not state."""
     return LastDoubling(
         found.best if found.verdict == "identified" else float("nan"),
         found.low if found.verdict in LOWER else float("nan"),
@@ -141,11 +142,11 @@ def _count(value: float) -> str:
 
 
 class Gains(NamedTuple):
-    """Gains of doublings: the time on n devices over that on 2 n. All float64[p].
+    """Gains of doublings: the time on n devices over the time on 2 n. All float64[p].
 
     Attributes:
       devices: n, rising.
-      best, low, high: with their 90 % interval; 2 is perfect.
+      best, low, high: the gain with its 90 % interval (2 is perfect).
     """
 
     devices: np.ndarray
@@ -158,11 +159,11 @@ class PayOff(NamedTuple):
     """Time to target on k numbers of devices, rising. All float64[k] but ``gains`` and ``last``.
 
     Attributes:
-      devices: how many.
-      batch_size: examples, with which they are there soonest; NaN where there is no batch.
-      seconds, low, high: to the target, with a 90 % interval.
-      gains: of doublings.
-      last: the number of devices that the last doubling leads to which gains enough, as all before it do.
+      devices: numbers of devices.
+      batch_size: fastest batch size on each, examples, or NaN without a batch.
+      seconds, low, high: seconds to the target, with a 90 % interval.
+      gains: gains of doublings.
+      last: the number of devices after the last doubling that gains enough, if all before it do.
     """
 
     devices: np.ndarray
@@ -179,13 +180,13 @@ class PayOff(NamedTuple):
 
 
 def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff | None:
-    """Time to target by seconds per step; None if none were timed within the curve.
+    """Returns time to target from seconds per step, or None if none were timed within the curve.
 
     Args:
       times: seconds per step.
-      curves: steps to target over batch size, or how many steps it takes, known exactly.
-      gain: by which a doubling has to make it faster, as a share.
-      verdict: of the curve; which ends of ``last`` may be stated.
+      curves: steps to target over batch size, or an exact number of steps.
+      gain: the speed-up required of a doubling, as a fraction.
+      verdict: verdict of the curve, which decides the ends of ``last`` that may be stated.
     """
     if isinstance(curves, StepCurves):
         times, slack = times.within(curves.smallest, curves.largest), curves.slack
@@ -220,7 +221,7 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
 
 
 def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far sums of ln seconds with weights [k, r] may be below and above, by the errors of the rows: [k] each."""
+    """Returns bounds of the error of sums of ln seconds with weights [k, r], below and above: [k] each."""
     below, above = times.own()
     down, up = np.maximum(weights, 0), np.maximum(-weights, 0)
     ends = ((below, above, shared[0]), (above, below, shared[1]))
@@ -231,7 +232,7 @@ def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[
 def _gains(
     devices: np.ndarray, ln_times: tuple[np.ndarray, np.ndarray, np.ndarray], times: StepTimes, weights: np.ndarray
 ) -> Gains:
-    """Gains of doublings among [k] numbers of devices, by low, middle and high times [c, k] and weights [k, r]."""
+    """Returns gains of doublings among [k] numbers of devices, from low, middle and high times [c, k] and weights."""
     pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
     i, j = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
     soonest, ln_time, latest = ln_times
@@ -243,9 +244,9 @@ def _gains(
 
 
 def judged(devices: np.ndarray) -> np.ndarray:
-    """The numbers of devices n, 2 n, 4 n ... up to the first whose double is not there: [d], rising.
+    """Returns the numbers of devices n, 2 n, 4 n ... up to the first one whose double is missing: [d], rising.
 
-    They begin with the first that has its double, and end before they begin if a doubling is missing below it.
+    n is the first that has its double. If a doubling is missing below it, only the smallest number is returned.
     """
     there = set(devices.tolist())
     first = next((n for n in sorted(there) if 2 * n in there), min(there))
@@ -256,16 +257,16 @@ def judged(devices: np.ndarray) -> np.ndarray:
 
 
 def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
-    """The number of devices that the last doubling leads to which gains enough, as all before it do.
+    """Returns the number of devices after the last doubling that gains enough, if all before it do.
 
-    An end is stated where the data hold it, and the ``verdict`` of the curve states one on this side: at the largest
-    number of devices further doublings may pay off, at the smallest fewer devices may be enough.
+    An end is stated if it lies within the data and the ``verdict`` of the curve states one on this side. At the largest
+    number of devices, further doublings may pay off. At the smallest, fewer devices may be enough.
 
     Args:
-      gains: of doublings.
-      numbers: of devices, as ``judged`` gives them.
-      gain: that is enough, as a share.
-      verdict: of the curve.
+      gains: gains of doublings.
+      numbers: numbers of devices from ``judged``.
+      gain: the required gain, as a fraction.
+      verdict: verdict of the curve.
     """
     if len(numbers) < 2:
         return NOTHING
@@ -276,13 +277,13 @@ def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.
 
 
 def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:
-    """How far all doublings gain enough."""
+    """Returns the number up to which all doublings gain enough."""
     enough = gains >= (1 + gain) * (1 - SAME)
     return float(numbers[len(enough) if enough.all() else int(np.argmin(enough))])
 
 
 def on_front(seconds: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """Which of k choices no other beats in time and cost, being better in one and no worse in the other: bool[k]."""
+    """Returns the Pareto front of k choices, bool[k]: no other is better in one and at least as good in both."""
     faster = seconds[:, None] < seconds * (1 - SAME)  # [other, one]
     cheaper = cost[:, None] < cost * (1 - SAME)
     no_slower = seconds[:, None] <= seconds * (1 + SAME)

@@ -1,4 +1,4 @@
-"""Best errors against batch size, a line for every budget or for every group of trials."""
+"""Best errors against batch size, with a line for each budget or group of trials."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from analysis.text import as_quality
 from analysis.trials.trials import BestErrors
 
 SHADE, HATCH = "#BBBBBB", "////"
-LOGARITHMIC = 4.0  # a panel that spans a larger factor than this has a logarithmic scale
+LOGARITHMIC = 4.0  # panels that span a larger factor have a logarithmic scale
 
 
 class Errors(NamedTuple):
-    """A line: the best errors at every batch size that has one, sorted.
+    """A line: the best error at each batch size, sorted by batch size.
 
     Attributes:
-      label: of a legend.
+      label: in the legend.
       batch_size: float64[n], examples.
       error: float64[n].
     """
@@ -33,10 +33,10 @@ class Errors(NamedTuple):
 
 
 def lowest_errors(bests: Sequence[BestErrors], labels: Sequence[str]) -> list[Errors]:
-    """A line for every budget within which any study measured something.
+    """Returns a line for every budget that has a measurement.
 
     Args:
-      bests: of studies, by batch size; several at one batch size count together.
+      bests: errors of studies, which are combined by batch size.
       labels: of the budgets.
     """
     lines = []
@@ -52,24 +52,21 @@ def lowest_errors(bests: Sequence[BestErrors], labels: Sequence[str]) -> list[Er
 
 
 def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, stop: float | None = None) -> Panel:
-    """The lines of a metric.
+    """Returns the panel of a metric.
 
     Args:
       title: of the panel.
       metric: an error.
       members: lines.
-      ordered: what tells them apart is a number.
-      stop: the target at which trials stopped: how far below it an error is says nothing.
+      ordered: whether the lines differ in a number.
+      stop: target at which trials stopped. Differences beyond it are not meaningful.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     name = as_quality(metric, 0.0)[0]
 
     def onto(ax: Axes) -> None:
-        sizes = np.concatenate([one.batch_size for one in members])
+        draw.batch_size_axis(ax, np.concatenate([one.batch_size for one in members]))
         errors = np.concatenate([_as_shown(metric, one.error) for one in members])
-        ax.set_xscale("log", base=2)
-        ax.set_xlim(sizes.min() / 2**0.6, sizes.max() * 2**0.6)
-        ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=True)
         if errors.min() > 0 and errors.max() / errors.min() > LOGARITHMIC:
             ax.set_yscale("log")
             ticks.in_decades(ax.yaxis, (errors.min(), errors.max()))
@@ -91,35 +88,26 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
             )
         if stop is not None:
             _stop(ax, float(_as_shown(metric, np.array(stop))), is_error=name == metric)
-        ax.set_xlabel("batch size (examples)")
         ax.set_ylabel(f"best {name.replace('_', ' ')}")
-        ax.grid(**draw.GRID)
 
     entries = [draw.legend_entry(style, one.label) for one, style in zip(members, styles, strict=True)]
     return Panel(title, onto, entries if len(members) > 1 else ())
 
 
 def symbols(stop: float | None) -> list[Artist]:
-    """The legend of all panels; ``stop`` as in ``panel``."""
+    """Returns the legend of all panels. ``stop`` is as in ``panel``."""
     if stop is None:
         return []
-    label = "beyond the target, at which trials stopped: how far says nothing"
+    label = "beyond the target, at which trials stopped (not comparable)"
     return [Patch(facecolor="white", edgecolor=SHADE, hatch=HATCH, linewidth=0, label=label)]
 
 
 def _stop(ax: Axes, target: float, is_error: bool) -> None:
-    """Shades errors beyond the target, to which trials did not go on."""
+    """Shades errors beyond the target, at which trials stopped."""
     low, high = ax.get_ylim()
     if low < target < high:
-        ax.axhspan(
-            *((low, target) if is_error else (target, high)),
-            facecolor="white",
-            edgecolor=SHADE,
-            hatch=HATCH,
-            linewidth=0,
-            zorder=0.8,
-            alpha=0.7,
-        )
+        first, last = (low, target) if is_error else (target, high)
+        ax.axhspan(first, last, facecolor="white", edgecolor=SHADE, hatch=HATCH, linewidth=0, zorder=0.8, alpha=0.7)
         ax.set_ylim(low, high)
 
 

@@ -1,4 +1,4 @@
-"""Drawing on axes: batch size across, steps to target up, both in powers of two. Effects stay on the axes given."""
+"""Drawing on axes of steps to target against batch size, with ticks at powers of two."""
 
 import itertools
 import math
@@ -17,16 +17,18 @@ from analysis.fitting.curves import Points
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks
 
+Look = dict[str, Any]  # options of an artist
+
 
 class Style(NamedTuple):
-    """The look of a curve, which tells it from others by colour and in grey print."""
+    """Look of a curve. Curves differ in marker and line as well, so that they can be distinguished in grey."""
 
     color: str
     marker: str
     line: tuple[float, tuple[float, ...]]
 
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers; brown and grey stand in for yellow, too pale here.
+# Okabe and Ito's colours for colour-blind readers. Brown and grey replace yellow, which is too pale for lines.
 STYLES = (
     Style("#0072B2", "o", (0, ())),
     Style("#D55E00", "s", (0, (6, 2))),
@@ -39,46 +41,57 @@ STYLES = (
     Style("#7F7F7F", ">", (0, (5, 1, 1, 1))),
 )
 INK = "#333333"
-GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
-SELECTED, CONFIRMED = STYLES[:2]  # of one curve alone
-DASHES = (0.0, (4.0, 1.6))  # of confirmed answers, where colours tell curves apart
+GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
+SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
+DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
-FURTHEST = 4.0  # a bar of an evaluation interval that goes further than this factor below its middle may be cut
+FURTHEST = 4.0  # bars may be cut at this factor below their middle
 
 
 def styles() -> Iterator[Style]:
-    """One style after the other; once all are used, their colours return with other markers."""
+    """Yields styles without end. Once all are used, colours repeat with other markers."""
     for round_number in itertools.count():
         for i, style in enumerate(STYLES):
             yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
 
 
 def ordered_styles(count: int) -> list[Style]:
-    """Styles of an ordered series, from dark to light along viridis, without its palest end."""
+    """Returns styles of an ordered series, from dark to light along viridis, without its palest end."""
     colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
     return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
 
 
 def styles_of(count: int, *, ordered: bool) -> list[Style]:
-    """Styles of so many lines; ``ordered`` where a number tells them apart."""
+    """Returns ``count`` styles. Pass ``ordered`` if the lines differ in a number."""
     return ordered_styles(count) if ordered else list(itertools.islice(styles(), count))
 
 
-def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False) -> None:
-    """Scales and labels both axes to hold the given batch sizes (examples) and steps; ``compact`` in small panels."""
+def batch_size_axis(ax: Axes, batch_sizes: Sequence[float] | np.ndarray, *, compact: bool = True) -> None:
+    """Sets scale, limits, ticks and label of the horizontal axis, and the grid.
+
+    Args:
+      ax: the axes.
+      batch_sizes: to include, in examples.
+      compact: whether ticks are few and written as powers.
+    """
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
     ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
-    ax.set_ylim(*ticks.limits(steps, 0.9, 0.6))
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
-    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
     ax.set_xlabel("batch size (examples)")
-    ax.set_ylabel("steps to target")
     ax.grid(**GRID)
 
 
+def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False) -> None:
+    """Scales and labels both axes to include the batch sizes (examples) and steps. Use ``compact`` in small panels."""
+    batch_size_axis(ax, batch_sizes, compact=compact)
+    ax.set_yscale("log", base=2)
+    ax.set_ylim(*ticks.limits(steps, 0.9, 0.6))
+    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
+    ax.set_ylabel("steps to target")
+
+
 def heights(points: Points) -> np.ndarray:
-    """Steps that axes have to hold to show measurements, of which bars that reach far down are cut."""
+    """Returns the steps that axes must include to show measurements. Long bars are cut at the bottom."""
     low = regimes.from_zero(points.low)
     return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
 
@@ -86,23 +99,26 @@ def heights(points: Points) -> np.ndarray:
 def measurements(
     ax: Axes, points: Points, style: Style, label: str | None, *, factor: float = 1.0, size: float = 5.0
 ) -> None:
-    """Steps to target, over ``factor``, with bars over the evaluation intervals they lie in."""
+    """Draws steps to target, divided by ``factor``, with bars over their evaluation intervals."""
     low, high = regimes.from_zero(points.low) / factor, points.high / factor
-    middle = (low + high) / 2
-    ax.errorbar(
-        points.batch_size,
-        middle,
-        yerr=[middle - low, high - middle],
-        fmt=style.marker,
-        color=style.color,
-        markersize=size,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        elinewidth=1.6,
-        capsize=0,
-        label=label,
-        zorder=4,
-    )
+    bars(ax, points.batch_size, (low + high) / 2, low, high, style, label, size=size)
+
+
+def bars(
+    ax: Axes,
+    across: np.ndarray,
+    middle: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    style: Style,
+    label: str | None,
+    *,
+    size: float,
+) -> None:
+    """Draws markers with bars from ``low`` to ``high``, all float64[n]. ``size`` is that of markers, in points."""
+    look: Look = {"markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 1.6}
+    look |= {"fmt": style.marker, "color": style.color, "capsize": 0, "zorder": 4}
+    ax.errorbar(across, middle, yerr=[middle - low, high - middle], label=label, **look)
 
 
 def repeated_medians(
@@ -114,10 +130,10 @@ def repeated_medians(
     hollow: bool = False,
     bars: bool = True,
 ) -> None:
-    """Markers at the median steps of repeats on fresh seeds, with ``bars`` over their range.
+    """Draws the median steps of reruns with fresh seeds, with ``bars`` over their range.
 
-    A bar that leaves the axes is of repeats some of which never reached; with a triangle up there, half of them or
-    more. ``hollow`` where selected answers have the same colour.
+    A bar extends to the top of the axes if some reruns never reached the target. A triangle at the top means that at
+    least half of them did not. Use ``hollow`` markers if selected answers have the same colour.
     """
     rows = [
         (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in repeats
@@ -133,9 +149,14 @@ def markers_with_bars(
     size: float = 5.0,
     hollow: bool = False,
 ) -> None:
-    """Markers with bars, in axes whose limits are set; for a row (across, least, middle, most), +inf is above.
+    """Draws markers with bars on axes with fixed limits.
 
-    A row whose most is less than its least has no bar.
+    Args:
+      ax: the axes.
+      rows: (across, least, middle, most). Infinite values are drawn at the top. There is no bar if most < least.
+      style: of all markers.
+      size: of markers, points.
+      hollow: whether markers are white inside.
     """
     top, never = ax.get_ylim()[1], NEVER_AGAIN
     edge = style.color if hollow else "white"
@@ -144,7 +165,7 @@ def markers_with_bars(
         if least < most:
             bar = [least, min(most, top)]
             ax.plot([across] * 2, bar, color=style.color, linewidth=0.9, solid_capstyle="butt", zorder=3.6)
-        look: dict[str, Any] = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
+        look: Look = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
         if math.isfinite(median):
             width = 0.9 if hollow else 0.6
             ax.plot([across], [median], marker=style.marker, markeredgewidth=width, **look)
@@ -155,7 +176,7 @@ def markers_with_bars(
 
 
 def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
-    """Open triangles at the budgets of batch sizes whose trials never reached the target."""
+    """Draws open triangles at the budgets of batch sizes that missed the target."""
     ax.plot(
         batch_size,
         budget,
@@ -170,7 +191,7 @@ def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float
 
 
 def fit_line(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
-    """The fitted curve, over ``factor``, between the smallest and the largest batch size."""
+    """Draws the fitted curve, divided by ``factor``, from the smallest to the largest batch size."""
     across = _between(fit)
     ax.plot(
         across,
@@ -192,27 +213,27 @@ def band(
     alpha: float = 0.25,
     label: str | None = "90 % region",
 ) -> None:
-    """Everything between the curves of the 90 % region, over ``factor``."""
+    """Shades the 90 % region of a fit, divided by ``factor``."""
     if not (fit.profile.misfit <= fit.bound).any():
-        return  # a fit so close that its region lies between the points of its grid: it is as wide as the line
+        return  # the region is narrower than the grid of the profile, and so as narrow as the line
     across = _between(fit)
     low, high = (end / factor for end in regimes.band(fit, across))
     ax.fill_between(across, low, high, color=style.color, alpha=alpha, linewidth=0, label=label, zorder=2)
 
 
 def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | None = "perfect scaling") -> None:
-    """The line on which twice the batch size takes half the steps; ``examples`` is batch size times steps on it."""
+    """Draws the line on which doubling the batch size halves the steps, for a product of ``examples``."""
     across = np.array(ax.get_xlim())
     ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
 
 
 def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
-    """An open ring where the fitted curve, over ``factor``, passes its critical batch size, if that is identified."""
+    """Draws an open ring at the critical batch size on the fitted curve, if it is identified."""
     fit = points_fit.fit
     if fit is None or points_fit.verdict != "identified":
         return
     size = np.array([fit.critical_batch_size])
-    ring: dict[str, Any] = {
+    ring: Look = {
         "markersize": 12,
         "markerfacecolor": "none",
         "markeredgecolor": style.color,
@@ -222,8 +243,8 @@ def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
 
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
-    """The entry of a curve in a legend: its marker on its line."""
-    marker: dict[str, Any] = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
+    """Returns the legend entry of a curve."""
+    marker: Look = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
     marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
     marker["markeredgewidth"] = 0.9 if hollow else 0.6
     return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)

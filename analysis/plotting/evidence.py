@@ -1,7 +1,7 @@
-"""Panels of evidence: what the trials of a curve say beside its fit."""
+"""Panels on the trials of a curve: success rates, endings, metaparameters and reruns."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,18 +13,18 @@ from matplotlib.ticker import MaxNLocator
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, grid, ticks, tuning
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
 from analysis.trials import best_of, metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from results.storage.commits import Commit
 
 STYLE = draw.SELECTED
-CHOSE: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
+CHOSE: Look = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
 MOST_QUANTITIES = 3
-ACROSS, SMALL = 34, 8.0  # characters of a line in an empty panel, points
-WIDE = 20.0  # a factor beyond which ratios are shown as powers
-ENDS: dict[str, dict[str, Any]] = {
+ACROSS, SMALL = 34, 8.0  # characters per line and points in an empty panel
+WIDE = 20.0  # ratios beyond this factor are written as powers
+ENDS: dict[str, Look] = {
     "complete": {"facecolor": "#0072B2", "hatch": "", "edgecolor": "white"},
     "infeasible": {"facecolor": "#D55E00", "hatch": "////", "edgecolor": "white"},
     "pruned": {"facecolor": "#BBBBBB", "hatch": "....", "edgecolor": "white"},
@@ -34,11 +34,11 @@ ENDS: dict[str, dict[str, Any]] = {
 
 
 class CurveTrials(NamedTuple):
-    """A curve with the trials of its studies, which a page is drawn from.
+    """A curve with the trials of its studies.
 
     Attributes:
-      one: the curve, its fit and its commits.
-      studies: trials of each of its studies, by batch size.
+      one: the curve with its fits and commits.
+      studies: trials of each study, sorted by batch size.
     """
 
     one: CurveFits
@@ -46,21 +46,18 @@ class CurveTrials(NamedTuple):
 
 
 def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
-    """Metaparameters of the best trial against batch size."""
+    """Returns panels of metaparameters of the best trial against batch size."""
     space = curve_trials.studies[-1].study.space
-    quantities = tuning.shared_quantities(
-        curve_trials.one, metaparameters.quantities(curve_trials.one.curve.tuned, space)
-    )
+    known = metaparameters.quantities(curve_trials.one.curve.tuned, space)
+    quantities = tuning.shared_quantities(curve_trials.one, known)
     return [tuning.panel(f"best {one.label}", curve_trials.one, one) for one in quantities[:MOST_QUANTITIES]]
 
 
 def success_panel(curve_trials: CurveTrials) -> Panel:
-    """The share of trials that reached the target, with its interval."""
+    """Returns the panel of the share of trials that reached the target, with its interval."""
     title = "share of trials that reached"
     if curve_trials.one.curve.pruned:
-        return grid.empty(
-            title, "pruned: what losing trials would have come to is not known", across=ACROSS, size=SMALL
-        )
+        return grid.empty(title, "pruned: final results of losing trials are not known", across=ACROSS, size=SMALL)
     sizes, shares = [], []
     for study in curve_trials.studies:
         rows = study.rows_in_k
@@ -72,7 +69,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
 
     def onto(ax: Axes) -> None:
         middle, low, high = np.array(shares).T
-        _across(ax, sizes)
+        draw.batch_size_axis(ax, sizes)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, middle, color=STYLE.color, marker=STYLE.marker, markersize=4.2, linewidth=1, zorder=3)
         ax.set_ylim(0, 1)
@@ -82,7 +79,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
 
 
 def ledger_panel(curve_trials: CurveTrials) -> Panel:
-    """planned = complete + infeasible + incomplete + missing, at every batch size."""
+    """Returns the panel of endings: planned = complete + infeasible + incomplete + missing, by batch size."""
     endings: dict[int, np.ndarray] = {}
     for commit in curve_trials.one.curve.workload.commits:
         size = commit.study.batch_size or 0
@@ -92,7 +89,7 @@ def ledger_panel(curve_trials: CurveTrials) -> Panel:
     styles = {name: style for i, (name, style) in enumerate(ENDS.items()) if counts[:, i].any()}
 
     def onto(ax: Axes) -> None:
-        _across(ax, sizes)
+        draw.batch_size_axis(ax, sizes)
         base = np.zeros(len(sizes))
         left, width = np.array(sizes) / 2**0.36, np.array(sizes) * (2**0.36 - 2**-0.36)
         for name, style in styles.items():
@@ -104,7 +101,7 @@ def ledger_panel(curve_trials: CurveTrials) -> Panel:
         ax.set_ylabel("trials")
 
     legend = [Patch(label=name, **style) for name, style in styles.items()]
-    return Panel(f"how {counts.sum():,} planned trials ended", onto, legend)
+    return Panel(f"endings of {counts.sum():,} planned trials", onto, legend)
 
 
 def _endings(commit: Commit) -> np.ndarray:
@@ -114,10 +111,10 @@ def _endings(commit: Commit) -> np.ndarray:
 
 
 def confirmation_panel(curve_trials: CurveTrials) -> Panel:
-    """Steps on fresh seeds over selected steps; of a chosen trial also the repeats that chose it."""
+    """Returns the panel of rerun over selected steps, with the reruns by which the trial was chosen."""
     again = curve_trials.one.confirmations
     if not again:
-        why = "no trial of this target was run again on fresh seeds; ask for it with confirm=6"
+        why = "no trial of this target was rerun with fresh seeds. Use confirm=6."
         return grid.empty("confirmed over selected steps", why, across=ACROSS, size=SMALL)
 
     def onto(ax: Axes) -> None:
@@ -127,27 +124,21 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
         ]
         chose = [(one.batch_size, middle(one.choosing) / middle(one.selected)) for one in again if one.choosing]
         ends = [end for row in rows for end in row[1:]] + [ratio for _, ratio in chose]
-        _across(ax, [row[0] for row in rows])
+        draw.batch_size_axis(ax, [row[0] for row in rows])
         ax.axhline(1, color=draw.SELECTED.color, linewidth=1.2, zorder=1.5)
         ax.set_yscale("log", base=2)
         farthest = max([2.0, *(max(end, 1 / end) * 1.2 for end in ends if np.isfinite(end))])
         ax.set_ylim(1 / farthest, farthest)
         ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=farthest > WIDE)
-        ax.plot(*zip(*chose, strict=True), **CHOSE) if chose else None
+        if chose:
+            ax.plot(*zip(*chose, strict=True), **CHOSE)
         draw.markers_with_bars(ax, rows, draw.CONFIRMED)
         ax.set_ylabel("steps / selected steps")
 
     legend: list[Artist] = [draw.legend_entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
-    legend += [Line2D([], [], label="median that chose", **CHOSE)] if any(one.choosing for one in again) else []
+    if any(one.choosing for one in again):
+        legend.append(Line2D([], [], label="median that chose it", **CHOSE))
     return Panel("confirmed over selected steps", onto, legend)
 
 
 PANELS = (success_panel, ledger_panel, confirmation_panel)
-
-
-def _across(ax: Axes, sizes: Sequence[float]) -> None:
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(min(sizes) / 2**0.6, max(sizes) * 2**0.6)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=True)
-    ax.set_xlabel("batch size (examples)")
-    ax.grid(**draw.GRID)

@@ -1,25 +1,25 @@
-"""A grid: many panels under one title, each with its legend beneath it, so that no legend lies over data."""
+"""Grids of panels under one title. Each legend is below its panel, where it cannot cover data."""
 
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.picture import PNG_DPI, keep_inside
 
 # Inches.
 WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # of a panel with its margins, by the number of columns
 HEIGHTS = {1: 3.4, 2: 2.6, 3: 2.25}  # of its axes
 LEFT, RIGHT, ABOVE, BELOW, LINE, FOOT = 0.72, 0.14, 0.36, 0.52, 0.155, 0.06
-CHARACTER, SWATCH = 0.060, 0.50  # of a legend: a character, and what is before its words
+CHARACTER, SWATCH = 0.060, 0.50  # of a legend: a character, and the symbol before the text
 BOLD = 0.079  # a bold character of a panel's title
-BETWEEN = 2  # characters, at least, between a panel's title and its goal
+BETWEEN = 2  # least number of characters between the title of a panel and its goal
 TITLE, WORDS, SMALL = 12.0, 9.0, 7.8  # points
 
 
@@ -27,11 +27,11 @@ class Panel(NamedTuple):
     """One pair of axes of a grid.
 
     Attributes:
-      title: above it.
-      draw: draws on its axes.
-      legend: artists with labels, beneath it.
-      goal: what its lines are to reach, at the right end of the title; empty if they differ, or the title says it.
-      heading: of the legend, what its entries say.
+      title: above the axes.
+      draw: draws on the axes.
+      legend: artists with labels, below the axes.
+      goal: target of all lines, at the right end of the title. Empty if targets differ or the title names them.
+      heading: of the legend.
     """
 
     title: str
@@ -42,18 +42,25 @@ class Panel(NamedTuple):
 
 
 def positions(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
-    """Panels by row and column, in as many columns as suit their number."""
+    """Arranges panels in up to three columns, by row and column."""
     columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
     return {divmod(i, columns): panel for i, panel in enumerate(panels)}
 
 
 def empty(title: str, why: str, across: int = 38, size: float | None = None) -> Panel:
-    """A panel that says why there is nothing to draw, with ``across`` characters in a line, of ``size`` points."""
+    """Returns an empty panel with a reason.
+
+    Args:
+      title: of the panel.
+      why: the reason.
+      across: characters per line.
+      size: of the text, points.
+    """
 
     def draw(ax: Axes) -> None:
         ax.set_axis_off()
         words = textwrap.fill(why, across)
-        at: dict[str, Any] = {"ha": "center", "va": "center", "transform": ax.transAxes}
+        at: Look = {"ha": "center", "va": "center", "transform": ax.transAxes}
         ax.text(0.5, 0.5, words, fontsize=size, color="#777777", **at)
 
     return Panel(title, draw)
@@ -62,12 +69,12 @@ def empty(title: str, why: str, across: int = 38, size: float | None = None) -> 
 def grid(
     title: str, goals: Sequence[str], panels: Mapping[tuple[int, int], Panel], symbols: Sequence[Artist] = ()
 ) -> Figure:
-    """A figure with panels by (row, column).
+    """Returns a figure with panels by (row, column).
 
     Args:
-      title, goals: lines above all of them.
-      panels: of any number of rows and up to three columns.
-      symbols: of a legend under the title, of what all panels show.
+      title, goals: lines above all panels.
+      panels: in up to three columns.
+      symbols: legend of all panels, under the title.
     """
     rows, columns = (1 + max(position[i] for position in panels) for i in (0, 1))
     width, height = WIDTHS[columns], HEIGHTS[columns]
@@ -128,7 +135,7 @@ def _fill(ax: Axes, panel: Panel, width: float, size: float) -> None:
     figure, box = ax.get_figure(), ax.get_position()
     assert isinstance(figure, Figure)
     across, down = box.width * figure.get_figwidth(), box.height * figure.get_figheight()
-    # In places of their own, which is how they line up; to find places takes as long as everything else.
+    # Fixed positions align labels and avoid a layout pass, which would double the time.
     ax.xaxis.set_label_coords(0.5, -0.27 / down)
     ax.yaxis.set_label_coords(-0.53 / across, 0.5)
     ax.xaxis.label.set(fontsize=WORDS - 0.6, verticalalignment="top")
@@ -158,12 +165,15 @@ def _columns(legend: Sequence[Artist], width: float) -> int:
 
 
 def _lines(panel: Panel, width: float) -> int:
-    """Lines that the legend of a panel takes, with its heading."""
-    return math.ceil(len(panel.legend) / _columns(panel.legend, width)) + bool(panel.heading) if panel.legend else 0
+    """Returns the number of lines of a panel's legend and its heading."""
+    if not panel.legend:
+        return 0
+    lines = math.ceil(len(panel.legend) / _columns(panel.legend, width))
+    return lines + 1 if panel.heading else lines
 
 
 def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
-    """The numbers of rows and columns of a legend of all panels."""
+    """Returns the numbers of rows and columns of the legend of all panels."""
     if not symbols:
         return 0, 0
     columns = _columns(symbols, across)
@@ -171,7 +181,7 @@ def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
 
 
 def _share_labels(figure: Figure) -> None:
-    """Takes a label of an axis away where the panel to the left says the same."""
+    """Removes the label of a vertical axis if the panel to the left has the same one."""
     labels: dict[float, str] = {}
     for ax in figure.axes:
         height = round(ax.get_position().y0, 4)

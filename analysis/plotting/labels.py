@@ -1,4 +1,4 @@
-"""Labels: the names of factorizations in pictures, and what tells several apart."""
+"""Labels: the names of factorizations in pictures, and the properties in which several differ."""
 
 from collections.abc import Sequence
 
@@ -11,42 +11,43 @@ SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
 
 
 def title(one: MeasuredFactorization) -> str:
-    """Data, dimensions, solver and number formats."""
+    """Returns data, dimensions, solver and number formats."""
     return f"{one.study.dataset} · d = {one.study.dim} · {solver(one)} · {formats(one)}"
 
 
 def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str, ...]:
-    """Parts of a file name: data, dimensions, solver unless a picture compares solvers, and number formats."""
+    """Returns parts of a file name. Leave out the solver if a picture compares solvers."""
     study = one.study
     formats = dict.fromkeys((study.table_dtype, study.solver_dtype))
-    return (study.dataset, f"d{study.dim}", *([study.solver] if with_solver else []), *formats)
+    start = (study.dataset, f"d{study.dim}")
+    return (*start, study.solver, *formats) if with_solver else (*start, *formats)
 
 
 def solver(one: MeasuredFactorization) -> str:
-    """The solver with its steps, such as ``rotated_cg (2 steps)``."""
+    """Returns the solver with its steps, such as ``rotated_cg (2 steps)``."""
     name, steps = one.study.solver, one.study.cg_steps
-    return f"{name} ({steps} step{'s' * (steps > 1)})" if name in factorizations.CONJUGATE else name
+    return f"{name} ({span([steps], 'step')})" if name in factorizations.CONJUGATE else name
 
 
 def formats(one: MeasuredFactorization) -> str:
-    """Number formats, such as ``bfloat16 tables, float32 solver``, or the one of both."""
+    """Returns number formats, such as ``bfloat16 tables, float32 solver``, or one format if both agree."""
     table, own = one.study.table_dtype, one.study.solver_dtype
     return table if table == own else f"{table} tables, {own} solver"
 
 
 def size(one: MeasuredFactorization) -> str:
-    """The size of generated data, such as ``rows 50,000 · links 2,000,000``; empty for others."""
+    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``. Empty for other data."""
     options = one.study.dataset_options
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
 
 
 def line(*words: str | None) -> str:
-    """The second line of a title: all ``words`` that are not empty."""
+    """Joins the ``words`` that are not empty to the second line of a title."""
     return " · ".join(filter(None, words))
 
 
 def span(counts: Sequence[int], noun: str) -> str:
-    """A count or a range of counts, such as ``8 epochs`` or ``3–8 epochs``."""
+    """Returns a count or a range of counts, such as ``8 epochs`` or ``3–8 epochs``."""
     least, most = min(counts), max(counts)
     return f"{least if least == most else f'{least}–{most}'} {noun}{'s' * (most > 1)}"
 
@@ -59,7 +60,7 @@ def _metaparameter(one: MeasuredFactorization, name: str, symbol: str) -> str:
 
 
 def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> list[str]:
-    """Labels with whatever is not the same for all, and at least the first ``always`` of dim, solver and formats."""
+    """Returns labels of the properties that differ, and of the first ``always`` of dim, solver and formats."""
     properties = [
         (
             f"d = {one.study.dim}",
@@ -77,14 +78,12 @@ def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> li
         )
         for one in several
     ]
-    # Something has to be shown even if all are alike.
+    # If they do not differ, the dimension is shown.
     shown = [i for i, own in enumerate(zip(*properties, strict=True)) if i < always or len(set(own)) > 1] or [0]
     return [", ".join(own[i] for i in shown if own[i]) for own in properties]
 
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
-    """A line about a picture that leaves out studies of emulated cores."""
+    """Returns the note on a picture that leaves out studies of emulated cores."""
     emulated = text.first_few(list(map(factorizations.emulated_label, studies)))
-    return Skipped(
-        f"{what} on emulated cores", f"times of more cores than there are say nothing about speed: {emulated}"
-    )
+    return Skipped(f"{what} on emulated cores", f"times on emulated cores do not measure speed: {emulated}")

@@ -1,7 +1,6 @@
-"""A picture: a figure with axes under two lines of title, how it becomes files, and how a notebook shows it."""
+"""Pictures: figures with axes under two lines of title, written to files or shown in a notebook."""
 
 import io
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,10 +18,10 @@ from analysis.plotting import draw
 
 PNG_DPI = 200
 SMALLEST = 4.0  # letters, points
-CHARACTERS_ACROSS = 88  # of the second line of title at its full size
-LONGEST = 180  # characters of a file name before its ending; file systems take 255 bytes
+CHARACTERS_ACROSS = 88  # of the second line of title at full size
+LONGEST = 180  # characters of a file name without its suffix. File systems allow 255 bytes.
 SETTINGS: dict[Any, Any] = {
-    "svg.hashsalt": "scaling-limits",  # the same picture is the same file
+    "svg.hashsalt": "scaling-limits",  # makes files reproducible
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.spines.top": False,
@@ -31,19 +30,19 @@ SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
-NOTEBOOK_DPI = 150  # of the pixels,
-ACROSS = 100  # and so many of a page to the inch
+NOTEBOOK_DPI = 150  # pixels per inch of a picture
+ACROSS = 100  # CSS pixels per inch of a page
 
 
 class Picture(NamedTuple):
-    """A figure to be written; ``names`` become its file name."""
+    """A figure with the ``names`` that its file name is made of."""
 
     names: tuple[str, ...]
     figure: Figure
 
 
 class Skipped(NamedTuple):
-    """Something that could not be drawn, and why."""
+    """Something that could not be drawn, with the reason."""
 
     what: str
     why: str
@@ -56,13 +55,13 @@ Pictures = Iterator[Picture | Skipped]
 
 
 def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes under two lines of title.
+    """Returns a figure with one pair of axes under two lines of title.
 
     Args:
       title, goal: the lines.
-      strips: of regimes above the axes, that there is room for.
-      beside: whether there is room for words beside the axes.
-      below: inches of room beneath the axes.
+      strips: number of strips of regimes above the axes.
+      beside: whether to leave room for text next to the axes.
+      below: room below the axes, inches.
     """
     width, down = 9.0 if beside else 6.4, 4.6 + below
     figure = Figure(figsize=(width, down), dpi=PNG_DPI)
@@ -77,9 +76,13 @@ def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below:
 def panels(
     title: str, goal: str, widths: Sequence[float], *, across: float = 0, below: float = 0
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with axes side by side, of relative ``widths``, under two lines of title.
+    """Returns a figure with axes side by side under two lines of title.
 
-    It is ``across`` inches wide, and has ``below`` inches of room beneath the axes.
+    Args:
+      title, goal: the lines.
+      widths: relative widths of the axes.
+      across: width of the figure, inches. 0 chooses one.
+      below: room below the axes, inches.
     """
     count, down = len(widths), 4.6 + below
     across = across or (6.4 if count == 1 else 9.0)
@@ -95,14 +98,14 @@ def panels(
 
 
 def add_to_title(figure: Figure, words: str) -> None:
-    """Adds words to the first line of title of a figure made here."""
+    """Adds words to the first line of a figure's title."""
     title = figure.texts[0]
     title.set_text(f"{title.get_text()} · {words}")
     keep_inside(title)
 
 
 def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
-    """Writes both lines, smaller where they have more characters than there is ``room`` for."""
+    """Writes both lines of title, and makes them smaller if they have more than ``room`` characters."""
     left = 0.115 * 6.4 / figure.get_figwidth()
     down = figure.get_figheight()
     lines = ((0.253, title, 11.0, "bold", 0.7 * room), (0.4692, goal, 9.0, "normal", room))
@@ -113,7 +116,7 @@ def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
 
 
 def keep_inside(words: Text | Legend) -> None:
-    """Makes letters smaller until ``words`` end within their figure, or cannot be read."""
+    """Makes text smaller until it ends within its figure or reaches the smallest size."""
     texts = [words] if isinstance(words, Text) else words.get_texts()
     size = texts[0].get_fontsize()
     assert isinstance(size, float)
@@ -124,20 +127,22 @@ def keep_inside(words: Text | Legend) -> None:
 
 
 def slug(names: Sequence[str]) -> str:
-    """A file name made of ``names``, without its ending; cut where file systems might not take it."""
+    """Returns a file name made of ``names``, without its suffix and not longer than file systems allow."""
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)[:LONGEST]
 
 
 def unique_stem(stem: str, taken: set[str]) -> str:
-    """``stem``, with a number if it is ``taken`` by a curve that looks alike; it is taken afterwards."""
-    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
-    unique = next(candidate for candidate in numbered if candidate not in taken)
+    """Returns ``stem``, with a number if it is ``taken``, and adds it to the names that are taken."""
+    unique, number = stem, 1
+    while unique in taken:
+        number += 1
+        unique = f"{stem}-{number}"
     taken.add(unique)
     return unique
 
 
 def write(path: Path, figure: Figure) -> Path:
-    """Writes a picture in the format that its name ends in; BadInput if it cannot be written."""
+    """Writes a picture in the format of the file's suffix. Raises BadInput if it cannot be written."""
     picture = io.BytesIO()
     if path.suffix == ".svg":
         figure.savefig(picture, format="svg", metadata={"Date": None})
@@ -148,12 +153,12 @@ def write(path: Path, figure: Figure) -> Path:
 
 
 def show(pictures: Iterable[Picture | Skipped]) -> None:
-    """Shows pictures below the cell of a notebook, and a line about each that could not be drawn.
+    """Shows pictures below the cell of a notebook, and a line for each that could not be drawn.
 
     Args:
-      pictures: drawn here if they are yielded, in the look they have in files.
+      pictures: may be a generator, which then draws with the settings of files.
     """
-    from IPython.display import display  # installed wherever there are notebooks, and nowhere else
+    from IPython.display import display  # installed with notebooks only
 
     with matplotlib.rc_context(SETTINGS):
         for item in pictures:

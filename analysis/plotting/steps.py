@@ -1,8 +1,7 @@
-"""Steps to target against batch size, one line or several in a panel."""
+"""Panels of steps to target against batch size, with one line or several."""
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +13,12 @@ from matplotlib.patches import Patch
 from analysis.fitting import confirmations, fits, regimes
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdicts
-from analysis.plotting.draw import INK, Style
+from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.grid import Panel
 from results.papers import published_numbers
 
-EACH = "each"  # a line of perfect scaling of its own for every line
-PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
+EACH = "each"  # every line has its own line of perfect scaling
+PUBLISHED: Look = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
 PUBLISHED |= {"markeredgewidth": 0.8}
 
 
@@ -33,18 +32,19 @@ def panel(
     goal: str = "",
     named_by: str = "",
 ) -> Panel:
-    """Steps with their fits, as selected and, where repeats report, as confirmed: dashed and hollow.
+    """Returns a panel of steps with their fits: selected and, if there are reruns, confirmed.
 
-    A line that is alone has a colour for each. Of steps relative to those at a batch size, only the selected are shown.
+    Confirmed answers are dashed and hollow, or have their own colour if there is only one line. Relative steps are
+    drawn for selected answers only.
 
     Args:
       title: of the panel.
-      members: lines that have points, and, if ``relative_to`` is given, one at that batch size.
-      perfect: the label of the line whose perfect scaling is drawn, ``each``, or nothing.
-      relative_to: divides all steps by those at this batch size.
-      ordered: colours go from dark to light, as what tells the lines apart is a number.
-      goal: what all lines are to reach.
-      named_by: what the labels of lines are; then the legend says what its numbers are.
+      members: lines with points. With ``relative_to``, each needs a point at that batch size.
+      perfect: label of the line whose perfect scaling is drawn, ``each`` for all, or empty.
+      relative_to: batch size whose steps divide all others.
+      ordered: whether the lines differ in a number. Colours then range from dark to light.
+      goal: target of all lines.
+      named_by: description of the labels, which adds a heading to the legend.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     factors = [one.steps_at(relative_to) if relative_to else 1.0 for one in members]
@@ -56,43 +56,37 @@ def panel(
             if perfect in (EACH, one.label):
                 draw.perfect_scaling(ax, _examples(one) / factor)
         if alone:
-            verdicts.critical_batch_sizes(
-                ax, verdicts.label_fits(members[0].selected, members[0].confirmed), small=True
-            )
+            labelled = verdicts.label_fits(members[0].selected, members[0].confirmed)
+            verdicts.critical_batch_sizes(ax, labelled, small=True)
 
     alone = len(members) == 1
-    entries = [
-        draw.legend_entry(
-            style, f"{one.label}: {fits.both_in_words(one.selected, None if relative_to else one.confirmed)}"
-        )
-        for one, style in zip(members, styles, strict=True)
-    ]
+    entries = []
+    for one, style in zip(members, styles, strict=True):
+        words = fits.both_in_words(one.selected, None if relative_to else one.confirmed)
+        entries.append(draw.legend_entry(style, f"{one.label}: {words}"))
     heading = f"{named_by}: critical batch size [90 % interval]" if named_by else ""
     return Panel(title, onto, () if alone else entries, goal, heading)
 
 
 def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list[Artist]:
-    """The legend of all panels that these lines are in; ``alone``: one line to a panel."""
+    """Returns the legend of all panels. Pass ``alone`` if every panel has one line."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
-    entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else 'measured'}; the line is a fit")]
+    entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else 'measured'}, with fit")]
     if again:
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.selected.fit for one in members):
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
-        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
-        entries.append(
-            Line2D(
-                [], [], linestyle="none", marker="o", markersize=10, label="critical batch size [90 % interval]", **ring
-            )
-        )
+        ring: Look = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
+        ring |= {"linestyle": "none", "marker": "o", "markersize": 10}
+        entries.append(Line2D([], [], label="critical batch size [90 % interval]", **ring))
     if perfect:
         entries.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
     if any(len(published_steps(one)[0]) for one in members):
         entries.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
     if any(one.missed for one in members):
-        missed: dict[str, Any] = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
-        entries.append(Line2D([], [], color=style.color, label="not reached within so many steps", **missed))
+        missed: Look = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
+        entries.append(Line2D([], [], color=style.color, label="not reached within this budget", **missed))
     return entries
 
 
@@ -102,10 +96,11 @@ def _axes(ax: Axes, members: Sequence[CurveFits], factors: Sequence[float], rela
         points, (beside, beside_steps) = one.selected.points, _published(one, relative_to)
         sizes += [*points.batch_size, *one.missed, *beside]
         heights += [*(v / factor for v in (*draw.heights(points), *one.missed.values())), *beside_steps]
-        heights += confirmations.heights(one.confirmations) if relative_to is None else []
+        if relative_to is None:
+            heights += confirmations.heights(one.confirmations)
     draw.batch_size_axes(ax, sizes, heights, compact=True)
     if relative_to:
-        ax.set_ylabel(f"steps / those at batch size {relative_to:,}")
+        ax.set_ylabel(f"steps relative to batch size {relative_to:,}")
 
 
 def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
@@ -132,12 +127,12 @@ def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: in
 
 
 def _again(style: Style, alone: bool) -> Style:
-    """The style of confirmed answers beside those selected in ``style``."""
+    """Returns the style of confirmed answers for the ``style`` of selected ones."""
     return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
 def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Batch sizes and steps, over those at the batch size ``relative_to``; nothing if that was not published."""
+    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if that one was not published."""
     sizes, steps = published_steps(one)
     if relative_to is None:
         return sizes, steps
@@ -146,7 +141,7 @@ def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.
 
 
 def _examples(one: CurveFits) -> float:
-    """Batch size times steps where scaling is perfect: as fitted, or of the smallest batch size."""
+    """Returns batch size times steps under perfect scaling: as fitted, or at the smallest batch size."""
     if one.selected.fit:
         return one.selected.fit.e_min
     points = one.selected.points
@@ -154,7 +149,7 @@ def _examples(one: CurveFits) -> float:
 
 
 def published_steps(one: CurveFits) -> tuple[np.ndarray, np.ndarray]:
-    """Batch sizes and steps that a paper gives for the same workload and target; empty if none does."""
+    """Returns batch sizes and steps that a paper published for this workload and target. Empty if there are none."""
     table, curve = _points_of_papers(), one.curve
     same = np.all([table[name] == getattr(curve, name) for name in ("dataset", "model", "optimizer")], axis=0)
     same &= not curve.split

@@ -1,4 +1,4 @@
-"""Limits and ticks of logarithmic axes: at powers of two, or at decades."""
+"""Limits and ticks of logarithmic axes, at powers of two or at decades."""
 
 import math
 from collections.abc import Iterable
@@ -6,17 +6,21 @@ from collections.abc import Iterable
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
+Ends = tuple[float, float]  # limits of an axis
 MOST_TICKS = 11
 COMPACT_TICKS = 9
 FEW_DECADES = 1.7
-FEWEST_DECADES = 2  # powers of ten that say enough by themselves
-TINY = 1e-4  # within few decades that begin below it all numbers are powers, as decimals would be long
+FEWEST_DECADES = 2  # powers of ten that suffice as labels
+TINY = 1e-4  # axes of few decades that begin below use powers, because decimals would be long
 
 
-def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> tuple[float, float]:
-    """Ends of a logarithmic axis with so many octaves ``below`` and ``above`` all values, at the ``least`` so many.
+def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> Ends:
+    """Returns the limits of a logarithmic axis.
 
-    A flat curve looks flat on it.
+    Args:
+      values: to include.
+      below, above: margins in octaves.
+      least: length of the axis in octaves, so that flat curves look flat.
     """
     values = list(values)
     low, high = math.log2(min(values)) - below, math.log2(max(values)) + above
@@ -24,31 +28,35 @@ def limits(values: Iterable[float], below: float, above: float, least: float = 3
     return 2 ** (low - missing), 2 ** (high + missing)
 
 
-def powers_of_two(limits: tuple[float, float], most: float) -> list[float]:
-    """Powers of two within ``limits``, every so many if there are more than ``most``."""
+def powers_of_two(limits: Ends, most: float) -> list[float]:
+    """Returns powers of two within ``limits``, with a stride if there are more than ``most``."""
     first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
     stride = max(1, math.ceil((last - first + 1) / most))
     return [2.0**power for power in range(first, last + 1, stride)]
 
 
-def in_powers_of_two(axis: Axis, limits: tuple[float, float], *, compact: bool = False) -> None:
-    """Ticks at powers of two within ``limits``, every so many if there are too many; as powers where ``compact``."""
+def in_powers_of_two(axis: Axis, limits: Ends, *, compact: bool = False) -> None:
+    """Places ticks at powers of two within ``limits``. ``compact`` axes write them as powers."""
     axis.set_major_locator(FixedLocator(powers_of_two(limits, COMPACT_TICKS if compact else MOST_TICKS)))
     axis.set_minor_locator(FixedLocator(powers_of_two(limits, math.inf)))
-    in_full = limits[1] < 2**17 and not compact  # longer numbers are not read at a glance
-    axis.set_major_formatter(
-        lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:.3g}") if in_full else f"2{raised(math.log2(x))}"
-    )
+    in_full = limits[1] < 2**17 and not compact  # longer numbers are hard to read
+
+    def written(x: float, _: float) -> str:
+        if not in_full:
+            return f"2{raised(math.log2(x))}"
+        return f"{x:,.0f}" if x >= 1 else f"{x:.3g}"
+
+    axis.set_major_formatter(written)
     axis.set_minor_formatter(NullFormatter())
 
 
 def raised(power: float) -> str:
-    """A whole number as a superscript; as plain text it is drawn far sooner than as mathematics."""
+    """Returns an integer as superscript characters, which are drawn much faster than mathematical text."""
     return f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def in_decades(axis: Axis, limits: tuple[float, float]) -> None:
-    """Ticks of a logarithmic axis: 1, 2 and 5 times powers of ten where few of these are within limits, else these."""
+def in_decades(axis: Axis, limits: Ends) -> None:
+    """Places ticks at powers of ten, or at 1, 2 and 5 times powers of ten if few of them are within limits."""
     inside = math.floor(math.log10(limits[1])) - math.ceil(math.log10(limits[0])) + 1
     few = math.log10(limits[1] / limits[0]) < FEW_DECADES or inside < FEWEST_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
@@ -59,7 +67,7 @@ def in_decades(axis: Axis, limits: tuple[float, float]) -> None:
 
 
 def _as_power(value: float) -> str:
-    """A whole number of one digit times a power of ten: ``10⁻⁴`` or ``5·10⁻⁵``."""
+    """Returns one digit times a power of ten: ``10⁻⁴`` or ``5·10⁻⁵``."""
     power = math.floor(math.log10(value) + 1e-9)
     times = f"{value / 10.0**power:.0f}"
     return f"{'' if times == '1' else f'{times}·'}10{raised(power)}"

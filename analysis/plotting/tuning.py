@@ -1,7 +1,7 @@
 """Tuning: metaparameters of the best trial against batch size, and all trials in a plane of two of them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,16 @@ from matplotlib.lines import Line2D
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.search_growth import NEARLY, POWERS
 from analysis.plotting import draw, ticks
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
+from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.trials.metaparameters import Quantity
 
-DASHES: dict[str, Any] = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
-CRITICAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
+DASHES: Look = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
+CRITICAL: Look = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
 STYLE = draw.STYLES[0]
-LOOKS: dict[str, dict[str, Any]] = {
+LOOKS: dict[str, Look] = {
     "infeasible": {"marker": "x", "color": "#D55E00", "markersize": 3.4, "markeredgewidth": 0.9, "zorder": 2},
     "goal not reached": {
         "marker": "o",
@@ -47,20 +48,18 @@ LOOKS: dict[str, dict[str, Any]] = {
         "zorder": 5,
     },
 }
-CONTOUR: dict[str, Any] = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
+CONTOUR: Look = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
 
 
 def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
-    """A quantity of the best trial of every batch size, and its range over trials that were nearly as good."""
+    """Returns the panel of a quantity of the best trial, with its range over trials that were nearly as good."""
 
     def onto(ax: Axes) -> None:
         best = one.best
         sizes = np.array(sorted(best), np.float64)
         value = np.array([quantity.values(best[int(size)].to_frame().T)[0] for size in sizes])
         low, high = np.array([_nearly(one, int(size), quantity) for size in sizes]).T
-        ax.set_xscale("log", base=2)
-        ax.set_xlim(sizes.min() / 2**0.6, sizes.max() * 2**0.6)
-        ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=True)
+        draw.batch_size_axis(ax, sizes)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
         if quantity.log:
@@ -74,52 +73,46 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
         fit = one.selected.fit
         if fit is not None and one.selected.verdict == "identified":
             ax.axvline(fit.critical_batch_size, zorder=1, **CRITICAL)
-        ax.set_xlabel("batch size (examples)")
         ax.set_ylabel(quantity.label)
-        ax.grid(**draw.GRID)
 
     return Panel(title, onto)
 
 
 def symbols(*, rates: bool, critical: bool) -> list[Artist]:
-    """The legend of all panels."""
-    style: dict[str, Any] = {"color": STYLE.color}
+    """Returns the legend of all panels of metaparameters."""
+    best: Look = {"marker": STYLE.marker, "markersize": 5, "linewidth": 1}
     entries: list[Artist] = [
-        Line2D(
-            [], [], marker=STYLE.marker, markersize=5, linewidth=1, label="of the trial with the fewest steps", **style
-        ),
-        Line2D([], [], linewidth=4, alpha=0.35, label=f"range with up to {NEARLY:g} times as many", **style),
+        Line2D([], [], color=STYLE.color, label="trial with the fewest steps", **best),
+        Line2D([], [], color=STYLE.color, linewidth=4, alpha=0.35, label=f"range of trials within {NEARLY:g}× of it"),
     ]
     if rates:
-        entries += [
-            Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in DASHES.items()
-        ]
+        looks = DASHES.items()
+        entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
     if critical:
         entries.append(Line2D([], [], label="critical batch size", **CRITICAL))
     return entries
 
 
-def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> tuple[float, float]:
+def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> Ends:
     rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
-    values = quantity.values(
-        rows[(rows["outcome"] == "reached") & (steps <= NEARLY * steps[rows["outcome"] == "reached"].min())]
-    )
+    reached = rows["outcome"] == "reached"
+    values = quantity.values(rows[reached & (steps <= NEARLY * steps[reached].min())])
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
 def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:
-    """The ``quantities`` that every best trial has."""
+    """Returns the ``quantities`` that every best trial has."""
     best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]
 
 
 class TrialPoints(NamedTuple):
-    """Trials of one study in the plane, and how they ended within a budget of steps.
+    """Trials of one study in the plane, with their outcomes within a budget of steps.
 
     Attributes:
-      x, y: float64[n], their place.
-      kind: [n], of ``LOOKS``; one at most is the trial with the fewest steps.
+      x, y: float64[n], positions.
+      kind: [n], keys of ``LOOKS``. At most one trial has the fewest steps.
     """
 
     x: np.ndarray
@@ -128,18 +121,18 @@ class TrialPoints(NamedTuple):
 
 
 def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> TrialPoints:
-    """Places the trials that were COMPLETE or INFEASIBLE, or reached the target.
+    """Places the trials that are COMPLETE or INFEASIBLE or reached the target.
 
     Args:
       rows: of ``analysis.trials.trials``.
-      across, up: quantities on the axes; trials that lack either are left out.
-      budget: the most steps.
+      across, up: quantities on the axes. Trials that lack one of them are left out.
+      budget: largest number of steps.
     """
     reached = ((rows["outcome"] == trials.REACHED) & (rows["steps_high"] <= budget)).to_numpy()
     infeasible = (rows["status"] == "INFEASIBLE").to_numpy()
     over = infeasible | reached | (rows["status"] == "COMPLETE").to_numpy()
     kind = np.where(infeasible, "infeasible", np.where(reached, "goal reached", "goal not reached")).astype(object)
-    # One star at most, also where several took equally few steps.
+    # Only one star is drawn even if several trials have equally few steps.
     candidates = np.flatnonzero(reached & ~infeasible)
     if len(candidates):
         kind[candidates[np.argmin(rows["steps_high"].to_numpy()[candidates])]] = "fewest steps"
@@ -153,10 +146,10 @@ def plane_panel(
     points: TrialPoints,
     across: Quantity,
     up: Quantity,
-    limits: Sequence[tuple[float, float]],
+    limits: Sequence[Ends],
     contours: bool,
 ) -> Panel:
-    """The trials with contours of the effective learning rate, within ``limits`` of both axes."""
+    """Returns a panel of trials, with contours of the effective learning rate, within ``limits`` of both axes."""
 
     def onto(ax: Axes) -> None:
         for axis, quantity, (low, high) in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
@@ -175,13 +168,15 @@ def plane_panel(
 
 
 def plane_symbols(contours: bool) -> list[Artist]:
-    """The legend of all panels."""
-    contour = [Line2D([], [], label="equal effective learning rate", **CONTOUR)] if contours else []
-    return [*(Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()), *contour]
+    """Returns the legend of all panels of trials."""
+    entries: list[Artist] = [Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()]
+    if contours:
+        entries.append(Line2D([], [], label="equal effective learning rate", **CONTOUR))
+    return entries
 
 
-def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[tuple[float, float]]:
-    """Limits of both axes that hold all trials, with room around them."""
+def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[Ends]:
+    """Returns limits of both axes that include all trials, with a margin."""
     ends = []
     for quantity, values in ((across, [one.x for one in several]), (up, [one.y for one in several])):
         low, high = float(np.min(np.concatenate(values))), float(np.max(np.concatenate(values)))
@@ -195,16 +190,16 @@ def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity)
 
 
 def _plane_contours(ax: Axes) -> None:
-    """Lines x / y = 10^k, each with its number inside the axes where it leaves at the top or on the right."""
+    """Draws lines x / y = 10^k, with labels inside the axes at their upper or right end."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for power in np.arange(np.ceil(np.log10(left / top)), np.floor(np.log10(right / bottom)) + 1):
         rate = 10.0**power
-        # Where the line enters and leaves the axes.
+        # Horizontal positions at which the line enters and leaves the axes.
         ends = np.array([max(left, bottom * rate), min(right, top * rate)])
         ax.plot(ends, ends / rate, **CONTOUR)
         at_top = ends[1] < right
         if ends[1] / ends[0] < 1.6:
-            continue  # a corner has no room for a number
+            continue  # there is no room for a label in a corner
         ax.annotate(
             f"{rate:g}" if 1e-3 <= rate <= 1e3 else f"10{ticks.raised(power)}",
             (ends[1], ends[1] / rate),

@@ -1,8 +1,8 @@
-"""Verdicts on axes: regimes in strips above them, critical batch sizes along their bottom and in words."""
+"""Verdicts on axes: regimes in strips above the axes, critical batch sizes along the bottom and in words."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,17 +11,18 @@ from matplotlib.patches import Rectangle
 from analysis.fitting import fits, regimes
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, Look
+from analysis.plotting.ticks import Ends
 
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
-STRIP = 0.085  # height of a strip of names above the axes, of the height of the axes
-APART = 0.065  # of critical batch sizes along the bottom, of the height of the axes
-WORDS = 0.42  # share of the width of the axes that the critical batch size takes in words
-CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
+STRIP = 0.085  # height of a strip of regimes, as a share of the height of the axes
+APART = 0.065  # distance of critical batch sizes along the bottom, as a share of the height of the axes
+WORDS = 0.42  # width of the critical batch size in words, as a share of the width of the axes
+CHARACTERS_ACROSS = 88  # number of characters of a regime's name that fill the width of the axes
 
 
 class LabelledFit(NamedTuple):
-    """A fit on the axes with its label and colour."""
+    """A fit with its label and colour."""
 
     label: str
     color: str
@@ -29,7 +30,7 @@ class LabelledFit(NamedTuple):
 
 
 def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[LabelledFit]:
-    """The fits of a curve with their labels in pictures: one, or a selected and a confirmed one."""
+    """Returns the labelled fits of a curve: one, or a selected and a confirmed one."""
     if confirmed is None:
         return [LabelledFit("critical batch size", INK, selected)]
     return [
@@ -39,9 +40,9 @@ def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[Labelle
 
 
 def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
-    """Names the regimes of fits in strips above the axes, ``?`` where none is probable enough.
+    """Draws the regimes of fits in strips above the axes, with ``?`` if their probabilities are too small.
 
-    The axes are shaded where all agree. Of several, each strip has its name and colour beside it.
+    The axes are shaded over batch sizes on which all fits agree. If there are several, each strip is labelled.
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
@@ -60,18 +61,18 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
         for first, last in runs(names):
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
         if len(labelled) > 1:
-            words: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
+            words: Look = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
             ax.text(-0.008, bottom + STRIP / 2, one.label, transform=ax.transAxes, **words)
 
 
 def runs(names: np.ndarray) -> list[tuple[int, int]]:
-    """The first and the last index of every run of equal names."""
+    """Returns the first and the last index of every run of equal names."""
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist()
     return list(zip(starts, [*starts[1:], len(names)], strict=True))
 
 
-def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share: float, named: set[str]) -> None:
-    """One regime in a strip; a name that has no room, and is not ``named`` before, is in the legend."""
+def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: set[str]) -> None:
+    """Draws one regime in a strip. If there is no room for its name, it is added to the legend once."""
     left, right = ends
     strip = Rectangle((left, bottom), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
     strip.set(facecolor=REGIME_COLORS[name], edgecolor="white", linewidth=1.0)
@@ -80,14 +81,14 @@ def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share:
     if not shown and name != "?" and name not in named:
         strip.set_label(name)  # for the legend
     named.add(name)
-    words: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5, "linespacing": 1.0, "color": INK}
+    words: Look = {"ha": "center", "va": "center", "fontsize": 7.5, "linespacing": 1.0, "color": INK}
     ax.text(math.sqrt(left * right), bottom + STRIP / 2, shown, transform=ax.get_xaxis_transform(), **words)
 
 
 def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
-    """Critical batch sizes with their intervals, the first above the others along the bottom, and in words.
+    """Draws critical batch sizes with their intervals along the bottom and in words, the first one on top.
 
-    Arrows are where an end is out of sight. ``small`` axes have all words in a corner.
+    Arrows mark ends outside the axes. On ``small`` axes, the text is in a corner.
     """
     if small:
         _in_a_corner(ax, labelled)
@@ -99,7 +100,7 @@ def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bo
 
 
 def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
-    look: dict[str, Any] = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
+    look: Look = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
     look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
     space = " " if len(labelled) > 1 else "\n"
     for row, one in enumerate(reversed(labelled)):
@@ -109,14 +110,14 @@ def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
         ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
 
 
-def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tuple[float, float] | None:
-    """The interval of a critical batch size as a bar at a height of the axes; its ends, None if there is nothing."""
+def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> Ends | None:
+    """Draws the interval of a critical batch size as a bar and returns its ends. None if it is not identified."""
     _, color, points_fit = one
     fit = points_fit.fit
     if fit is None or points_fit.verdict == "not_identified":
         return None
     low, high = _within(points_fit, fit, ax.get_xlim())
-    at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
+    at: Look = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
     ax.plot([low.place, high.place], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
     for end, arrow in ((low, "<"), (high, ">")):
         ax.plot([end.place], [height], marker="|" if end.stated else arrow, markersize=size, clip_on=False, **at)
@@ -124,25 +125,24 @@ def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tu
 
 
 class _End(NamedTuple):
-    """An end of an interval on an axis, and whether it is stated; an end that is not has an arrow."""
+    """End of an interval on an axis. It has an arrow if it is not ``stated``."""
 
     place: float
     stated: bool
 
 
-def _within(points_fit: PointsFit, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[_End, _End]:
-    """The interval of a critical batch size within limits, as far as these where an end is not stated."""
-    low, high = (
-        not math.isnan(end) and points_fit.verdict != open_
-        for end, open_ in ((fit.low, "at_most"), (fit.high, "at_least"))
-    )
-    return _End(max(fit.low, limits[0]) if low else limits[0], low), _End(
-        min(fit.high, limits[1]) if high else limits[1], high
+def _within(points_fit: PointsFit, fit: regimes.Fit, limits: Ends) -> tuple[_End, _End]:
+    """Returns the interval of a critical batch size, cut at the limits. Ends that are not stated are at the limits."""
+    low, high = limits
+    has_low = not math.isnan(fit.low) and points_fit.verdict != "at_most"
+    has_high = not math.isnan(fit.high) and points_fit.verdict != "at_least"
+    return _End(max(fit.low, low) if has_low else low, has_low), _End(
+        min(fit.high, high) if has_high else high, has_high
     )
 
 
 def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
-    """A critical batch size as a marker with its interval upwards; an end that is open goes on to that of the axes."""
+    """Draws a critical batch size as a marker with a vertical interval. Open ends extend to the edge of the axes."""
     _, color, points_fit = one
     fit = points_fit.fit
     if fit is None or points_fit.verdict == "not_identified":
@@ -151,7 +151,7 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
     low, high = _within(points_fit, fit, (bottom, top))
     ax.plot([across] * 2, [low.place, high.place], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
     for end, arrow in ((low, "v"), (high, "^")):
-        look: dict[str, Any] = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
+        look: Look = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
         ax.plot([across], [end.place], color=color, zorder=3, clip_on=False, **look)
     if points_fit.verdict == "identified":
         look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
@@ -159,7 +159,7 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
 
 
 def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
-    """Draws one and returns how many rows it takes: two where the words stand above the interval for lack of room."""
+    """Draws one critical batch size and returns the number of rows it takes: two if the text is above the interval."""
     _, color, points_fit = one
     ends, fit = interval(ax, one, height), points_fit.fit
     if ends is None or fit is None:
@@ -170,11 +170,10 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
     if left < fit.critical_batch_size < right and points_fit.verdict == "identified":
         foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
         ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=color, linewidth=0.9, linestyle=":", zorder=1.5)
-        ax.plot(
-            [fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=color, markersize=5, zorder=6
-        )
+        look: Look = {"marker": "D", "color": color, "markersize": 5, "zorder": 6}
+        ax.plot([fit.critical_batch_size], [height], transform=at_bottom, **look)
     before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
-    if before > WORDS:  # where they keep clear of the line of perfect scaling
+    if before > WORDS:  # there the text does not cover the line of perfect scaling
         anchor, side, shift = low, "right", (-8, 0)
     elif after < 1 - WORDS:
         anchor, side, shift = high, "left", (8, 0)
@@ -197,7 +196,7 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
 
 
 def _fitting(name: str, share: float) -> str:
-    """A regime's name on one or two lines, or nothing, as fits into a share of the width of the axes."""
+    """Returns a regime's name on one or two lines. Empty if it does not fit into its share of the width."""
     room = share * CHARACTERS_ACROSS
     words = name.split(" ")
     splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]

@@ -1,1 +1,1 @@
-"""The report: a store or a release as one page that needs nothing but a browser."""
+"""Report: a store or a release as one self-contained HTML page."""

@@ -1,21 +1,21 @@
-// Charts: each is drawn once it comes near the window or is printed, and again when the selection changes. A point has
-// the same description under the pointer, under a finger, and at the keyboard's focus.
+// Charts are drawn when they come near the window or are printed, and redrawn when the selection changes. Pointer,
+// touch and keyboard focus show the same description of a point.
 window.reportCharts = (() => {
   "use strict";
   const tip = document.getElementById("tip");
-  const views = new Map(); // by place of the chart
+  const views = new Map(); // by number of the chart
   const places = [...document.querySelectorAll("[data-chart]")];
   let data, shown, focus;
 
-  // The group a chart looks at: the chosen one, or the only one it shows; null if it shows several alike.
+  // The group that a chart highlights: the selected one, or the only visible one. Otherwise null.
   function only(chart) {
     const members = chart.groups.filter((group) => shown.has(group));
     if (members.includes(focus)) return focus;
     return members.length === 1 ? members[0] : null;
   }
 
-  // The rows that a chart shows, by the name of their data. Vega gets copies: it writes a number into every row, and takes
-  // a row that has one already, or a copy of such a row, for the row it has drawn before.
+  // The rows that a chart shows, by data set. Vega gets copies because it writes an id into each row and treats a row
+  // with an id, or a copy of it, as one that it has already drawn.
   function rows(chart) {
     const one = only(chart);
     const found = {};
@@ -50,20 +50,20 @@ window.reportCharts = (() => {
     reachable(places[at]);
   }
 
-  // Points in the order of the keyboard: one curve after the other, each from left to right; those that are dim are not.
+  // Points in the order of the keyboard: curve by curve, from left to right, without dimmed points.
   function points(place) {
     const datum = (point) => point.__data__.datum;
     const order = (a, b) => String(datum(a).series).localeCompare(String(datum(b).series)) || datum(a).x - datum(b).x;
     return [...place.querySelectorAll("g.points_marks > path")].filter((point) => point.__data__ && !datum(point).dim).sort(order);
   }
 
-  // One point of a chart is a stop of the tabulator; arrows go on from there.
+  // Only one point of each chart is in the tab order. Arrow keys move from there.
   function reachable(place) {
     for (const point of place.querySelectorAll("path[tabindex]")) point.removeAttribute("tabindex");
     points(place).forEach((point, i) => point.setAttribute("tabindex", i ? "-1" : "0"));
   }
 
-  function moved(event) {
+  function onKey(event) {
     const place = event.currentTarget;
     const all = points(place);
     const here = all.indexOf(document.activeElement);
@@ -94,8 +94,8 @@ window.reportCharts = (() => {
     return made;
   }
 
-  function tell(point) {
-    const [heading, ...lines] = point.__data__.datum.told.split("\n");
+  function showTip(point) {
+    const [heading, ...lines] = point.__data__.datum.label.split("\n");
     const list = document.createElement("dl");
     for (const line of lines) {
       const colon = line.indexOf(": ");
@@ -103,10 +103,10 @@ window.reportCharts = (() => {
     }
     tip.replaceChildren(element("strong", heading), list);
     tip.hidden = false;
-    beside(point);
+    placeTip(point);
   }
 
-  function beside(point) {
+  function placeTip(point) {
     const box = point.getBoundingClientRect();
     const own = tip.getBoundingClientRect();
     const room = document.documentElement.clientWidth;
@@ -116,17 +116,17 @@ window.reportCharts = (() => {
     tip.style.top = `${above > 8 ? above : box.bottom + 10}px`;
   }
 
-  // The description of a point that has the keyboard's focus moves with it, as moving there scrolls the page.
-  function scrolled() {
+  // Moving the focus scrolls the page, so the description follows the focused point.
+  function onScroll() {
     const point = document.activeElement.closest("g.points_marks > path");
-    if (point && !tip.hidden) beside(point);
+    if (point && !tip.hidden) placeTip(point);
     else tip.hidden = true;
   }
 
   function listen(place) {
     const on = (event) => {
       const point = event.target.closest("g.points_marks > path");
-      if (point && point.__data__) tell(point);
+      if (point && point.__data__) showTip(point);
       else if (event.type === "pointerover" && !place.contains(document.activeElement)) tip.hidden = true;
     };
     place.addEventListener("pointerover", on);
@@ -134,10 +134,10 @@ window.reportCharts = (() => {
     place.addEventListener("focusin", on);
     place.addEventListener("pointerleave", () => (tip.hidden = true));
     place.addEventListener("focusout", () => (tip.hidden = true));
-    place.addEventListener("keydown", moved);
+    place.addEventListener("keydown", onKey);
   }
 
-  // Draws whatever is near the window.
+  // Draws charts once they are near the window.
   function watch() {
     const near = new IntersectionObserver(
       (entries) => {
@@ -150,7 +150,7 @@ window.reportCharts = (() => {
       { rootMargin: "800px 0px" },
     );
     places.forEach((place) => near.observe(place));
-    window.addEventListener("scroll", scrolled, { passive: true });
+    window.addEventListener("scroll", onScroll, { passive: true });
   }
 
   return {
@@ -165,7 +165,7 @@ window.reportCharts = (() => {
       return Promise.all([...views.keys()].map(redraw));
     },
     drawAll: () => Promise.all(places.map(embed)),
-    fit: () => window.dispatchEvent(new Event("resize")), // what Vega measures its places on
+    fit: () => window.dispatchEvent(new Event("resize")), // makes Vega measure its containers
     only,
   };
 })();

@@ -1,16 +1,19 @@
-"""Charts of the page as specifications in Vega-Lite, which are plain data, and the marks of their series.
+"""Vega-Lite specifications of the page's charts, as plain data, and the marks of their series.
 
-Colours are names of page.css.
+Colours are CSS variables of page.css.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from analysis.cores.factorizations import MeasuredFactorization
+from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import ticks
-from analysis.report.markup import Html, tag
+from analysis.plotting.ticks import Ends
+from analysis.report.markup import Html, chart_name, tag
 
-# Paths in a square from -1 to 1, in the order of ``analysis.plotting.draw.STYLES``.
+# Paths in the square from -1 to 1, in the order of ``analysis.plotting.draw.STYLES``.
 SHAPES = (
     "M0,-1A1,1,0,1,1,0,1A1,1,0,1,1,0,-1Z",
     "M-0.85,-0.85L0.85,-0.85L0.85,0.85L-0.85,0.85Z",
@@ -23,24 +26,45 @@ SHAPES = (
     "M1,0L-0.8,-1L-0.8,1Z",
 )
 INK, MUTED, PAPER = "var(--ink)", "var(--muted)", "var(--panel)"
-HEIGHT, TALL = 340, 460  # pixels; a panel that is alone is tall
+HEIGHT, TALL = 340, 460  # pixels. TALL is used if the page has only one chart of steps.
 SMALL = 280
-POINTS = "points"  # of every chart: marks that can be hovered and focused, and their data
-LINES: dict[str, Any] = {"field": "told", "type": "nominal"}  # the description of a point, in one line
+POINTS = "points"  # name, in every chart, of the marks that can be hovered and focused, and of their data
+Json = dict[str, Any]  # part of a specification, or a row of data
+LINES: Json = {"field": "label", "type": "nominal"}  # text alternative of a point
 MOST_TICKS = 12
-DIMMED: dict[str, Any] = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
-MARK: dict[str, Any] = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
+DIMMED: Json = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
+MARK: Json = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
 class Mark(NamedTuple):
-    """A colour, as CSS, and a shape, as a path."""
+    """CSS colour and SVG path of a series."""
 
     color: str
     shape: str
 
 
+class LegendChart(NamedTuple):
+    """Chart of factorizations or layouts, with a legend.
+
+    Attributes:
+      title: of the panel.
+      goal: subtitle, such as the data, or how seconds were obtained.
+      marks: by their name in the legend.
+      chart: the data that charts.js draws: ``spec`` and the rows ``always``.
+      members: the studies in the chart.
+      conclusions: sentences under the chart.
+    """
+
+    title: str
+    goal: str
+    marks: Mapping[str, Mark]
+    chart: Json
+    members: Sequence[MeasuredFactorization] | Sequence[MeasuredLayout]
+    conclusions: Sequence[str] = ()
+
+
 def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
-    """A mark for every name; once all colours are used they return with other shapes."""
+    """Returns a mark for every name. Once all colours are used, they repeat with other shapes."""
     count = len(SHAPES)
     marks = (
         Mark(f"var(--series-{i})", SHAPES[(i + again) % count]) for again in itertools.count() for i in range(count)
@@ -48,8 +72,8 @@ def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
     return dict(zip(dict.fromkeys(names), marks, strict=False))
 
 
-def scales(series: Mapping[str, Mark]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The scales of colour and shape of a chart."""
+def scales(series: Mapping[str, Mark]) -> tuple[Json, Json]:
+    """Returns the colour and shape scales of a chart."""
     names = list(series)
     return (
         {"domain": names, "range": [mark.color for mark in series.values()]},
@@ -58,13 +82,36 @@ def scales(series: Mapping[str, Mark]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def swatch(mark: Mark) -> Html:
-    """The symbol of a series in a legend."""
+    """Returns the legend symbol of a series."""
     path = tag("path", d=mark.shape, style=f"fill:{mark.color}")
     return tag("svg", path, class_="swatch", viewBox="-1.3 -1.3 2.6 2.6", aria_hidden="true")
 
 
-def config() -> dict[str, Any]:
-    """The configuration of all charts."""
+def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -> Html:
+    """Returns the panel of a chart with its legend and conclusions.
+
+    Args:
+      i: number of the chart on the page.
+      chart: to show.
+      group_numbers: the filter group of each study, by study name.
+    """
+    keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
+    name = chart_name(chart.title, chart.goal)
+    items = [tag("li", words) for words in chart.conclusions]
+    return tag(
+        "article",
+        tag("h3", chart.title),
+        tag("p", chart.goal, class_="goal"),
+        tag("div", class_="chart small", data_chart=str(i), role="group", aria_label=name),
+        tag("div", *keys, class_="chips"),
+        tag("ul", *items, class_="said") if items else "",
+        class_="panel",
+        data_groups=" ".join(dict.fromkeys(str(group_numbers[one.study.name]) for one in chart.members)),
+    )
+
+
+def config() -> Json:
+    """Returns the Vega-Lite configuration of all charts."""
     font = "system-ui, sans-serif"
     axis = {
         "labelColor": MUTED,
@@ -94,44 +141,42 @@ def config() -> dict[str, Any]:
 
 
 class Channels(NamedTuple):
-    """Encodings of most marks of a chart: their places, and colours and shapes of series."""
+    """Encodings that most marks of a chart share: positions, and the colours and shapes of series."""
 
-    x: dict[str, Any]
-    y: dict[str, Any]
-    tone: dict[str, Any]
-    form: dict[str, Any]
+    x: Json
+    y: Json
+    tone: Json
+    form: Json
 
     @property
-    def at(self) -> dict[str, Any]:
+    def at(self) -> Json:
         return {"x": self.x, "y": self.y}
 
     @property
-    def between(self) -> dict[str, Any]:
-        """Both ends of a rule."""
+    def between(self) -> Json:
+        """Encodings for both ends of a rule."""
         return self.at | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
 
     @property
-    def bar(self) -> dict[str, Any]:
-        """From low to high."""
+    def bar(self) -> Json:
+        """Encodings of a bar from ``low`` to ``high``."""
         return self.at | {"y": self.y | {"field": "low"}, "y2": {"field": "high"}, "color": self.tone}
 
 
-def steps(
-    series: Mapping[str, Mark], across: tuple[float, float], up: tuple[float, float], height: int = HEIGHT
-) -> dict[str, Any]:
-    """Steps to target against batch size; data are given by name, which are the names of the layers.
+def steps(series: Mapping[str, Mark], across: Ends, up: Ends, height: int = HEIGHT) -> Json:
+    """Returns the chart of steps to target against batch size. Each layer draws the data set of the same name.
 
     Args:
-      series: all that may be drawn.
-      across, up: the ends of both axes.
+      series: mark of each series.
+      across, up: limits of the axes, in examples and steps.
       height: of the axes, pixels.
     """
     own = channels(series, quantity("x", "batch size (examples)", across), quantity("y", "steps to target", up))
     return sizing(height) | {"layer": [*_behind(own), *_measured(own)]}
 
 
-def _behind(own: Channels) -> list[dict[str, Any]]:
-    """Regimes, lines of perfect scaling, fits with their region, and critical batch sizes."""
+def _behind(own: Channels) -> list[Json]:
+    """Returns layers for regimes, perfect scaling, fits with their regions, and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
     to_axis = {"y2": {"value": {"expr": "height"}}}
@@ -149,8 +194,8 @@ def _behind(own: Channels) -> list[dict[str, Any]]:
     ]
 
 
-def _measured(own: Channels) -> list[dict[str, Any]]:
-    """Answers with their intervals."""
+def _measured(own: Channels) -> list[Json]:
+    """Returns layers for answers with their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
     mark_channels = {"shape": own.form, "fill": fill, "stroke": own.tone}
@@ -163,8 +208,8 @@ def _measured(own: Channels) -> list[dict[str, Any]]:
     ]
 
 
-def cores(series: Mapping[str, Mark], across: tuple[float, float], up: tuple[float, float]) -> dict[str, Any]:
-    """Seconds per epoch against cores: points with the middle half of their epochs, laws, and perfect scaling."""
+def cores(series: Mapping[str, Mark], across: Ends, up: Ends) -> Json:
+    """Returns the chart of seconds per epoch against cores, with quartiles, fitted laws and perfect scaling."""
     own = channels(series, quantity("x", "cores", across), quantity("y", "seconds per epoch", up))
     ideal = {"type": "rule", "strokeDash": [6, 4], "color": MUTED, "clip": True}
     layers = [
@@ -176,8 +221,8 @@ def cores(series: Mapping[str, Mark], across: tuple[float, float], up: tuple[flo
     return sizing(SMALL) | {"layer": layers}
 
 
-def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]:
-    """Recall after every epoch, over epochs or over seconds; open marks, as courses lie on each other."""
+def courses(series: Mapping[str, Mark], title: str, log: bool) -> Json:
+    """Returns the chart of recall against epochs or seconds. Marks are open because curves overlap."""
     scale = {"type": "log", "nice": False} if log else {"type": "linear", "zero": True, "nice": False}
     bottom = {"title": title, "grid": False, "tickCount": 6, "format": ".2~g"}
     recall = {"title": "Recall@20 of held-out links, test rows", "tickCount": 6}
@@ -191,9 +236,15 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]
     return sizing(SMALL) | {"layer": layers}
 
 
-def costs(series: Mapping[str, Mark], seconds: str, least: float) -> dict[str, Any]:
-    """Milliseconds of a step, which ``seconds`` names, against megabytes that a device sends: none, or ``least``."""
-    sent = {"title": "counted MB that a device sends in a step", "tickCount": 6, "format": "~g"}
+def costs(series: Mapping[str, Mark], seconds: str, least: float) -> Json:
+    """Returns the chart of milliseconds per step against megabytes sent per device.
+
+    Args:
+      series: mark of each series.
+      seconds: title of the vertical axis.
+      least: smallest number of megabytes above 0. The axis is linear below it.
+    """
+    sent = {"title": "counted MB sent per device and step", "tickCount": 6, "format": "~g"}
     took = {"title": seconds, "tickCount": 6, "format": "~g"}
     x = {"field": "x", "type": "quantitative", "scale": {"type": "symlog", "constant": least}, "axis": sent}
     y = {"field": "y", "type": "quantitative", "scale": {"type": "log", "padding": 12, "nice": False}, "axis": took}
@@ -202,8 +253,14 @@ def costs(series: Mapping[str, Mark], seconds: str, least: float) -> dict[str, A
     return sizing(SMALL) | {"layer": [mark]}
 
 
-def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str, Any]:
-    """Trials over two metaparameters, coloured by recall, which ``colour`` names; crosses are those that diverged."""
+def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
+    """Returns the chart of trials over two metaparameters.
+
+    Args:
+      across, up: titles of the axes.
+      log: whether each of them is logarithmic.
+      colour: title of the colour scale, which shows recall. Diverged trials are crosses.
+    """
     open_ = {"nice": False, "padding": 12}
     x, y = (
         {
@@ -230,33 +287,35 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str
     }
 
 
-def channels(series: Mapping[str, Mark], x: dict[str, Any], y: dict[str, Any]) -> Channels:
-    """Places, and colours and shapes by series."""
-    color, shape = scales(series)
-    tone, form = ({"field": "series", "type": "nominal", "scale": scale, "legend": None} for scale in (color, shape))
+def channels(series: Mapping[str, Mark], x: Json, y: Json) -> Channels:
+    """Returns the encodings of positions, and of colours and shapes by series."""
+    tone, form = ({"field": "series", "type": "nominal", "scale": scale, "legend": None} for scale in scales(series))
     return Channels(x, y, tone, form)
 
 
-def quantity(field: str, title: str, ends: tuple[float, float]) -> dict[str, Any]:
-    """A field on a logarithmic axis between two ends."""
+def quantity(field: str, title: str, ends: Ends) -> Json:
+    """Returns a field on a logarithmic axis with the given limits."""
     scale = {"type": "log", "base": 2, "domain": list(ends), "nice": False}
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis(title, ends)}
 
 
-def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> dict[str, Any]:
-    """A layer that draws the named data; a screen reader is told of marks with a description, and of no others."""
+def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> Json:
+    """Returns a layer that draws the named data. Only marks with a description are exposed to screen readers."""
     aria = "description" in encoding
     return {"name": data, "data": {"name": data}, "mark": {**mark, "aria": aria}, "encoding": encoding}
 
 
-def sizing(height: int) -> dict[str, Any]:
-    """The size of a chart: as wide as there is room."""
+def sizing(height: int) -> Json:
+    """Returns the size of a chart that fills the width of its container."""
     return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
-def axis(title: str, ends: tuple[float, float]) -> dict[str, Any]:
-    """Ticks at powers of two."""
+def axis(title: str, ends: Ends) -> Json:
+    """Returns an axis with ticks at powers of two."""
     values = ticks.powers_of_two(ends, MOST_TICKS)
-    long = bool(values) and values[-1] >= 100_000
-    form = ".3~s" if long else ",.3~r" if values and values[0] < 1 else ",d"
+    form = ",d"
+    if values and values[-1] >= 100_000:
+        form = ".3~s"
+    elif values and values[0] < 1:
+        form = ",.3~r"
     return {"title": title, "values": values, "format": form}

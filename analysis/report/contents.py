@@ -1,4 +1,4 @@
-"""Contents: everything the page is about, read once from a store or a release, in groups that its filters show."""
+"""Contents of the page, read once from a store or a release, in groups that the filters show or hide."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -20,18 +20,19 @@ from results.rules.ledger import Ledger, tally
 from results.storage.commits import Commit, read_table
 
 T = TypeVar("T")
+Run = dict[str, Any]  # row of the table of studies
 
 
 class FilterGroup(NamedTuple):
-    """Studies that the page shows and hides together, in one row of the ledger.
+    """Studies that the page shows and hides together, with one row in the ledger.
 
     Attributes:
-      key: names it in the page's address.
+      key: name in the page's address.
       kind: of ``kind_views.PRESENTATIONS``.
-      dataset, model, optimizer: as filters call them.
-      search_text: the words that a search looks through.
-      commits: its studies.
-      waiting: plans of those that were requested and are not visible yet.
+      dataset, model, optimizer: names in the filters.
+      search_text: words that the search field matches.
+      commits: the visible studies.
+      waiting: plans of requested studies that are not visible yet.
     """
 
     key: str
@@ -45,19 +46,19 @@ class FilterGroup(NamedTuple):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of all its studies; of those that have not run all trials are missing."""
+        """Ledger of all studies. Trials of studies that have not run count as missing."""
         missing = [tally(study.request, {}) for study in self.waiting]
         return sum_ledgers([*(commit.ledger for commit in self.commits), *missing])
 
 
 class PageContents(NamedTuple):
-    """The contents of a store or a release.
+    """Contents of a store or a release.
 
     Attributes:
-      commits: its visible studies, by name.
+      commits: visible studies, sorted by name.
       groups: in the order of the page.
-      goals: of studies over batch sizes, each with the place of its group.
-      factorizations, layouts: each with the place of its group.
+      goals: workloads over batch sizes, each with the number of its group.
+      factorizations, layouts: each with the number of its group.
       runs: rows of the table of studies.
     """
 
@@ -66,7 +67,7 @@ class PageContents(NamedTuple):
     goals: Sequence[tuple[int, WorkloadRow]]
     factorizations: Sequence[tuple[int, MeasuredFactorization]]
     layouts: Sequence[tuple[int, MeasuredLayout]]
-    runs: Sequence[dict[str, Any]]
+    runs: Sequence[Run]
 
 
 @located
@@ -75,22 +76,22 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
 
     Args:
       folder: of the store.
-      target: metric and value of a target other than the studies' own.
-      report: takes a line of progress.
+      target: metric and value of a target that replaces the studies' own.
+      report: called with each line of progress.
 
     Raises:
-      BadInput: there is no store, it is damaged, or nothing in it has run yet.
+      BadInput: the store is missing or damaged, or no study has run yet.
     """
     visible = store.catalogue(folder)
     if not visible:
-        raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={quoted(folder)}`")
+        raise BadInput(f"no study in {folder} has run yet. Fill it with `python -m sweeps store={quoted(folder)}`.")
     if target:
         check_choice("metric", target[0], sorted({metric for commit in visible for metric in commit.metrics}))
     with progress.show_progress("report", len(visible), " studies", report) as move:
         goals = workload_rows.read_goals(folder, target, move)
         measured = factorizations.load(folder)
         laid = layouts.load(folder)
-        # A store may grow while it is read: what counts is what was seen, and nothing visible ever vanishes.
+        # The store may grow while it is read. The page shows the studies that were read; visible ones never vanish.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
         groups = goal_groups(goals) | factorization_groups(measured, by_name) | layout_groups(laid, by_name)
         grouped = {commit.name for group in groups.values() for commit in group.commits}
@@ -112,12 +113,12 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
 
 
 def sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
-    """The sum of ledgers."""
+    """Returns the sum of ledgers."""
     return Ledger(*map(sum, zip(*ledgers, strict=True)))
 
 
 def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
-    """A group for every workload, by the name of its first study."""
+    """Returns a group for every workload, by the name of its first study."""
     groups: dict[str, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
@@ -135,7 +136,7 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
 def factorization_groups(
     measured: Sequence[MeasuredFactorization], commits: Mapping[str, Commit]
 ) -> dict[str, FilterGroup]:
-    """A group for the factorizations of one data set with tables as long and one solver, by these."""
+    """Returns groups of factorizations that share a data set, a dimension and a solver, by key."""
     groups = (
         _group(names, map(labels.title, own), commits=tuple(commits[one.study.name] for one in own))
         for names, own in _by_looks(measured, lambda one: one.study).items()
@@ -144,7 +145,7 @@ def factorization_groups(
 
 
 def layout_groups(laid: Sequence[MeasuredLayout], commits: Mapping[str, Commit]) -> dict[str, FilterGroup]:
-    """A group for the layouts of one model and its batch, by its names; a search finds meshes and layouts."""
+    """Returns groups of layouts that share a model and a batch, by key. The search also matches meshes and layouts."""
     groups = (
         _group(
             names,
@@ -157,12 +158,12 @@ def layout_groups(laid: Sequence[MeasuredLayout], commits: Mapping[str, Commit])
 
 
 def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Commit]) -> list[FilterGroup]:
-    """The groups with the requested studies that are not visible yet, of which those of no group get their own.
+    """Adds requested studies that are not visible yet to their groups, or to new ones.
 
     Args:
-      groups: of what is visible.
+      groups: of visible studies.
       folder: of the store.
-      seen: what is visible.
+      seen: the visible studies.
     """
     unseen = set(store.names(folder)) - {commit.name for commit in seen}
     plans = [plan for plan in (store.stored_plan(folder, name) for name in sorted(unseen)) if plan is not None]
@@ -175,7 +176,7 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
 
 
 def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[str, str, str, str], list[T]]:
-    """Items by the kind of their study, and what filters call it."""
+    """Groups items by the kind of their study and its names in the filters."""
     groups: dict[tuple[str, str, str, str], list[T]] = {}
     for item in items:
         study = study_of(item)
@@ -189,6 +190,6 @@ def _group(
     commits: Sequence[Commit] = (),
     waiting: Sequence[Plan] = (),
 ) -> FilterGroup:
-    """The group of studies that look alike; a search finds it by ``words``, or else by its names."""
+    """Returns a group that the search finds by ``words`` or, without any, by its names."""
     search_text = " ".join(list(words) or names).replace("_", " ")
     return FilterGroup("/".join(names[1:]), *names, search_text, commits, waiting)

@@ -2,60 +2,43 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from analysis import text
 from analysis.cores import core_counts, factorizations
-from analysis.cores.core_counts import CoreCurveFit
+from analysis.cores.core_counts import CoreCurve, CoreCurveFit
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
+from analysis.plotting.ticks import Ends
 from analysis.report import charts
-from analysis.report.charts import Mark
+from analysis.report.charts import Json, LegendChart
 
-APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
-
-
-class CoreChart(NamedTuple):
-    """A chart of factorizations.
-
-    Attributes:
-      title: what it is about.
-      goal: of what data, and how.
-      conclusions: what it shows and what it cannot, a sentence each.
-      marks: by their name in the legend.
-      chart: the data that page.js draws, ``spec`` and the rows of ``always``.
-      members: the factorizations in it.
-    """
-
-    title: str
-    goal: str
-    conclusions: Sequence[str]
-    marks: dict[str, Mark]
-    chart: dict[str, Any]
-    members: Sequence[MeasuredFactorization]
+APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes more than this times the fastest
 
 
-def core_charts(studies: Sequence[MeasuredFactorization]) -> list[CoreChart]:
-    """All charts of these factorizations."""
+def core_charts(studies: Sequence[MeasuredFactorization]) -> list[LegendChart]:
+    """Returns all charts of these factorizations."""
     return [*over_cores(studies), *over_seconds(studies), *over_formats(studies), *over_trials(studies)]
 
 
 def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
-    """Notes for a reader of all charts, a sentence each."""
+    """Returns notes on all charts, one sentence each."""
     words = factorizations.notes(studies)
-    if studies and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(studies)):
-        words.append("no factorization was timed on two numbers of real cores, so nothing is said of more of them")
+    if studies and not _curves(studies):
+        words.append("no factorization was timed on two numbers of real cores, so scaling over cores is not measured")
     return [f"{note[0].upper()}{note[1:]}." for note in words]
 
 
-def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
-    """Seconds per epoch against cores, a chart per kind of data and device; emulated cores are on none."""
-    curves = [curve for curve in core_counts.curves(studies) if len(curve.members) >= scaling_figures.FEWEST]
+def _curves(studies: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
+    return [curve for curve in core_counts.curves(studies) if len(curve.members) >= scaling_figures.FEWEST]
+
+
+def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
+    """Yields seconds per epoch against cores, one chart per data size and device. Emulated cores are left out."""
     alike: dict[tuple[str, str], list[CoreCurveFit]] = {}
-    for curve in curves:
+    for curve in _curves(studies):
         hardware = curve.representative.hardware
         device = (hardware.device_kind if hardware else None) or "an unknown device"
         alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.of_curve(curve))
@@ -68,52 +51,44 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
         up = ticks.limits([row[end] for row in points for end in ("low", "high")], 0.6, 0.5)
         ideal = [_ideal(one, across) for one in core_fits]
         conclusions = [f"{name}: {_verdict(one)}" for name, one in zip(names, core_fits, strict=True)]
-        yield CoreChart(
+        yield LegendChart(
             f"Seconds per epoch on {device}",
             labels.line(
-                core_fits[0].curve.representative.study.dataset, size, "medians, and the middle half of the epochs"
+                core_fits[0].curve.representative.study.dataset, size, "medians, with the middle half of the epochs"
             ),
-            conclusions,
             mark_of,
             {
                 "spec": charts.cores(mark_of, across, up),
                 "always": {"points": points, "fits": fits, "perfect": ideal},
             },
             [one for each in core_fits for one in each.curve.members],
+            conclusions,
         )
 
 
-def over_seconds(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
-    """Recall against seconds of solving, with every solver."""
+def over_seconds(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
+    """Yields recall against seconds of solving, one series per solver."""
     for group in recall_figures.by_solver(studies):
         one = group[0]
         cores = labels.span([one.study.cores], "core")
-        yield _courses(
-            f"Solvers: d = {one.study.dim}, {labels.formats(one)}, {cores}",
-            group,
-            [labels.solver(o) for o in group],
-            True,
-        )
+        title = f"Solvers: d = {one.study.dim}, {labels.formats(one)}, {cores}"
+        yield _courses(title, group, [labels.solver(each) for each in group], True)
 
 
-def over_formats(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
-    """Recall epoch by epoch, in every number format."""
+def over_formats(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
+    """Yields recall against epochs, one series per number format."""
     for group in recall_figures.by_format(studies):
         one = group[0]
         norms = one.study.space["norm_penalty"].values
         ridge = f", λ = {norms[0]:g}" if len(norms) == 1 else ""
-        yield _courses(
-            f"Number formats: d = {one.study.dim}, {labels.solver(one)}{ridge}",
-            group,
-            [labels.formats(o) for o in group],
-            False,
-        )
+        title = f"Number formats: d = {one.study.dim}, {labels.solver(one)}{ridge}"
+        yield _courses(title, group, [labels.formats(each) for each in group], False)
 
 
-def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
-    """Recall over the plane of unobserved weight and norm penalty."""
+def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
+    """Yields recall over the plane of unobserved weight and norm penalty."""
     for members in recall_figures.by_trial(studies):
-        one = members[0]  # on every number of cores the trials are the same
+        one = members[0]  # the trials are the same for all core counts
         last, rows, split = one.last, [], SPLITS[one.chosen_by]
         for trial, row in one.trials.iterrows():
             point = {"x": float(row["unobserved_weight"]), "y": float(row["norm_penalty"])}
@@ -125,7 +100,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]
             lines = [f"trial {trial}", f"α: {point['x']:.3g}", f"λ: {point['y']:.3g}", end, f"study: {one.study.name}"]
             rows.append(
                 point
-                | {"told": "\n".join(lines), "best": int(trial == one.chosen)}
+                | {"label": "\n".join(lines), "best": int(trial == one.chosen)}
                 | ({"diverged": 1} if diverged else {"recall": recall})
             )
         spaces = (one.study.space["unobserved_weight"], one.study.space["norm_penalty"])
@@ -137,24 +112,24 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]
                 f"Best of {len(one.trials)} trials: {recall_figures.recalls(one, 'Recall@20')}, at unobserved weight "
                 f"α = {best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
             )
-        yield CoreChart(
+        yield LegendChart(
             f"Tuning: d = {one.study.dim}, {labels.solver(one)}",
             labels.line(one.study.dataset, labels.size(one), labels.span([one.study.epochs], "epoch")),
-            conclusions,
             {},
             {
                 "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1]), f"Recall@20, {split}"),
                 "always": {"points": rows},
             },
             members,
+            conclusions,
         )
 
 
-def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> CoreChart:
-    """The same trial, that which is best in the best of ``group``, in each of them."""
+def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> LegendChart:
+    """Returns the recall of one trial in each member of ``group``. It is the best trial of the best member."""
     best = recall_figures.best_of(group)
     trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     conclusions: list[str] = []
     for one, name in zip(group, names, strict=True):
         own = one.epochs_of(trial)
@@ -163,31 +138,28 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
             if np.isfinite(x) and np.isfinite(recall):
                 seconds = [f"seconds of solving: {text.number(x)}"] if timed else []
                 lines = [name, f"epoch: {epoch}", f"Recall@20: {recall:.4f}", *seconds, f"study: {one.study.name}"]
-                rows.append({"series": name, "x": float(f"{x:.5g}"), "y": float(recall), "told": "\n".join(lines)})
+                rows.append({"series": name, "x": float(f"{x:.5g}"), "y": float(recall), "label": "\n".join(lines)})
         if one.trials["status"].get(trial) == "INFEASIBLE":
-            conclusions.append(
-                f"{name}: diverged by epoch {one.study.epochs if not len(own) else own['epoch'].iloc[-1]}."
-            )
-        elif timed and len(own):
-            median = text.number(float(own["seconds"].median()))
-            conclusions.append(f"{name}: {median} s an epoch, Recall@20 {own['recall_20'].iloc[-1]:.4f} at the last.")
+            last = own["epoch"].iloc[-1] if len(own) else one.study.epochs
+            conclusions.append(f"{name}: diverged by epoch {last}.")
         elif len(own):
-            conclusions.append(f"{name}: Recall@20 {own['recall_20'].iloc[-1]:.4f} at the last epoch.")
+            pace = f"{text.number(float(own['seconds'].median()))} s per epoch, " if timed else ""
+            conclusions.append(f"{name}: {pace}Recall@20 {own['recall_20'].iloc[-1]:.4f} after the last epoch.")
     lasts = [max(row["x"] for row in rows if row["series"] == name) for name in {row["series"] for row in rows}]
     log = timed and bool(lasts) and max(lasts) > APART * min(lasts) > 0
     row = best.trials.loc[trial]
     choice = f"α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
     spec = charts.courses(mark_of, "seconds of solving" if timed else "epoch", log)
     goal = labels.line(best.study.dataset, labels.size(best), choice)
-    return CoreChart(title, goal, conclusions, mark_of, {"spec": spec, "always": {"points": rows}}, group)
+    return LegendChart(title, goal, mark_of, {"spec": spec, "always": {"points": rows}}, group, conclusions)
 
 
 def _verdict(core_fit: CoreCurveFit) -> str:
-    """The conclusions of a chart, and what it cannot show, in one paragraph."""
+    """Returns the verdict on a curve over cores as one paragraph."""
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(core_fit)).replace("\n", " ")
 
 
-def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
+def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[Json]:
     for one, middle in zip(core_fit.curve.members, core_fit.curve.seconds.tolist(), strict=True):
         low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
         count = labels.span([len(one.seconds)], "epoch")
@@ -200,16 +172,16 @@ def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
             f"study: {one.study.name}",
         ]
         point = {"x": one.study.cores, "y": middle, "low": low, "high": high}
-        yield {"series": name, "told": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in point.items()}
+        yield {"series": name, "label": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in point.items()}
 
 
-def _law(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
+def _law(name: str, core_fit: CoreCurveFit) -> Iterator[Json]:
     if core_fit.fit:
         across = np.geomspace(core_fit.curve.cores[0], core_fit.curve.cores[-1], 41)
         for x, y in zip(across.tolist(), core_fit.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(core_fit: CoreCurveFit, across: tuple[float, float]) -> dict[str, Any]:
+def _ideal(core_fit: CoreCurveFit, across: Ends) -> Json:
     work = float(core_fit.curve.seconds[0] * core_fit.curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from analysis.fitting import assumptions, curve_fits, fits, regimes
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
+from analysis.plotting.ticks import Ends
 from analysis.report import workload_rows
 from analysis.report.charts import swatch
 from analysis.report.markup import Cell, Html, chart_name, join, number, row, section, table, tag
@@ -15,38 +16,37 @@ from analysis.report.steps_charts import StepsChart
 from analysis.report.workload_rows import WorkloadRow
 
 OUTCOMES: dict[CheckOutcome, tuple[str, str]] = {
-    "pass": ("✓", "borne out"),
+    "pass": ("✓", "supported"),
     "doubt": ("✗", "in doubt"),
-    "cannot tell": ("?", "cannot be told"),
+    "cannot tell": ("?", "undecided"),
 }
-# Of ``assumptions.ASSUMPTIONS``: what is in doubt, and what was seen.
+# For each of ``assumptions.ASSUMPTIONS``, the doubtful property and the observation behind the doubt.
 DOUBTS = {
-    "slope": ("slope at small batch sizes", "twice the batch does not take half the steps there"),
-    "plateau": ("plateau at large batch sizes", "steps do not become level there"),
+    "slope": ("slope at small batch sizes", "doubling the batch size does not halve the steps there"),
+    "plateau": ("plateau at large batch sizes", "steps do not level off there"),
     "knee": ("shape of the bend", "it is sharper on one side than on the other"),
-    "residuals": ("scatter about the curve", "neighbouring points err alike, more than luck explains"),
+    "residuals": ("scatter about the curve", "errors of neighbouring points agree more than luck explains"),
     "batch sizes": (
         "range of batch sizes",
         f"fewer than {assumptions.FEWEST} batch sizes, or under {assumptions.ROOM:g} doublings on a side of the bend",
     ),
     "perfect scaling": (
         "line of perfect scaling",
-        "no batch size is small enough to lie on it, with a probability of "
-        f"{regimes.SHOWN:.0%} or more; smaller ones would show it",
+        f"no measured batch size lies on it with a probability of {regimes.SHOWN:.0%} or more. Try smaller ones",
     ),
-    "trials": ("number of trials", "some batch size had more than twice as many as another"),
-    "points": ("independence of the searches", "batch sizes tried the same metaparameters, and share their luck"),
+    "trials": ("number of trials", "one batch size had more than twice as many trials as another"),
+    "points": ("independence of the searches", "batch sizes tried the same metaparameters and so share their luck"),
     "search": (
         "difficulty of the search",
-        "good metaparameters are not as easily found at every batch size, which moves the critical batch size",
+        "good metaparameters are harder to find at some batch sizes, which shifts the critical batch size",
     ),
     "space": (
         "edge of the search space",
-        "the best trials crowd at an end of a range that was searched; better ones may lie beyond it",
+        "the best trials cluster at one end of a searched range. Better ones may lie beyond it",
     ),
     "evaluations": (
         "spacing of evaluations",
-        f"at the largest batch size they are more than a factor {assumptions.FINE:g} apart",
+        f"evaluations at the largest batch size are more than a factor of {assumptions.FINE:g} apart",
     ),
 }
 WORKLOADS = (
@@ -55,36 +55,38 @@ WORKLOADS = (
     "trials each#",
     "critical batch size, selected#",
     "critical batch size, confirmed#",
-    "regimes by batch size, and what was not reached",
+    "regimes by batch size, and missed targets",
 )
-HINT = "critical batch size [90 % interval]; choose one to look at it"
+HINT = "Critical batch size [90 % interval]. Select a workload to highlight it."
 TITLE = "Steps to target against batch size"
 READING = (
-    "A selected answer is the best of all trials at a batch size, tuned for it; the bar is the interval between two "
-    "evaluations that holds the truth. Open markers are bounds: ↑ not reached within so many steps, ↓ reached before "
-    "the first known evaluation. A confirmed answer, on the same axes, is the median of runs on fresh seeds, by "
-    "which nothing was selected, with their range; ↑ half of them or more never reached. A ring is a "
-    "critical batch size that the data identify. On grey diagonals twice the batch takes half the steps. Choose a "
-    "workload to see its fits with their 90 % regions, its lines of perfect scaling (dashed), and its regimes."
+    "Selected: the fewest steps of any trial at each batch size, tuned separately for that batch size. The bar "
+    "spans the two evaluations between which the target was reached. Open markers are bounds: ↑ not reached within "
+    "this many steps, ↓ reached before the first known evaluation. Confirmed: the median and range of reruns with "
+    "fresh seeds that took no part in the selection, on the same axes. Here ↑ means that at least half of the reruns "
+    "never reached the target. A ring marks a critical batch size that the data identify. Along the grey diagonals, "
+    "doubling the batch size halves the steps. Select a workload to see its fits with 90 % regions, its lines of "
+    "perfect scaling (dashed) and its regimes."
 )
 OF_WORKLOADS = (
-    "The critical batch size is where the line of perfect scaling meets the plateau, with its 90 % interval; the "
-    "verdict says what the data prove of it. "
+    "The critical batch size is the intersection of perfect scaling and the plateau, with a 90 % interval. The "
+    "verdict states how far the data determine it. "
 ) + " ".join(fits.LIMITS.split("\n")).replace("`fit --checks`", "the checks of each fit")
 
 
 def curves(charts: Sequence[StepsChart]) -> Html:
-    """Charts of steps to target; their places are filled by page.js."""
-    nothing = tag("p", "No study over batch sizes has a target that any trial reached.", class_="none")
+    """Returns the section with panels of steps to target. page.js draws the charts into them."""
+    if not charts:
+        missing = tag("p", "No trial reached its target in any study over batch sizes.", class_="none")
+        return section("curves", TITLE, missing)
     before = itertools.accumulate((len(one.charts) for one in charts), initial=0)
     panels = [_panel(i, one) for i, one in zip(before, charts, strict=False)]
-    content = tag("div", *panels, class_="panels") if panels else nothing
     members = [group_number for one in charts for group_number, _ in one.members]
-    return section("curves", TITLE, content, about=READING if panels else None, groups=members if panels else None)
+    return section("curves", TITLE, tag("div", *panels, class_="panels"), about=READING, groups=members)
 
 
 def _panel(i: int, one: StepsChart) -> Html:
-    """A panel; its charts are the i-th of the page, and the next."""
+    """Returns a panel whose first chart has number ``i`` on the page."""
     several = len(one.charts) > 1
     figures = [_figure(at, one, name if several else None) for at, name in enumerate(one.charts, i)]
     chips = [
@@ -101,7 +103,7 @@ def _panel(i: int, one: StepsChart) -> Html:
         for (group_number, goal), mark in zip(one.members, one.marks, strict=True)
     ]
     notes = [
-        tag("p", f"{goal.series}: no curve, {goal.fitted.why_nothing}.", data_groups=str(group_number), class_="note")
+        tag("p", f"{goal.series}: no curve ({goal.fitted.why_nothing}).", data_groups=str(group_number), class_="note")
         for group_number, goal in one.without
         if goal.fitted
     ]
@@ -121,7 +123,7 @@ def _panel(i: int, one: StepsChart) -> Html:
 
 
 def _figure(at: int, one: StepsChart, name: str | None) -> Html:
-    """A chart, with a caption where its panel has several."""
+    """Returns a chart, with a caption if its panel has several."""
     of = f", {name} answers" if name else ""
     label = chart_name(f"{TITLE.lower()}, {one.title}{of}", one.goal)
     chart = tag("div", class_="chart", data_chart=str(at), role="group", aria_label=label)
@@ -129,7 +131,7 @@ def _figure(at: int, one: StepsChart, name: str | None) -> Html:
 
 
 def _detail(group_number: int, goal: WorkloadRow) -> Html:
-    """Details of a workload that is looked at."""
+    """Returns the details that are shown for the selected workload."""
     answers = workload_rows.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
@@ -139,18 +141,18 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
             tag("p", f"Critical batch size{of} {fits.critical_in_words(points_fit)}{identified}."),
             _regimes(points_fit),
             *_checks(points_fit.checks),
-            tag("p", f"Of the points: {workload_rows.reason(goal, points_fit)}.", class_="note"),
+            tag("p", f"Points: {workload_rows.reason(goal, points_fit)}.", class_="note"),
         ]
     return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(group_number), hidden="")
 
 
 def _regimes(points_fit: PointsFit, name: str = "") -> Html:
-    """The regimes of a fit in their colours, after the name of its answers."""
+    """Returns the coloured regimes of a fit, headed by ``name`` if given."""
     runs = [
-        tag("span", words, class_=f"regime r{group_number}")
-        for group_number, words in workload_rows.regimes_in_words(points_fit)
+        tag("span", words, class_=f"regime r{regime}") for regime, words in workload_rows.regimes_in_words(points_fit)
     ]
-    return tag("div", *([tag("b", name)] if name else []), *runs, class_="regimes") if runs else Html("")
+    heading = tag("b", name) if name else ""
+    return tag("div", heading, *runs, class_="regimes") if runs else Html("")
 
 
 def _checks(checks: Sequence[Check]) -> list[Html]:
@@ -159,11 +161,11 @@ def _checks(checks: Sequence[Check]) -> list[Html]:
     counts = Counter(check.outcome for check in checks)
     sums = ", ".join(f"{counts[outcome]} {words}" for outcome, (_, words) in OUTCOMES.items() if counts[outcome])
     items = [tag("li", *_check(check)) for check in checks]
-    return [tag("details", tag("summary", f"What the fit assumes: {sums}"), tag("ul", *items, class_="checks"))]
+    return [tag("details", tag("summary", f"Assumptions of the fit: {sums}"), tag("ul", *items, class_="checks"))]
 
 
 def _check(check: Check) -> list[str]:
-    """An assumption in words, and what was seen of it."""
+    """Returns an assumption in words, with the observed value."""
     sign, words = OUTCOMES[check.outcome]
     assumed = f"{check.assumption}: {assumptions.ASSUMPTIONS[check.assumption]}"
     return [
@@ -174,12 +176,12 @@ def _check(check: Check) -> list[str]:
 
 
 def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
-    """The table of workloads with their verdicts."""
+    """Returns the section with the table of workloads and their verdicts."""
+    if not goals:
+        return section("workloads", "Workloads", tag("p", "There are no studies over batch sizes.", class_="none"))
     sizes = [size for _, goal in goals for size in goal.sizes]
     ends = (min(sizes), max(sizes)) if len(set(sizes)) > 1 else (1, 2)
     rows = [_workload(group_number, goal, ends) for group_number, goal in goals]
-    if not rows:
-        return section("workloads", "Workloads", tag("p", "No study over batch sizes.", class_="none"))
     return section(
         "workloads",
         "Workloads and verdicts",
@@ -191,7 +193,7 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
 
 
 def _legend(fitted: Sequence[PointsFit]) -> Html:
-    """The meaning of every doubt in the table."""
+    """Returns the meanings of all doubts in the table."""
     found = {name for points_fit in fitted for name in fits.doubts(points_fit)}
     pairs = [(words, meaning) for name, (words, meaning) in DOUBTS.items() if name in found]
     if not pairs:
@@ -199,18 +201,18 @@ def _legend(fitted: Sequence[PointsFit]) -> Html:
     listed = tag(
         "dl", *(tag("div", tag("dt", words), tag("dd", meaning)) for words, meaning in pairs), class_="meanings"
     )
-    about = "“In doubt” beside a number names an assumption of its fit that the data do not bear out:"
+    about = "“In doubt” next to a number names an assumption of the fit that the data contradict:"
     return Html(tag("p", about, class_="note") + listed)
 
 
-def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
+def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
     points_fit = goal.fitted.selected if goal.fitted else None
     one = goal.workload
     title = tag(
         "span",
-        tag("button", one.optimizer, type="button", class_="show", title="show its curve"),
+        tag("button", one.optimizer, type="button", class_="show", title="show the curve"),
         tag("span", f"{one.dataset} · {one.model}"),
-        *([tag("span", one.distinction)] if one.distinction else []),
+        tag("span", one.distinction) if one.distinction else "",
         tag("span", goal.target_text),
         class_="name",
     )
@@ -229,8 +231,8 @@ def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -
     return row(cells, data_groups=str(group_number), data_look=str(group_number))
 
 
-def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
-    """A critical batch size with its interval, as a bar too, its verdict, and what is in doubt."""
+def _critical(points_fit: PointsFit | None, ends: Ends) -> Cell:
+    """Returns a cell with a critical batch size, its interval in words and as a bar, its verdict and its doubts."""
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
     fit, verdict = points_fit.fit, points_fit.verdict.replace("_", " ")
@@ -242,8 +244,8 @@ def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
     return Cell(join(parts), middle or "", "number")
 
 
-def _extent(points_fit: PointsFit, ends: tuple[float, float]) -> Html:
-    """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
+def _extent(points_fit: PointsFit, ends: Ends) -> Html:
+    """Returns the interval of a critical batch size as a bar on an axis that spans all batch sizes of the page."""
     extent = workload_rows.extent(points_fit, ends)
     if not extent:
         return Html("")
@@ -255,7 +257,7 @@ def _extent(points_fit: PointsFit, ends: tuple[float, float]) -> Html:
         *bar,
         class_="extent",
         aria_hidden="true",
-        title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves",
+        title=f"logarithmic axis from batch size {ends[0]:,} to {ends[1]:,}",
     )
 
 

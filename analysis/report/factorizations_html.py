@@ -1,6 +1,6 @@
-"""The section on factorizations, their charts and their table, as HTML."""
+"""Section on factorizations: charts and a table."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,9 +10,8 @@ from analysis.cores import factorizations as of_cores
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels
 from analysis.report import core_charts
-from analysis.report.charts import swatch
-from analysis.report.core_charts import CoreChart
-from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
+from analysis.report.charts import LegendChart, legend_panel
+from analysis.report.markup import Cell, Html, number, row, section, table, tag
 
 TITLE = "Factorizations over cores"
 FACTORIZATIONS = (
@@ -29,20 +28,21 @@ FACTORIZATIONS = (
     "device",
 )
 OF_CORES = (
-    "Implicit ALS over cores. Seconds are medians over epochs of a process that runs alone, without compiling. Times "
-    "of emulated cores say nothing about speed, and are on no curve. Two numbers of cores show a gain and no law; a "
-    "law takes three. Recall is that of test rows; the best of several trials is chosen by validation rows."
+    "Implicit ALS over cores. Seconds are medians over epochs, without compilation, of a process that has the machine "
+    "to itself. Times of emulated cores do not measure speed and are not on any curve. Two core counts show a "
+    "speed-up but cannot determine a law. Fitting needs three. Recall is measured on test rows. The best of several "
+    "trials is chosen on validation rows."
 )
 
 
 def factorizations(
-    studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int, charts: Sequence[CoreChart]
+    studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int, charts: Sequence[LegendChart]
 ) -> Html:
-    """Charts and the table of factorizations; ``charts_before`` are on the page already."""
+    """Returns the charts and the table of factorizations. ``charts_before`` is the number of charts above them."""
     if not studies:
         return Html("")
     group_numbers = {one.study.name: group_number for group_number, one in studies}
-    panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
+    panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
     measured = [one for _, one in studies]
     values = of_cores.table(measured).to_dict("records")
     rows = [_row(group_number, one, own) for (group_number, one), own in zip(studies, values, strict=True)]
@@ -51,30 +51,10 @@ def factorizations(
     return section("factorizations", TITLE, *content, about=OF_CORES, groups=group_numbers.values())
 
 
-def _panel(i: int, chart: CoreChart, group_numbers: Mapping[str, int]) -> Html:
-    keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
-    return tag(
-        "article",
-        tag("h3", chart.title),
-        tag("p", chart.goal, class_="goal"),
-        tag(
-            "div", class_="chart small", data_chart=str(i), role="group", aria_label=chart_name(chart.title, chart.goal)
-        ),
-        tag("div", *keys, class_="chips"),
-        tag("ul", *(tag("li", words) for words in chart.conclusions), class_="said"),
-        class_="panel",
-        data_groups=" ".join(dict.fromkeys(str(group_numbers[one.study.name]) for one in chart.members)),
-    )
-
-
 def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
-    """The row of a factorization with its values in the table of ``analysis.cores.factorizations``."""
-
-    def value(name: str) -> float | None:
-        return None if pd.isna(values[name]) else float(values[name])
-
-    recalls = [value("recall_20"), value("recall_50")]
-    metaparameters = [value("unobserved_weight"), value("norm_penalty")]
+    """Returns the row of a factorization. ``values`` is its row of ``analysis.cores.factorizations.table``."""
+    recalls = _values(values, "recall_20", "recall_50")
+    metaparameters = _values(values, "unobserved_weight", "norm_penalty")
     diverged = one.chosen is None and one.ledger.infeasible
     size = labels.size(one)
     cells: list[Cell | str] = [
@@ -83,7 +63,7 @@ def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable
         labels.solver(one),
         labels.formats(one),
         number(one.study.cores),
-        Cell("emulated", "", "number") if values["emulated"] is True else _seconds(value),
+        Cell("emulated", "", "number") if values["emulated"] is True else _seconds(values),
         *(number(recall, None if recall is None else f"{recall:.4f}") for recall in recalls),
         "diverged" if diverged else ", ".join(f"{each:.2g}" for each in metaparameters if each is not None),
         number(one.ledger.complete + one.ledger.infeasible),
@@ -92,9 +72,13 @@ def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable
     return row(cells, data_groups=str(group_number))
 
 
-def _seconds(value: Callable[[str], float | None]) -> Cell:
-    """The median over epochs, and their middle half."""
-    middle, low, high = (value(name) for name in ("seconds_per_epoch", "seconds_low", "seconds_high"))
+def _values(values: Mapping[Hashable, Any], *names: str) -> list[float | None]:
+    return [None if pd.isna(values[name]) else float(values[name]) for name in names]
+
+
+def _seconds(values: Mapping[Hashable, Any]) -> Cell:
+    """Returns a cell with the median over epochs and their middle half."""
+    middle, low, high = _values(values, "seconds_per_epoch", "seconds_low", "seconds_high")
     if middle is None or low is None or high is None:
         return number(middle)
     spread = tag("small", f"{text.number(low)} … {text.number(high)}")

@@ -1,15 +1,14 @@
-"""The section on layouts, as HTML: charts of seconds of a step against bytes sent, and their table."""
+"""Section on layouts: charts of step time against bytes sent, and a table."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from analysis import measured_layouts
 from analysis.figures import layout_figures
 from analysis.measured_layouts import MeasuredLayout
 from analysis.report import charts
-from analysis.report.charts import Mark, swatch
-from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
+from analysis.report.charts import Json, LegendChart, legend_panel
+from analysis.report.markup import Cell, Html, number, row, section, table, tag
 
 TITLE = "Layouts on meshes"
 LAYOUTS = (
@@ -24,36 +23,18 @@ LAYOUTS = (
     "fits",
     "measured ms#",
     "loss#",
-    "refused",
+    "rejected",
 )
 OF_LAYOUTS = (
-    "One step of training of a decoder Transformer, its tensors' axes split over axes of a mesh of devices. A layout "
-    "changes what a step costs, never what it computes. Redundancy, bytes sent and bytes held are counted in the "
-    "compiled step, of each device; predicted milliseconds are of a cost model in which nothing overlaps; emulated "
-    "devices are never timed. A layout that was refused has a row with the reason."
+    "One training step of a decoder Transformer whose tensor axes are split over the axes of a device mesh. The layout "
+    "changes the cost of a step but not its result. Redundancy, bytes sent and bytes held are per device and counted "
+    "in the compiled step. Predicted milliseconds come from a cost model without overlap. Emulated devices are never "
+    "timed. Rejected layouts are listed with the reason."
 )
 
 
-class LayoutChart(NamedTuple):
-    """A chart of layouts.
-
-    Attributes:
-      title: model, batch, devices and engine.
-      goal: which seconds are drawn, measured or predicted.
-      marks: by their name in the legend.
-      chart: the data that page.js draws, ``spec`` and the rows of ``always``.
-      members: the layouts in it.
-    """
-
-    title: str
-    goal: str
-    marks: dict[str, Mark]
-    chart: dict[str, Any]
-    members: Sequence[MeasuredLayout]
-
-
-def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LayoutChart]:
-    """A chart for each model, engine and number of devices; emulated devices have no seconds but predicted ones."""
+def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LegendChart]:
+    """Returns a chart for each model, engine and number of devices. Emulated devices have predicted seconds only."""
     made = []
     for title, _, members in layout_figures.groups(layouts):
         seconds, how = layout_figures.seconds_of(members)
@@ -62,11 +43,11 @@ def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LayoutChart]:
             own = charts.assign_marks(name for _, _, name in layout_figures.SPLITS)
             least = min((row["x"] for row in rows if row["x"] > 0), default=1.0)
             chart = {"spec": charts.costs(own, f"{how}, ms", least), "always": {"points": rows}}
-            made.append(LayoutChart(title, f"{how} against bytes sent, by redundancy", own, chart, members))
+            made.append(LegendChart(title, f"{how} against bytes sent, by redundancy", own, chart, members))
     return made
 
 
-def _point(one: MeasuredLayout, seconds: float, how: str) -> dict[str, Any]:
+def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
     sent = one.number("wire_bytes") / 1e6
     lines = [
         one.study.mesh,
@@ -78,15 +59,15 @@ def _point(one: MeasuredLayout, seconds: float, how: str) -> dict[str, Any]:
         f"study: {one.study.name}",
     ]
     point = {"x": float(f"{sent:.5g}"), "y": float(f"{seconds * 1e3:.5g}")}
-    return point | {"series": layout_figures.split_of(one), "told": "\n".join(lines)}
+    return point | {"series": layout_figures.split_of(one), "label": "\n".join(lines)}
 
 
-def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, drawn: Sequence[LayoutChart]) -> Html:
-    """Charts and the table of layouts; ``charts_before`` are on the page already."""
+def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, drawn: Sequence[LegendChart]) -> Html:
+    """Returns the charts and the table of layouts. ``charts_before`` is the number of charts above them."""
     if not studies:
         return Html("")
     group_numbers = {one.study.name: group_number for group_number, one in studies}
-    panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(drawn)]
+    panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(drawn)]
     notes = [
         tag("p", f"{note[0].upper()}{note[1:]}.", class_="note")
         for note in measured_layouts.notes([s for _, s in studies])
@@ -96,22 +77,10 @@ def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, d
     return section("layouts", TITLE, *content, about=OF_LAYOUTS, groups=group_numbers.values())
 
 
-def _panel(i: int, chart: LayoutChart, group_numbers: Mapping[str, int]) -> Html:
-    keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
-    name = chart_name(chart.title, chart.goal)
-    return tag(
-        "article",
-        tag("h3", chart.title),
-        tag("p", chart.goal, class_="goal"),
-        tag("div", class_="chart small", data_chart=str(i), role="group", aria_label=name),
-        tag("div", *keys, class_="chips"),
-        class_="panel",
-        data_groups=" ".join(dict.fromkeys(str(group_numbers[one.study.name]) for one in chart.members)),
-    )
-
-
 def _row(group_number: int, one: MeasuredLayout) -> Html:
-    fits = one.row.get("predicted_fits")
+    fits = ""
+    if one.row.get("predicted_fits") is not None:
+        fits = "yes" if one.row["predicted_fits"] else "no"
     explanation = one.row.get("explanation")
     refused = one.row["refusal"].replace("_", " ") if one.refused else ""
     cells: list[Cell | str] = [
@@ -123,7 +92,7 @@ def _row(group_number: int, one: MeasuredLayout) -> Html:
         _number(one.number("wire_bytes") / 1e6, ",.2f"),
         _number(one.number("peak_bytes") / 1e6, ",.1f"),
         _number(one.number("predicted_step_seconds") * 1e3, ",.3f"),
-        "" if fits is None else "yes" if fits else "no",
+        fits,
         _number(one.number("step_seconds") * 1e3, ",.3f"),
         _number(float(one.losses[-1]) if len(one.losses) else math.nan, ".5f"),
         Cell(tag("span", refused, tag("small", explanation)), refused) if explanation else refused,

@@ -1,4 +1,4 @@
-"""Ledger, provenance and licences of the page, as HTML."""
+"""Sections on the ledger, provenance and licences."""
 
 import json
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analysis import kind_views
-from analysis.report.contents import FilterGroup, PageContents, sum_ledgers
+from analysis.report.contents import FilterGroup, PageContents, Run, sum_ledgers
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 from results.catalog import licences
 from results.plans import schema
@@ -15,26 +15,26 @@ from results.rules.ledger import Ledger
 from results.storage.commits import Commit
 
 LEDGER = (
-    "Planned = complete + infeasible + incomplete, by reason, + missing. A trial that diverged is infeasible: a "
-    "result, and no gap."
+    "Planned = complete + infeasible + incomplete (by reason) + missing. A diverged trial is infeasible, which is a "
+    "result rather than a gap."
 )
 MEANINGS = {
     "complete": "reached every target, or used up its budget",
     "infeasible": "diverged: a loss or a parameter was not finite",
-    "pruned": "stopped, as it could no longer be the first to any target",
-    "time_limit": "stopped by a limit of time",
+    "pruned": "stopped early because it could no longer be the first to reach any target",
+    "time_limit": "stopped by the time limit",
     "lost": "its machine was lost",
     "failed": "the software failed",
-    "unstated": "ended, and its source does not say why",
-    "missing": "planned, and not run yet",
+    "unstated": "ended for a reason that its source does not state",
+    "missing": "planned but not run yet",
 }
 RUNS = ("code", "device", "software", "studies#", "runs#", "first", "last", "hours#")
-FILES = ("study", "begun", "device", "code", "tables, sha256")
+FILES = ("study", "started", "device", "code", "tables, sha256")
 COMPUTING = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 
 
 def ledger(groups: Sequence[FilterGroup]) -> Html:
-    """The ledger of every workload, and of all of them."""
+    """Returns the ledger of every workload and their sum."""
     total = sum_ledgers([group.ledger for group in groups])
     shown = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
     words = ["workload", "studies", *(field.replace("_", " ") for field in shown)]
@@ -44,18 +44,19 @@ def ledger(groups: Sequence[FilterGroup]) -> Html:
     counts = [number(getattr(total, field)) for field in shown]
     foot = [
         row([Cell("all"), number(studies), *counts], class_="total"),
-        row([Cell("shown")] + [number(0)] * (len(heads) - 1), class_="shown", hidden=""),
+        row([Cell("shown"), *(number(0) for _ in heads[1:])], class_="shown", hidden=""),
     ]
     never = [field.replace("_", " ") for field in Ledger._fields if field not in shown]
     notes = [tag("p", _sum(total), class_="sum"), _meanings(shown)]
-    notes += [tag("p", f"No trial counts as {_or(never)}.", class_="note")] if never else []
+    if never:
+        notes.append(tag("p", f"No trials are {_or(never)}.", class_="note"))
     return section("ledger", "Ledger", *notes, table("Ledger", heads, rows, foot, look="ledger"), about=LEDGER)
 
 
 def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str]) -> Html:
     name = tag("span", tag("b", group.optimizer), tag("span", f"{group.dataset} · {group.model}"), class_="name")
     if group.waiting:
-        name = Html(name + tag("small", f"{len(group.waiting):,} asked for, and not run yet"))
+        name = Html(name + tag("small", f"{len(group.waiting):,} requested, not run yet"))
     own = group.ledger
     cells = [Cell(name, group.key, "title"), number(len(group.commits) + len(group.waiting))]
     cells += [number(getattr(own, field)) for field in shown]
@@ -63,13 +64,13 @@ def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str]) -> 
 
 
 def _sum(total: Ledger) -> str:
-    """The whole ledger as a sum, and whether it is one."""
+    """Returns the ledger as a sum in words, with the result of checking it."""
     parts = [
         f"{count:,} {field.replace('_', ' ')}"
         for field, count in zip(total._fields[1:], total[1:], strict=True)
         if count
     ]
-    verdict = "It adds up." if total.adds_up else "It does not add up: look with python -m results verify."
+    verdict = "It adds up." if total.adds_up else "It does not add up. Run python -m results verify."
     return f"{total.planned:,} planned = {' + '.join(parts) or '0'}. {verdict}"
 
 
@@ -83,43 +84,47 @@ def _or(words: Sequence[str]) -> str:
 
 
 def provenance(contents: PageContents) -> Html:
-    """The provenance of studies: code, devices and software, and the hashes of their tables."""
+    """Returns the code, devices and software of all studies, and the hashes of their tables."""
     recorded = {commit.name for commit in contents.commits if KINDS[commit.kind].recorded}
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in contents.runs:
         if run["study"] not in recorded:
             groups.setdefault((_code(run), _device(run), _software(run)), []).append(run)
     rows = [_runs_row(key, own) for key, own in sorted(groups.items())]
     comparable = sorted({str(c.plan["comparable"]) for c in contents.commits if "comparable" in c.plan})
-    words = [f"Tables of schema {schema.SCHEMA_VERSION}."]
-    words += [f"Comparable version: {', '.join(comparable)}."] if comparable else []
-    words += ["Results of different comparable versions are not to be put into one curve."] * (len(comparable) > 1)
-    words += [f"{len(recorded):,} studies are published by others."] if recorded else []
-    content = [tag("p", " ".join(words))]
-    content += [table("Runs", RUNS, rows)] if rows else []
-    return section("provenance", "Provenance", *content, _files(contents))
+    words = [f"Table schema: {schema.SCHEMA_VERSION}."]
+    if comparable:
+        words.append(f"Comparable version: {', '.join(comparable)}.")
+    if len(comparable) > 1:
+        words.append("Do not combine results of different comparable versions in one curve.")
+    if recorded:
+        words.append(f"{len(recorded):,} studies were published by others.")
+    runs = table("Runs", RUNS, rows) if rows else ""
+    return section("provenance", "Provenance", tag("p", " ".join(words)), runs, _files(contents))
 
 
-def _runs_row(key: tuple[str, str, str], runs: Sequence[dict[str, Any]]) -> Html:
+def _runs_row(key: tuple[str, str, str], runs: Sequence[Run]) -> Html:
     days = sorted(str(run["started_at"])[:16].replace("T", " ") for run in runs if run["started_at"])
+    first, last = (Cell(days[i], None, "when") if days else "" for i in (0, -1))
     seconds = sum((run["run_seconds"] or 0.0) + (run["compile_seconds"] or 0.0) for run in runs)
     cells: list[Cell | str] = [
         Cell(key[0], None, "hash"),
         *key[1:],
         number(len({run["study"] for run in runs})),
         number(len(runs)),
-        *([Cell(day, None, "when") for day in (days[0], days[-1])] if days else ["", ""]),
+        first,
+        last,
         number(seconds / 3600, f"{seconds / 3600:.2f}" if seconds else ""),
     ]
     return row(cells)
 
 
-def _code(run: dict[str, Any]) -> str:
+def _code(run: Run) -> str:
     version = f"scaling-limits {run['code_version']}" if run["code_version"] else "not recorded"
     return f"{version}, commit {run['git_commit']}" if run["git_commit"] else version
 
 
-def _device(run: dict[str, Any]) -> str:
+def _device(run: Run) -> str:
     if not run["backend"] and not run["device_kind"]:
         return "not recorded"
     count = f"{run['device_count']} × " if (run["device_count"] or 1) > 1 else ""
@@ -127,16 +132,15 @@ def _device(run: dict[str, Any]) -> str:
     return f"{count}{run['device_kind'] or 'unknown'} ({run['backend'] or 'unknown'}){emulated}"
 
 
-def _software(run: dict[str, Any]) -> str:
+def _software(run: Run) -> str:
     packages = _packages(run["package_versions"] or "{}")
-    named = [f"{name} {packages[name]}" for name in COMPUTING if name in packages]
-    return (
-        ", ".join([*([f"Python {run['python_version']}"] if run["python_version"] else []), *named]) or "not recorded"
-    )
+    named = [f"Python {run['python_version']}"] if run["python_version"] else []
+    named += [f"{name} {packages[name]}" for name in COMPUTING if name in packages]
+    return ", ".join(named) or "not recorded"
 
 
 def _packages(text: str) -> dict[str, Any]:
-    """Versions by name; none if ``text``, which anybody may have written, is not a JSON object."""
+    """Returns versions by name. The text is untrusted. It is ignored if it is not a JSON object."""
     try:
         versions = json.loads(text)
     except (ValueError, RecursionError):
@@ -145,7 +149,7 @@ def _packages(text: str) -> dict[str, Any]:
 
 
 def _files(contents: PageContents) -> Html:
-    """The tables of every study with their hashes."""
+    """Returns the list of studies with the hashes of their tables."""
     newest = {str(run["study"]): run for run in contents.runs}
     rows = [
         _file_row(str(group_number), commit, newest.get(commit.name, {}))
@@ -156,7 +160,7 @@ def _files(contents: PageContents) -> Html:
     return tag("details", summary, table("Studies with hashes", FILES, rows, look="files"))
 
 
-def _file_row(group_number: str, commit: Commit, run: dict[str, Any]) -> Html:
+def _file_row(group_number: str, commit: Commit, run: Run) -> Html:
     hashes = [
         tag("span", f"{name} ", tag("code", commit.files[name].sha256))
         for name in ("studies", "trials", "measurements")
@@ -173,22 +177,22 @@ def _file_row(group_number: str, commit: Commit, run: dict[str, Any]) -> Html:
 
 
 def terms(commits: Iterable[Commit]) -> Html:
-    """Licences and citations by source."""
+    """Returns the section with the licence and citation of each source."""
     counts = Counter(licences.terms(commit.plan) for commit in commits)
     heads = ("source", "studies#", "licence", "to cite")
     rows = []
     for own, count in sorted(counts.items(), key=lambda item: str(item[0])):
-        licence: str = "none stated: may be converted, and not passed on"
+        licence: str = "not stated: may be converted but not redistributed"
         if own.licence:
             licence = tag("a", own.licence, href=own.url, rel="noreferrer")
-        cite = own.citation or (
-            "CITATION.cff of this software, and of the release" if own.source == licences.OWN else ""
-        )
+        cite = own.citation or ""
+        if not cite and own.source == licences.OWN:
+            cite = "CITATION.cff of this software and of the release"
         rows.append(row([own.source, number(count), Cell(licence), cite]))
     return section("licences", "Licences and citations", table("Licences", heads, rows))
 
 
 def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:
-    """The kinds of studies on the page, with their names."""
+    """Returns the kinds of studies on the page with their titles."""
     present = {group.kind for group in groups}
     return [(kind, row.title) for kind, row in kind_views.PRESENTATIONS.items() if kind in present]

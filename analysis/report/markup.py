@@ -1,4 +1,4 @@
-"""HTML markup made of elements. Whatever is not made here is text, and escaped."""
+"""HTML elements. All text that was not made here is escaped."""
 
 import html
 import re
@@ -10,11 +10,11 @@ _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
 
 class Cell(NamedTuple):
-    """A cell of a table: its content, the value it is sorted by (its content if None), and its class."""
+    """Table cell: its content, its sort value (the content if None) and its CSS class."""
 
     shown: str
     value: float | str | None = None
@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 
 
 def upright(text: str, backslash: str = "\\") -> str:
-    """Text with an escape in place of each character that turns the text around it, so that a name shows as it is."""
+    """Escapes bidirectional control characters, which could make a name look different from what it is."""
     return _TURNS.sub(lambda found: f"{backslash}u{ord(found[0]):04x}", text)
 
 
@@ -31,7 +31,7 @@ def _escaped(text: str) -> str:
 
 
 def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
-    """An element; of attributes ``class_`` is class, ``data_kind`` is data-kind, and None is left out."""
+    """Returns an element. ``class_`` becomes class, ``data_kind`` becomes data-kind, and None is omitted."""
     pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
@@ -41,14 +41,14 @@ def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
 
 
 def join(children: Iterable[str]) -> Html:
-    """Children, one after the other."""
+    """Concatenates children, escaping those that are not HTML."""
     return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
 def section(
     name: str, title: str, *content: str, about: str | None = None, groups: Iterable[int] | None = None
 ) -> Html:
-    """A section of the page, which can be folded; it is there while any of ``groups`` is shown."""
+    """Returns a collapsible section of the page, which is visible while any of ``groups`` is."""
     paragraphs = [tag("p", about, class_="about")] if about else []
     shown = None if groups is None else " ".join(dict.fromkeys(map(str, groups)))
     fold = tag("details", tag("summary", tag("h2", title)), *paragraphs, *content, class_="fold", open="")
@@ -56,12 +56,12 @@ def section(
 
 
 def chart_name(title: str, goal: str) -> str:
-    """The name of a chart for a screen reader, and how its points are reached."""
-    return f"Chart: {title}; {goal}. Arrow keys go from point to point."
+    """Returns the accessible name of a chart, with a hint on keyboard use."""
+    return f"Chart: {title}; {goal}. Use the arrow keys to move between points."
 
 
 def number(value: float | None, shown: str | None = None) -> Cell:
-    """A cell with a number; an empty one sorts last."""
+    """Returns a cell with a number. An empty cell sorts last."""
     if value is None:
         return Cell("", "", "number")
     return Cell(f"{value:,}" if shown is None else shown, value, "number")
@@ -70,26 +70,27 @@ def number(value: float | None, shown: str | None = None) -> Cell:
 def table(
     name: str, heads: Sequence[str], rows: Sequence[Html], foot: Sequence[Html] = (), look: str | None = None
 ) -> Html:
-    """A table whose columns can be sorted, in a box of its own that scrolls.
+    """Returns a table with sortable columns, in a box that scrolls sideways.
 
     Args:
-      name: what a screen reader calls it.
-      heads: of the columns; those with a trailing # are of numbers.
-      rows, foot: of ``row``.
-      look: its class.
+      name: accessible name.
+      heads: headings of the columns. A trailing # marks a column of numbers.
+      rows, foot: made by ``row``.
+      look: CSS class.
     """
     columns = [
         tag("th", tag("button", head.rstrip("#"), type="button"), scope="col", class_="number" if "#" in head else None)
         for head in heads
     ]
     parts = [tag("thead", tag("tr", *columns)), tag("tbody", *rows)]
-    parts += [tag("tfoot", *foot)] if foot else []
+    if foot:
+        parts.append(tag("tfoot", *foot))
     named = tag("table", *parts, class_=look, aria_label=name)
     return tag("div", named, class_="scroll", tabindex="0", role="group", aria_label=f"{name}, scrolls sideways")
 
 
 def row(cells: Sequence[Cell | str], **attributes: str | None) -> Html:
-    """A row of a table."""
+    """Returns a table row with the given attributes."""
     columns = []
     for cell in cells:
         one = cell if isinstance(cell, Cell) else Cell(cell)

@@ -1,4 +1,4 @@
-// The page: its filters, choices and sorting, and the address that records them.
+// Filters, selection and sorting of the page, and the address that records them.
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -38,7 +38,7 @@
     address();
   }
 
-  // Chips that are pressed, and the details of the workload a panel looks at.
+  // Marks the pressed chip and shows the details of the selected workload.
   function detail(panel, groups) {
     const chart = data.charts[panel.querySelector("[data-chart]").dataset.chart];
     const one = charts.only(chart);
@@ -58,7 +58,7 @@
       : "no workload matches";
     const nothing = document.getElementById("nothing");
     nothing.hidden = groups.size > 0;
-    nothing.textContent = `No workload matches ${wanted()}. Reset shows all ${number(data.groups.length)} again.`;
+    nothing.textContent = `No workload matches ${wanted()}. Press Reset to show all ${number(data.groups.length)}.`;
     const ledger = document.querySelector("table.ledger");
     const sums = ledger.querySelector("tr.shown");
     sums.hidden = groups.size === data.groups.length;
@@ -68,7 +68,7 @@
     });
   }
 
-  // All that is asked for, in words.
+  // The filters in words.
   function wanted() {
     const label = (field) => field.closest("label").firstChild.textContent;
     const words = (field) => (field.options ? `${label(field)} “${field.selectedOptions[0].textContent}”` : `the search “${field.value.trim()}”`);
@@ -76,21 +76,21 @@
   }
 
   function address() {
-    const told = new URLSearchParams();
-    for (const name of fields) if (asked(name)) told.set(name, asked(name));
-    if (focus !== null) told.set("look", data.groups[focus].key);
-    const hash = told.toString() ? `#${told}` : "";
+    const params = new URLSearchParams();
+    for (const name of fields) if (asked(name)) params.set(name, asked(name));
+    if (focus !== null) params.set("look", data.groups[focus].key);
+    const hash = params.toString() ? `#${params}` : "";
     if (hash || /[=]/.test(location.hash)) history.replaceState(null, "", hash || location.pathname + location.search);
   }
 
   function restore() {
-    const told = new URLSearchParams(location.hash.slice(1));
+    const params = new URLSearchParams(location.hash.slice(1));
     for (const name of fields) {
       const field = form.elements[name];
-      const value = told.get(name) || "";
+      const value = params.get(name) || "";
       field.value = field.options && ![...field.options].some((option) => option.value === value) ? "" : value;
     }
-    const look = data.groups.findIndex((group) => group.key === told.get("look"));
+    const look = data.groups.findIndex((group) => group.key === params.get("look"));
     focus = look < 0 ? null : look;
     show();
     if (focus !== null) reveal();
@@ -115,7 +115,7 @@
     const value = (row) => row.cells[head.cellIndex].dataset.value ?? row.cells[head.cellIndex].textContent;
     const compare = (a, b) => {
       const [one, other] = [value(a), value(b)];
-      if (!one || !other) return Number(!one) - Number(!other); // empty values come last, both ways
+      if (!one || !other) return Number(!one) - Number(!other); // empty values are last in both directions
       const order = head.classList.contains("number") ? one - other : one.localeCompare(other, "en", { numeric: true });
       return falling ? -order : order;
     };
@@ -136,7 +136,7 @@
     name();
   }
 
-  // A narrow window shows the sections but the first by their titles, as all of them are many screens long.
+  // A narrow window collapses all sections except the first, because each is many screens long.
   function fold() {
     for (const one of folds) one.open = !narrow.matches || one === folds[0];
     narrow.addEventListener("change", () => {
@@ -145,7 +145,7 @@
     for (const one of folds) one.addEventListener("toggle", () => one.open && charts.fit());
   }
 
-  // On paper every section is open, and every chart drawn as wide as the paper.
+  // Printing opens every section and draws every chart at the width of the paper.
   function print() {
     const paper = document.documentElement.classList;
     let closed = [];

@@ -1,4 +1,4 @@
-"""The page: its head and all sections, styles, scripts and data in one file that asks the network for nothing."""
+"""The report page: all sections, styles, scripts and data in one file that makes no network requests."""
 
 import base64
 import hashlib
@@ -22,12 +22,12 @@ from analysis.report import (
     payoff_html,
     steps_charts,
 )
-from analysis.report.contents import FilterGroup, PageContents, gather
+from analysis.report.contents import FilterGroup, PageContents, Run, gather
 from analysis.report.markup import Html, join, tag, upright
 from results.bad_input import BadInput
 from results.durable import Location, local
 
-# Makes Vega-Embed of the bundle a global of the page.
+# Exports Vega-Embed from the bundle as a global of the page.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 SCRIPTS = ("charts.js", "page.js")
 SECTIONS = {
@@ -47,20 +47,20 @@ WORDS = {"kind": "kind of study", "dataset": "data set"}
 
 
 def write(folder: Location, out: str | Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
-    """Writes the page of a store or a release, and returns its size in bytes.
+    """Writes the page of a store or a release and returns its size in bytes.
 
     Args:
       folder: of the store.
-      out: the file; what is there is replaced.
-      target: metric and value of a target other than the studies' own.
-      report: takes a line of progress.
+      out: the file to write. An existing file is replaced.
+      target: metric and value of a target that replaces the studies' own.
+      report: called with each line of progress.
 
     Raises:
-      BadInput: there is no store, nothing in it has run, the charts are not installed, or ``out`` cannot be written.
+      BadInput: the store is missing or empty, vl-convert-python is not installed, or ``out`` cannot be written.
     """
     out = local(out)
     if out.is_dir():
-        raise BadInput(f"--out {out} is a folder; name a file, such as {out / 'report.html'}")
+        raise BadInput(f"--out {out} is a folder. Name a file, such as {out / 'report.html'}.")
     bundle = _bundle()
     data = render(gather(folder, target, report), bundle).encode()
     output.write(out, data, "FILE")
@@ -68,7 +68,7 @@ def write(folder: Location, out: str | Path, target: tuple[str, float] | None, r
 
 
 def render(contents: PageContents, bundle: str) -> str:
-    """The page as text; the same studies give the same."""
+    """Returns the page as text, which depends on the studies only."""
     curves = steps_charts.steps_charts(contents.goals)
     of_payoff = payoff_html.payoff(contents.goals, contents.factorizations)
     of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
@@ -86,7 +86,7 @@ def render(contents: PageContents, bundle: str) -> str:
     ]
     there = {"factorizations": contents.factorizations, "layouts": contents.layouts, "payoff": of_payoff}
     links = [(name, words) for name, words in SECTIONS.items() if there.get(name, True)]
-    main = tag("main", _no_match(), *body, id="main")
+    main = tag("main", tag("p", id="nothing", hidden=""), *body, id="main")
     parts = [
         _header(contents),
         _noscript(),
@@ -122,7 +122,7 @@ def render(contents: PageContents, bundle: str) -> str:
 
 
 def embed_json(data: Any) -> str:
-    """Data as JSON that cannot end the element it stands in, with texts as ``markup`` shows them."""
+    """Encodes data as JSON that cannot close its script element, with texts escaped as in ``markup``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return upright(text, r"\\").replace("<", "\\u003c")
 
@@ -131,13 +131,13 @@ def _footer() -> Html:
     version = f"Made by scaling-limits {importlib.metadata.version('scaling-limits')} with python -m analysis report."
     libraries = (
         "Charts are drawn by Vega, Vega-Lite and Vega-Embed (BSD 3-Clause licence, © University of Washington "
-        "Interactive Data Lab and contributors). This page holds all it needs and asks the network for nothing."
+        "Interactive Data Lab and contributors). This page is self-contained and makes no network requests."
     )
     return tag("footer", tag("p", version), tag("p", libraries))
 
 
 def _policy(*scripts: str) -> str:
-    """The policy of the page: it may run its own scripts, known by hash, and connect to nothing."""
+    """Returns the content security policy, which allows the page's own scripts (by hash) and no connections."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{own}'" for own in hashes)
     return (
@@ -147,12 +147,12 @@ def _policy(*scripts: str) -> str:
 
 
 def _bundle() -> str:
-    """The libraries that draw, as one script."""
+    """Returns the chart libraries as one script."""
     try:
-        import vl_convert
+        import vl_convert  # optional dependency
     except ImportError:
         raise BadInput(
-            "report needs vl-convert-python to draw its charts: pip install 'scaling-limits[report]'"
+            "The report needs vl-convert-python to draw charts. Run pip install 'scaling-limits[report]'."
         ) from None
     return vl_convert.javascript_bundle(SNIPPET).replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -162,7 +162,7 @@ def _own(name: str) -> str:
 
 
 def _header(contents: PageContents) -> Html:
-    """The title with a summary of all measurements."""
+    """Returns the header with a summary of all measurements."""
     trials, measurements = (
         sum(commit.files[name].rows for commit in contents.commits) for name in ("trials", "measurements")
     )
@@ -183,8 +183,8 @@ def _header(contents: PageContents) -> Html:
     )
 
 
-def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
-    """The questions of the page, and when and with what it was measured, in a few sentences."""
+def _circumstances(runs: Sequence[Run], kinds: Collection[str]) -> str:
+    """Returns the questions that the page answers, with the dates, devices and software of its measurements."""
     own = [run for run in runs if run["started_at"]]
     days = sorted(str(run["started_at"])[:10] for run in own)
     devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
@@ -199,19 +199,17 @@ def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> st
 
 
 def _navigation(sections: Sequence[tuple[str, str]]) -> Html:
-    """Links to the sections."""
+    """Returns links to the sections."""
     return tag("nav", *(tag("a", words, href=f"#{name}") for name, words in sections), aria_label="Sections")
 
 
 def _filters(groups: Sequence[FilterGroup]) -> Html:
-    """The form that filters what the page shows."""
+    """Returns the form that filters the page."""
     fields = []
     for name in FILTERS:
-        values = (
-            ledger_html.kinds(groups)
-            if name == "kind"
-            else [(v, v) for v in sorted({getattr(g, name) for g in groups})]
-        )
+        values = [(value, value) for value in sorted({getattr(group, name) for group in groups})]
+        if name == "kind":
+            values = ledger_html.kinds(groups)
         options = [tag("option", "all", value=""), *(tag("option", words, value=value) for value, words in values)]
         fields.append(tag("label", tag("span", WORDS.get(name, name)), tag("select", *options, name=name)))
     search = tag(
@@ -223,15 +221,10 @@ def _filters(groups: Sequence[FilterGroup]) -> Html:
     return tag("form", *fields, tag("div", count, reset, class_="outcome"), id="filter", aria_label="Filter")
 
 
-def _no_match() -> Html:
-    """A place for the words of a search that finds nothing, which page.js fills."""
-    return tag("p", id="nothing", hidden="")
-
-
 def _noscript() -> Html:
-    """A note on what is missing without scripts."""
+    """Returns the note that is shown if scripts are disabled."""
     words = (
-        "Scripts are off, so the charts, the filters and sorting are missing. All tables are here: workloads with "
+        "Scripts are disabled, so charts, filters and sorting do not work. All tables are shown: workloads with "
         "critical batch sizes and verdicts, factorizations, ledger, provenance and licences."
     )
     return tag("noscript", tag("p", words, class_="noscript"))

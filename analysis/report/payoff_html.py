@@ -1,4 +1,4 @@
-"""The section on pay-off, a table: up to how many devices the next doubling still pays off, as HTML."""
+"""Section on pay-off: a table of the largest device counts and batch sizes at which doubling still paid off."""
 
 import math
 from collections.abc import Sequence
@@ -12,33 +12,31 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 
 TITLE = "Pay-off"
-PAYOFF = ("of", "measured devices#", "predicted devices#", "batch size#", "device")  # a phone shows the first three
+# A phone shows the first three.
+PAYOFF = ("curve", "measured devices#", "predicted devices#", "batch size#", "device")
 ABOUT = (
-    f"How far do more devices pay off? A doubling does while it makes training faster by {GAIN:.0%} or more, of 100 % "
-    "that it can; these are the numbers that the last such doubling leads to, with 90 % intervals. Batch size: devices "
-    "and batch doubled together at the same seconds per step, so that no hardware is in it. Devices: by seconds per "
-    "step that were measured on so many, or predicted from those of one device with its share of the batch, without "
-    "communication: a best case, as no network makes training on so many devices faster. An answer on one side is all "
-    "that the data hold."
+    f"Up to how many devices does adding more pay off? A doubling pays off if it makes training at least {GAIN:.0%} "
+    "faster, where 100 % would be perfect. The table lists the numbers that the last such doubling leads to, with "
+    "90 % intervals. Batch size: the batch and the devices are doubled together at constant seconds per step, so "
+    "hardware does not matter. Measured devices: seconds per step were measured on each number of devices. Predicted "
+    "devices: seconds per step are those of one device with its share of the batch, without communication. This is a "
+    "best case, because a real network only slows training down. One-sided answers are all that the data support."
 )
 
 
 def payoff(
     goals: Sequence[tuple[int, WorkloadRow]], factorizations: Sequence[tuple[int, MeasuredFactorization]]
 ) -> Html:
-    """The table, a row for every fit of a curve and kind of device, and for every factorization over cores."""
-    found = [(number, one) for number, goal in goals if goal.fitted for one in _of(answers.of_curves([goal.fitted]))]
+    """Returns the table, with a row per fit of a curve and kind of device, and per factorization over cores."""
+    subjects = [(number, answers.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
     numbers = {one.study.name: number for number, one in factorizations}
     for curve in core_counts.curves([one for _, one in factorizations]):
-        found += [(numbers[curve.representative.study.name], one) for one in _of(answers.of_core_curves([curve]))]
+        subjects.append((numbers[curve.representative.study.name], answers.of_core_curves([curve])))
+    found = [(number, one) for number, own in subjects for one in answers.answers(own)]
     if not found:
         return Html("")
     rows = [_row(number, one) for number, one in found]
     return section("payoff", TITLE, table(TITLE, PAYOFF, rows), about=ABOUT, groups=[number for number, _ in found])
-
-
-def _of(subjects: Sequence[answers.Subject]) -> list[Answer]:
-    return answers.answers(subjects)
 
 
 def _row(group_number: int, one: Answer) -> Html:
@@ -46,14 +44,14 @@ def _row(group_number: int, one: Answer) -> Html:
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _last(one.batch if one.subject.names.get("of") else None),
+        _last(one.batch if one.subject.names.get("estimate") else None),
         one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
 
 
 def _last(last: LastDoubling | None) -> Cell:
-    """The answer in words, sorted by what it states."""
+    """Returns a cell with the answer in words, which sorts by its best value or else by its bound."""
     if last is None:
         return Cell("", "", "number")
     stated = [value for value in (last.best, last.low, last.high) if not math.isnan(value)]

@@ -1,8 +1,8 @@
-"""Charts of steps to target: one for the workloads that share a data set, a model and a target."""
+"""Charts of steps to target, one for all workloads that share a data set, a model and a target."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,34 +12,36 @@ from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks, verdicts
+from analysis.plotting.ticks import Ends
 from analysis.report import charts, workload_rows
-from analysis.report.charts import Mark
+from analysis.report.charts import Json, Mark
 from analysis.report.workload_rows import WorkloadRow
 
 ACROSS = 41  # points of a fitted curve
-MANY = 240  # parts of the axis whose regimes are asked for
-TOP = 2**0.3  # from where the median of repeats never reached up to the end of the axis
+MANY = 240  # sections of the axis that are assigned to regimes
+TOP = 2**0.3  # factor from the marker of a median that never reached the target to the end of the axis
 DIAGONAL = 4.0  # factor between lines of perfect scaling
 NO_PANEL = -1
 
-ChartRows = list[dict[str, Any]]
-Member = tuple[int, WorkloadRow]  # of a panel: a workload, and its place among all groups
+ChartRows = list[Json]
+Member = tuple[int, WorkloadRow]  # number of the filter group, and a workload
 
 
 class StepsChart(NamedTuple):
-    """A chart of selected answers, and one like it of confirmed answers if there are any.
+    """Chart of selected answers and, if there are any, a second one of confirmed answers.
 
     Attributes:
-      members: its workloads, and the place of each among all groups.
+      members: workloads with a curve, each with the number of its filter group.
       marks: of the members.
-      charts: by name, the data that page.js draws: ``spec``; the rows of ``always``, of ``several`` where no workload
-        is looked at, and of ``focused``, of the workload that is looked at. Rows of a workload have its place as ``w``.
-      without: workloads without a curve, and why.
+      charts: by name, the data that charts.js draws: ``spec``, and rows. Rows of ``always`` are shown in any case,
+        those of ``several`` while no workload is selected, and those of ``focused`` for the selected workload. ``w``
+        is the number of their filter group.
+      without: workloads without a curve.
     """
 
     members: Sequence[Member]
     marks: Sequence[Mark]
-    charts: Mapping[str, dict[str, Any]]
+    charts: Mapping[str, Json]
     without: Sequence[Member]
 
     @property
@@ -49,14 +51,14 @@ class StepsChart(NamedTuple):
 
     @property
     def goal(self) -> str:
-        """The target, of how many trials points are the best, and whether they were pruned."""
+        """Subtitle: the target, the number of trials per point, and whether they were pruned."""
         lines = [goal.fitted for _, goal in self.members if goal.fitted and goal.fitted.drawable]
         first = self.members[0][1]
         return f"{first.target_text} · {pages.trial_counts(lines)}" if lines else first.target_text
 
 
 def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
-    """The charts of goals, each with the place of its group, that have a target and anything to show."""
+    """Returns the charts of all workloads that have a target and at least one point."""
     mark_of = charts.assign_marks(sorted({goal.series for _, goal in goals}))
     groups: dict[tuple[object, ...], list[Member]] = {}
     for group_number, goal in goals:
@@ -77,8 +79,8 @@ def _has_points(goal: WorkloadRow) -> bool:
     return goal.fitted is not None and (goal.fitted.drawable or bool(goal.fitted.missed))
 
 
-def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, dict[str, Any]]:
-    """Alike in their axes, so that one can be held against the other."""
+def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, Json]:
+    """Returns the chart of each kind of answer. They share their axes and can be compared."""
     lines = [goal.fitted for _, goal in members if goal.fitted]
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
@@ -89,9 +91,7 @@ def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -
     return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in names}
 
 
-def _chart(
-    members: Sequence[Member], name: str, ends: tuple[tuple[float, float], tuple[float, float]], spec: dict[str, Any]
-) -> dict[str, Any]:
+def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: Json) -> Json:
     across, up = ends
     always: dict[str, ChartRows] = {"points": [], "fits": []}
     several: dict[str, ChartRows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
@@ -118,17 +118,17 @@ def _chart(
 def _fitted(
     points_fit: PointsFit,
     fit: regimes.Fit,
-    own: dict[str, Any],
-    across: tuple[float, float],
+    own: Json,
+    across: Ends,
     always: dict[str, ChartRows],
     several: dict[str, ChartRows],
     focused: dict[str, ChartRows],
 ) -> None:
-    """Adds the rows of a fit."""
+    """Appends the rows of a fit."""
     x = np.geomspace(fit.batch_size[0], fit.batch_size[-1], ACROSS)
     y = regimes.curve(fit, x)
     always["fits"] += [own | {"x": a, "y": b} for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-    if (fit.profile.misfit <= fit.bound).any():  # else the region is as narrow as the line
+    if (fit.profile.misfit <= fit.bound).any():  # otherwise the region is as narrow as the line
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]
@@ -143,40 +143,40 @@ def _fitted(
         focused["critical"].append(own | {"x": first, "x2": last})
 
 
-def _points(goal: WorkloadRow) -> Iterator[dict[str, Any]]:
-    """Answers, and open ones at the budget where no trial reached the target."""
+def _points(goal: WorkloadRow) -> Iterator[Json]:
+    """Yields the selected answers. If no trial reached the target, the point is open and lies at the budget."""
     assert goal.fitted is not None
     points = goal.fitted.selected.points
     heading = f"{goal.workload.title} · {goal.target_text}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
         least = low if low > 0 else min(0.5, high)
-        point: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
+        point: Json = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         point |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
-        yield point | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
+        yield point | {"label": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():
         point = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
-        yield point | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
+        yield point | {"label": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
 
 
 def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join([heading, *(f"{name}: {value}" for name, value in pairs)])
 
 
-def _confirmed(goal: WorkloadRow, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    """Medians of repeats with the range of all, and open ones at the top where the median never reached."""
+def _confirmed(goal: WorkloadRow, up: Ends) -> Iterator[Json]:
+    """Yields medians and ranges of reruns. If the median never reached the target, the point is open and at the top."""
     assert goal.fitted is not None
     heading = f"{goal.workload.title} · {goal.target_text}"
     for one in goal.fitted.confirmations:
         most, median = min(one.most[1], up[1]), middle(one.median)
-        point: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
+        point: Json = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
         point |= {"arrow": ""}
         if not math.isfinite(median):
             top = up[1] / TOP
             point |= {"y": top, "low": min(point["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield point | {"told": _lines(heading, workload_rows.describe_confirmed(one))}
+        yield point | {"label": _lines(heading, workload_rows.describe_confirmed(one))}
 
 
-def _perfect(points_fit: PointsFit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _perfect(points_fit: PointsFit, across: Ends) -> Iterator[Json]:
     points = points_fit.points
     if len(points.batch_size):
         first = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
@@ -184,8 +184,8 @@ def _perfect(points_fit: PointsFit, across: tuple[float, float]) -> Iterator[dic
         yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
 
 
-def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    """Lines on which twice the batch takes half the steps, from corner to corner of the axes."""
+def _diagonals(across: Ends, up: Ends) -> Iterator[Json]:
+    """Yields lines of perfect scaling, on which doubling the batch size halves the steps."""
     examples = DIAGONAL ** math.ceil(math.log(across[0] * up[0], DIAGONAL))
     while examples < across[1] * up[1]:
         left, right = max(across[0], examples / up[1]), min(across[1], examples / up[0])
@@ -193,12 +193,11 @@ def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator
         examples *= DIAGONAL
 
 
-def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _regimes(fit: regimes.Fit, across: Ends) -> Iterator[Json]:
     edges = np.geomspace(*across, MANY + 1)
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
     for first, last in verdicts.runs(names):
-        name = str(names[first])
-        regime = workload_rows.REGIMES.index(name if name in workload_rows.REGIMES else workload_rows.UNCLEAR)
+        regime = workload_rows.regime_index(str(names[first]))
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{regime})"}
 
 
@@ -208,14 +207,14 @@ def _sizes(line: CurveFits) -> list[float]:
 
 def _heights(line: CurveFits) -> list[float]:
     points = line.selected.points
-    low = np.where(points.low > 0, points.low, points.high)  # one that is open below is a marker without a bar
+    low = np.where(points.low > 0, points.low, points.high)  # a point without a lower bound is drawn without a bar
     own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
     own += [middle(one.median) for one in line.confirmations if math.isfinite(one.median[1])]
     return [max(steps, 0.5) for steps in own]
 
 
 def _round(rows: dict[str, ChartRows]) -> dict[str, ChartRows]:
-    """Rows with numbers of five digits, which look the same."""
+    """Rounds numbers to five digits, which look the same and keep the page small."""
     return {
         name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
         for name, own in rows.items()

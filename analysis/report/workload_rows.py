@@ -1,4 +1,4 @@
-"""Goals: every workload over batch sizes with its target, its results, and their words on the page."""
+"""Workloads over batch sizes, each with a target and its results, and their wording on the page."""
 
 import itertools
 import math
@@ -15,26 +15,27 @@ from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
+from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import METRICS, Target
 from results.storage.commits import Commit, read_table
 
-SHORTFALL = "validation_shortfall"  # 0 once a benchmark's own target is met, so that 0 is the target
+SHORTFALL = "validation_shortfall"  # reaches 0, which serves as the target, once a benchmark's own target is met
 MOST_METAPARAMETERS = 10
 UNCLEAR = "unclear"
 REGIMES = (*regimes.REGIMES, UNCLEAR)
 
 
 class WorkloadRow(NamedTuple):
-    """A row of the page: a workload and, where it has a target, its curve.
+    """Row of the page: a workload and, if it has a target, its curve.
 
     Attributes:
       workload: the studies.
-      fitted: the curve with its fits; None without a target.
-      metric: the error that is looked at; None where nothing was measured.
-      best: its lowest value at batch sizes where no trial reached the target, or at all without one.
+      fitted: the curve with its fits, or None without a target.
+      metric: the error that is shown, or None if there are no measurements.
+      best: the lowest error by batch size. With a target, only for batch sizes that missed it.
     """
 
     workload: WorkloadStudies
@@ -48,17 +49,17 @@ class WorkloadRow(NamedTuple):
 
     @property
     def sizes(self) -> list[int]:
-        """Its batch sizes, sorted."""
+        """Batch sizes, sorted."""
         return sorted({commit.study.batch_size or 0 for commit in self.workload.commits})
 
     @property
     def target_text(self) -> str:
-        """The target in words."""
+        """Target in words."""
         return self.fitted.curve.target_text if self.fitted else "no target"
 
     @property
     def series(self) -> str:
-        """Its name among the others in its panel."""
+        """Name of the series within its panel."""
         one = self.workload
         return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
 
@@ -66,12 +67,12 @@ class WorkloadRow(NamedTuple):
 def read_goals(
     folder: Folder, target: tuple[str, float] | None = None, move: Callable[[int], None] = lambda _: None
 ) -> list[WorkloadRow]:
-    """Every workload of a store or a release over batch sizes, once for each of its targets.
+    """Reads every workload over batch sizes, once for each of its targets.
 
     Args:
-      folder: of the store.
-      target: metric and value of a target other than the studies' own.
-      move: takes how many studies are done.
+      folder: of the store or release.
+      target: metric and value of a target that replaces the studies' own.
+      move: called with the number of studies read so far.
     """
     goals, done = [], 0
     for workload in workload_studies.of_store(folder):
@@ -82,24 +83,24 @@ def read_goals(
 
 
 def answers(goal: WorkloadRow) -> list[tuple[str, PointsFit]]:
-    """The answers of a goal: selected, and confirmed if there are any, each with its fit."""
+    """Returns the selected fit and, if there are reruns, the confirmed one, each with its name."""
     return curve_fits.answers(goal.fitted) if goal.fitted else []
 
 
 def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
-    """The reason of a verdict, without what tells its workload apart, which the page says elsewhere."""
+    """Returns the reason of a verdict without the distinction of its workload, which the page shows elsewhere."""
     return points_fit.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
-def extent(points_fit: PointsFit, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
-    """Where between two batch sizes, in octaves, the interval begins, its best value lies, and it ends: shares of 1.
+def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, float] | None:
+    """Returns low end, best value and high end of a critical batch size, as positions on a logarithmic axis.
 
     Args:
       points_fit: a fit.
-      ends: smallest and largest batch size.
+      ends: batch sizes at positions 0 and 1.
 
     Returns:
-      None unless anything is said of the critical batch size; the second is None if only an end of it is.
+      None if the critical batch size is not identified. The best value is None if there is only a bound.
     """
     if not points_fit.fit or points_fit.verdict == "not_identified":
         return None
@@ -115,30 +116,35 @@ def extent(points_fit: PointsFit, ends: tuple[float, float]) -> tuple[float, flo
 
 
 def critical(goal: WorkloadRow) -> str:
-    """The critical batch size, such as ``64 [58, 70]``, or both of them; empty where none was asked for."""
+    """Returns the critical batch size, such as ``64 [58, 70]``, selected and confirmed. Empty without a curve."""
     fitted = goal.fitted
     return fits.both_in_words(fitted.selected, fitted.confirmed) if fitted and fitted.drawable else ""
 
 
 def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:
-    """The regimes of the measured batch sizes, such as ``perfect scaling 1 … 16``; nothing without a fit.
+    """Returns the regimes of the measured batch sizes, such as ``perfect scaling 1 … 16``. Empty without a fit.
 
     Returns:
-      For every run of batch sizes the number of its regime in ``REGIMES``, and words.
+      The index in ``REGIMES`` and the words of each run of batch sizes.
     """
     fit = points_fit.fit
     if not fit:
         return []
     named = zip(fit.batch_size.tolist(), regimes.names(fit, fit.batch_size).tolist(), strict=True)
-    runs = [
-        (REGIMES.index(name if name in REGIMES else UNCLEAR), [size for size, _ in own])
-        for name, own in itertools.groupby(named, key=lambda pair: pair[1])
-    ]
-    return [(regime, f"{REGIMES[regime]} {_span(sizes)}") for regime, sizes in runs]
+    runs = []
+    for name, own in itertools.groupby(named, key=lambda pair: pair[1]):
+        regime = regime_index(name)
+        runs.append((regime, f"{REGIMES[regime]} {_span([size for size, _ in own])}"))
+    return runs
+
+
+def regime_index(name: str) -> int:
+    """Returns the index of a regime in ``REGIMES``."""
+    return REGIMES.index(name if name in REGIMES else UNCLEAR)
 
 
 def shortcomings(goal: WorkloadRow) -> list[str]:
-    """Batch sizes that did not reach the target, and how near they came."""
+    """Returns a line for each batch size that missed the target, with its lowest error."""
     fitted = goal.fitted
     if fitted is None:
         return []
@@ -152,7 +158,7 @@ def shortcomings(goal: WorkloadRow) -> list[str]:
 
 
 def best_in_words(goal: WorkloadRow) -> str:
-    """The lowest error of a workload without target; empty for others."""
+    """Returns the lowest error of a workload without a target. Empty for others."""
     if goal.fitted or not goal.best:
         return ""
     size = min(goal.best, key=lambda each: goal.best[each])
@@ -160,7 +166,7 @@ def best_in_words(goal: WorkloadRow) -> str:
 
 
 def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
-    """The selected answer at a batch size, as pairs of a name and a value."""
+    """Returns the selected answer at a batch size, as pairs of name and value."""
     assert goal.fitted is not None
     fitted, points = goal.fitted, goal.fitted.selected.points
     at = np.flatnonzero(points.batch_size == size)
@@ -170,7 +176,8 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
         facts.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
     else:
         facts.append(("steps to target", f"more than {fitted.missed[size]:,.0f}: not reached within the budget"))
-        facts += [("best error", _error(goal, size))] if size in goal.best else []
+        if size in goal.best:
+            facts.append(("best error", _error(goal, size)))
     best = fitted.best.get(size)
     if best is not None:
         trial = f"{int(best['trial'])}, the best of {points.trials}"
@@ -180,14 +187,15 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
 
 
 def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
-    """The confirmed answer at a batch size, likewise."""
+    """Returns the confirmed answer at a batch size, as pairs of name and value."""
     which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
     facts = [
         ("batch size", f"{one.batch_size:,} examples"),
         (curve_fits.CONFIRMED, _again(one)),
         ("trial", f"{one.chosen}, {which}"),
     ]
-    facts += [("median that chose it", _steps(one.choosing))] if one.choosing else []
+    if one.choosing:
+        facts.append(("median that chose it", _steps(one.choosing)))
     return [*facts, (curve_fits.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
@@ -250,13 +258,13 @@ def _metaparameters(best: pd.Series) -> list[tuple[str, str]]:
 def _again(one: Confirmed) -> str:
     seeds = f"{one.repeats} fresh seed{'s' * (one.repeats > 1)}"
     if not one.reached:
-        return f"{seeds}, none reached the target"
+        return f"{seeds} did not reach the target"
     steps = f"median {_steps(one.median)}"
     most = f"{one.most[1]:,.0f}" if math.isfinite(one.most[1]) else "never"
     return f"{steps}, {one.least[1]:,.0f} … {most}; {one.reached} of {seeds} reached"
 
 
-def _steps(ends: tuple[float, float]) -> str:
+def _steps(ends: Ends) -> str:
     return f"{middle(ends):,.0f} steps" if math.isfinite(ends[1]) else "never reached"
 
 

@@ -1,4 +1,4 @@
-"""Edges: whether the best trials of a study crowd at an end of the range that a metaparameter was drawn from."""
+"""Edges: whether the best trials of a study cluster at an end of the range of a metaparameter."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,23 +9,23 @@ from scipy import special
 
 from results.plans.search_space import Range, SearchSpace
 
-BEST = 0.1  # share of the trials that are called best,
-FEWEST_BEST = 3  # but no fewer
-FEWEST_TRIALS = math.ceil(FEWEST_BEST / BEST)  # with fewer, an optimum at an end is often missed
-OUTER = 0.1  # share of a range, in its own scale, that counts as an end of it
-RISK_SHOWN, RISK_PERHAPS = 0.05, 0.1  # of naming any end of a study whose metaparameters do not matter
-RISK_DETACHED = 0.05  # of judging that best trials stop short of an end when they extend up to it
-FRACTIONS = ("decay_fraction", "end_learning_rate_factor")  # at most 1: of a budget, and of a rate
+BEST = 0.1  # share of the trials that count as best
+FEWEST_BEST = 3  # their least number
+FEWEST_TRIALS = math.ceil(FEWEST_BEST / BEST)  # fewer often miss an optimum at an end
+OUTER = 0.1  # share of a range, in its own scale, that counts as its end
+RISK_SHOWN, RISK_PERHAPS = 0.05, 0.1  # risk of naming any end if metaparameters do not matter
+RISK_DETACHED = 0.05  # risk of judging the best trials detached from an end that they reach
+FRACTIONS = ("decay_fraction", "end_learning_rate_factor")  # fractions of a budget and of a rate, at most 1
 
 
 class Edge(NamedTuple):
-    """An end of a range that the best trials crowd at.
+    """An end of a range at which the best trials cluster.
 
     Attributes:
       metaparameter: its name.
       side: low or high.
-      value: where the range ends.
-      shown: whether half of the best trials are right at the end; else the optimum may be some way off it, or beyond.
+      value: the end of the range.
+      shown: whether half of the best trials lie right at the end. Otherwise the optimum may be some way off, or beyond.
     """
 
     metaparameter: str
@@ -34,26 +34,26 @@ class Edge(NamedTuple):
     shown: bool
 
     def __str__(self) -> str:
-        return f"{self.metaparameter} {self.side}{'' if self.shown else '?'}"
+        return f"{self.metaparameter} {self.side}" + ("" if self.shown else "?")
 
 
 def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpace) -> list[Edge] | None:
-    """The ends at which the best trials crowd.
+    """The ends at which the best trials cluster.
 
-    Best are the tenth of the trials that needed the fewest steps, three at least; of equals those that come first.
-    An end is *shown* if at least half of them lie in the tenth of the range next to it, more than chance would put
-    into any such tenth of the study in 5 % of studies. It is *perhaps* one if they lie nearer to it than chance would
-    have them in 10 % of studies, and do not keep off it: the gap between the end and the nearest of them is no larger
-    than their spread explains. All of it is in the scale of the range. An end that no wider range could go beyond, such
-    as no momentum at all, is none: metaparameters are not negative, and ``FRACTIONS`` are at most 1.
+    The best trials are the tenth with the fewest steps, at least three; on ties, the first ones. An end is *shown* if
+    at least half of them lie in the outer tenth of the range there, which chance would do at any end in 5 % of studies.
+    It is *perhaps* an edge if they lie nearer to it than chance would put them in 10 % of studies and are not detached
+    from it: the gap between the end and the nearest of them is no larger than their spread explains. All distances are
+    in the scale of the range. Natural limits do not count: metaparameters are not negative, and ``FRACTIONS`` are at
+    most 1.
 
     Args:
-      values: float64[n] by metaparameter; one that is not there, or has but one or two values to be at, has no ends.
-      high: float64[n], steps at which each trial was seen at the target; +inf where it was not.
+      values: float64[n] by metaparameter. A missing one, or one with only one or two possible values, has no ends.
+      high: float64[n], steps at which each trial was seen at the target, or +inf.
       space: the ranges.
 
     Returns:
-      None if nothing can be told: no range is known, or too few trials ran, or reached.
+      None if it cannot be judged: no range is known, or too few trials ran or reached.
     """
     ranges = {name: ranged for name, ranged in space.items() if name in values and _has_ends(ranged)}
     best = np.argsort(high, kind="stable")[: max(FEWEST_BEST, math.ceil(BEST * len(high)))]
@@ -68,7 +68,7 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
                 continue
             shown = _chance_of_crowd(distance, ranged) <= RISK_SHOWN / (2 * len(ranges))
             near = _chance_of_nearness(distance) <= RISK_PERHAPS / (2 * len(ranges))
-            if shown or (near and _goes_on(distance, ranged)):
+            if shown or (near and _is_attached(distance, ranged)):
                 edges.append(Edge(name, side, _end(ranged, side), shown))
     return edges if edges or len(high) >= FEWEST_TRIALS else None
 
@@ -76,8 +76,8 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
 def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Positions of values in a range, from 0 to 1 on its own scale: float64[n].
 
-    Of whole and discrete values each has an equal share of it, and lies in the middle of that. Values beyond the range
-    lie at its ends.
+    Each integer or discrete value has an equal share of the range and lies in its middle. Values beyond the range lie
+    at its ends.
     """
     numbers = np.asarray(values, np.float64)
     if ranged.scale == "DISCRETE":
@@ -92,7 +92,7 @@ def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
-    """Probability of so many in the outer part if all places were alike; 1 if they are less than half."""
+    """Probability of this number in the outer part under a uniform law, or 1 if they are less than half."""
     count = _count(ranged)
     outer = max(1, math.floor(OUTER * count)) / count if count < math.inf else OUTER
     outside, n = int((distance < outer + 1e-9).sum()), len(distance)
@@ -100,12 +100,12 @@ def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
 
 
 def _chance_of_nearness(distance: np.ndarray) -> float:
-    """Probability of so small a mean distance if all places were alike; the normal law overstates it."""
+    """Probability of such a small mean distance under a uniform law, which the normal law overstates."""
     return float(special.ndtr((distance.mean() - 0.5) * math.sqrt(12 * len(distance))))
 
 
-def _goes_on(distance: np.ndarray, ranged: Range) -> bool:
-    """True if values spread evenly up to the end might leave such a gap to it."""
+def _is_attached(distance: np.ndarray, ranged: Range) -> bool:
+    """Whether values spread evenly up to the end may leave such a gap."""
     nearest = distance.min() - 0.5 / _count(ranged)
     spread = np.ptp(distance)
     return bool(nearest <= spread * (RISK_DETACHED ** (1 / (1 - len(distance))) - 1) + 1e-9)
@@ -126,7 +126,7 @@ def _count(ranged: Range) -> float:
 
 
 def _has_ends(ranged: Range) -> bool:
-    """True if a range has values between its ends."""
+    """Whether a range has values between its ends."""
     return _count(ranged) > 2 and (ranged.scale == "DISCRETE" or ranged.low != ranged.high)
 
 

@@ -10,26 +10,28 @@ from analysis import text, workload_studies
 from analysis.columns import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.trials import StudyTrials
-from results import cli, store
+from results import store
 from results.catalog.overview import Overview
-from results.plans.study import Target, decimal
+from results.plans.study import Target
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
 
-COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")
+COUNTS = ("batch_size", "trials_per_point", "trials", "reached", "undecided")
 WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")
+VERDICTS = ("sampled enough?", "optimum at an edge?")  # columns for a reader
 LEGEND = """\
-best of: so many trials; half of all searches of so many need no more steps than the median. trials: as many of each
-study of a curve. sampled enough: no, if the best of half of the trials is worse than that of all by more than a tenth.
-An optimum at an edge of its search space may be beyond it: widen the range; with ? it may also be some way off."""
+best of: trials per search. Half of all such searches need at most the median steps. trials: the trials used, the same
+number for every study of a curve. sampled enough: no, if the best of half of the trials takes over 10 % more steps than
+the best of all. An optimum at an edge of its search space may lie beyond it, so widen the range. With ? it may also lie
+some way off the edge."""
 
 
 class TrialCounts(NamedTuple):
     """Requested numbers of trials.
 
     Attributes:
-      trials: of every study, the first that count; None: as many as the study with the fewest of its curve has.
-      best_of: of the median best of so many; None: the most for which the band has a lower end.
+      trials: trials to use of every study. None uses the smallest number of any study of its curve.
+      best_of: trials per search. None uses the largest number whose band has a lower end.
     """
 
     trials: int | None = None
@@ -40,9 +42,9 @@ ALL = TrialCounts()
 
 
 class Summary(NamedTuple):
-    """Results of one study by the rule median; numbers that are not known are NaN.
+    """Results of one study by the rule median, with NaN for unknown numbers.
 
-    Attributes: as ``columns.MEDIANS``; the edges are those of ``edges.find_edges``.
+    Attributes: as in ``columns.MEDIANS``, with the edges from ``edges.find_edges``.
     """
 
     median: best_of.Median
@@ -58,7 +60,7 @@ class Summary(NamedTuple):
 
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
-    """The smallest number of trials that count over the studies of a curve that have any; 0 if none has."""
+    """The smallest number of trials that count over the studies of a curve with any, else 0."""
     return min((each.k for each in studies if each.k), default=0)
 
 
@@ -88,11 +90,11 @@ def answer(
     """The medians of a store, and notes for a reader, a sentence each.
 
     Returns:
-      The table of ``MEDIAN_COLUMNS`` followed by ``study`` (its name), of the studies that were not pruned. Whole
-      numbers are Int64; of a study with fewer trials than asked for, what needs them is empty.
+      The table of ``MEDIAN_COLUMNS`` followed by ``study`` (its name), for studies that were not pruned. Whole numbers
+      are Int64. A study with fewer trials than requested has empty cells.
 
     Raises:
-      BadInput: all studies were pruned, or none has a target and none was asked for.
+      BadInput: all studies were pruned, or there is no target.
     """
     overview, notes = steps.without_pruned(overview, request, "--rule median")
     commits = {
@@ -114,8 +116,8 @@ def answer(
             left_out |= {name: number for name in k_of_study if (number := _left_out(trials_of_study[name]))}
             rows += [_row(one, trials_of_study[one.study], count, best) for one in members]
     counts_of = {
-        "without an answer, as too few of their trials count": few,
-        "few trials of these count, and so no more of the others of their curves; --k N counts more": short,
+        "without an answer, because too few of their trials count": few,
+        "only few trials of these count, which limits the other studies of their curves (--k N uses more)": short,
         "trials that were lost, failed or never got to an evaluation are left out": left_out,
     }
     notes += text.notes({what: [f"{name} ({n})" for name, n in each.items()] for what, each in counts_of.items()})
@@ -124,43 +126,35 @@ def answer(
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The table for a reader: intervals in one column each, verdicts in words, and what these mean."""
-    names = ["dataset", "model", "optimizer", "target", *steps.apart(table)]
-    header = [*names, "batch size", "best of", "median steps", "90 % band"]
-    header += ["trials", "reached", "90 %", "expected steps", "sampled enough?", "optimum at an edge?"]
-    rows = [
-        [
-            *(row["dataset"], row["model"], row["optimizer"]),
-            f"{row['target_metric']} ≤ {decimal(row['target_value'])}",
-            *steps.apart(table, row),
-            *(_whole(row[name]) for name in ("batch_size", "best_of")),
-            _median(row),
-            _band(row),
-            _whole(row["trials"]),
-            *_success(row),
-            _interval(text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])),
-            row["sampled_enough"],
-            row["at_edge"],
-        ]
-        for row in table.to_dict("records")
-    ]
-    return (
-        cli.table(header, rows, left=[*names, *header[-2:]], prose=header[-1:], kept=("median steps",))
-        + "\n\n"
-        + LEGEND
-    )
+    """The table for a reader: intervals in one column each, verdicts in words, and a legend."""
+    rows = []
+    for row in table.to_dict("records"):
+        expected = text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])
+        cells = steps.names(row) | {
+            "batch size": steps.whole(row["batch_size"]),
+            "best of": steps.whole(row["trials_per_point"]),
+            "median steps": _interval(steps.whole(row["steps_low"]), steps.whole(row["steps_high"])),
+            "90 % band": _interval(steps.whole(row["band_low"]), steps.whole(row["band_high"])),
+            "trials": steps.whole(row["trials"]),
+            "reached": "",
+            "90 %": "",
+            "expected steps": _interval(*expected),
+            VERDICTS[0]: row["sampled_enough"],
+            VERDICTS[1]: row["at_edge"],
+        }
+        if not pd.isna(row["reached"]):
+            cells["reached"] = f"{row['success']:.0%}"
+            cells["90 %"] = f"{row['success_low']:.0%} .. {row['success_high']:.0%}"
+            cells["median steps"] = cells["median steps"] or "not reached"
+        rows.append(cells)
+    left = [*steps.NAMES, *VERDICTS]
+    shown = text.table(rows, left, ["differs"], prose=VERDICTS[1:], kept=["median steps"])
+    return f"{shown}\n\n{LEGEND}"
 
 
 def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[str, Any]:
-    naming = (
-        one.dataset,
-        one.model,
-        one.optimizer,
-        one.batch_size,
-        of.target.metric,
-        of.target.value,
-    )
-    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "best_of": best, "trials": of.k}
+    naming = (one.dataset, one.model, one.optimizer, one.batch_size, of.target.metric, of.target.value)
+    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "trials_per_point": best, "trials": of.k}
     if not 1 <= best <= count <= of.k:
         return row | {"sampled_enough": "unclear", "at_edge": "unclear"}
     summary = summarize(of, count, best)
@@ -177,14 +171,14 @@ def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[
         "success_high": round(summary.success[1], 4),
         "expected_steps_low": round(summary.expected_steps[0], 1),
         "expected_steps_high": round(summary.expected_steps[1], 1),
-        "fall": round(summary.fall, 4),
+        "relative_improvement": round(summary.fall, 4),
         "sampled_enough": summary.sampled_enough,
         "at_edge": "unclear" if summary.edges is None else "; ".join(map(str, summary.edges)) or "no",
     }
 
 
 def _left_out(of: StudyTrials) -> int:
-    """Number of trials of its search that do not count."""
+    """The number of trials of its search that do not count."""
     return int((~of.rows["in_k"] & (of.rows["role"] == SEARCH)).sum())
 
 
@@ -196,28 +190,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(WHOLE, "Int64"))
 
 
-def _median(row: Mapping[Any, Any]) -> str:
-    if pd.isna(row["steps_low"]):
-        return "" if pd.isna(row["reached"]) else "not reached"
-    return _interval(_whole(row["steps_low"]), _whole(row["steps_high"]))
-
-
-def _band(row: Mapping[Any, Any]) -> str:
-    low, high = _whole(row["band_low"]), _whole(row["band_high"])
-    return _interval(low, high) if low or high else ""
-
-
 def _interval(low: str, high: str) -> str:
-    """An interval open below; an end that is not known is two dots, and nothing if neither is."""
+    """An interval open below, with two dots for an unknown end; empty if both are unknown."""
+    if not low and not high:
+        return ""
     at_start = high != "" and not high.strip("0.")
-    return f"{'[' if at_start else '('}{low or '..'}, {high}{']' if high else '..)'}" if low or high else ""
-
-
-def _success(row: Mapping[Any, Any]) -> tuple[str, str]:
-    if pd.isna(row["reached"]):
-        return "", ""
-    return f"{row['success']:.0%}", f"{row['success_low']:.0%} .. {row['success_high']:.0%}"
-
-
-def _whole(number: Any) -> str:
-    return "" if pd.isna(number) else f"{number:,}"
+    return ("[" if at_start else "(") + f"{low or '..'}, " + (f"{high}]" if high else "..)")

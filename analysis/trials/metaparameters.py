@@ -1,7 +1,7 @@
-"""Metaparameters of trials as pictures show them, and trials in groups by one of them.
+"""Metaparameters of trials as pictures show them, and groups of trials by one of them.
 
-A picture shows the learning rate, 1 - momentum, and what is made of both. Groups are by the values of a metaparameter,
-or by thirds of its range.
+A picture shows the learning rate, 1 - momentum, and the effective rate derived from both. Groups are the values of a
+metaparameter, or thirds of its range.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ from results.bad_input import BadInput, nearest
 from results.plans.search_space import SearchSpace
 
 LEARNING_RATE, MOMENTUM = "learning_rate", "momentum"
-PREFERRED = ("label_smoothing", MOMENTUM)  # to split trials by
+PREFERRED = ("label_smoothing", MOMENTUM)  # preferred ones for splitting trials
 MOST_VALUES = 5  # more are split into thirds
 
 
 class Quantity(NamedTuple):
-    """Something that every trial has.
+    """A number that every trial has.
 
     Attributes:
-      label: of an axis.
-      values: its value for rows of trials, float64[n]; NaN where a trial lacks it.
+      label: label of an axis.
+      values: its value for rows of trials, float64[n], or NaN if a trial lacks it.
       log: whether it is shown on a logarithmic scale.
-      is_rate: whether rules of thumb say how it should grow with the batch size.
+      is_rate: whether rules of thumb exist for its growth with the batch size.
     """
 
     label: str
@@ -51,7 +51,7 @@ def metaparameter(name: str, log: bool) -> Quantity:
 
 
 def complement(name: str) -> Quantity:
-    """1 - x of a metaparameter x that was searched in the logarithm of that, such as momentum."""
+    """1 - x of a metaparameter x that was searched on that logarithmic scale, such as momentum."""
     return Quantity(f"1 − {name.replace('_', ' ')}", lambda rows: 1 - _column(rows, name), log=True)
 
 
@@ -62,11 +62,11 @@ def on_its_scale(name: str, space: SearchSpace) -> Quantity:
 
 
 def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
-    """Quantities to show of trials: the learning rate, the others, and the effective learning rate if it differs.
+    """Quantities of trials to show: the learning rate, the others, and the effective learning rate if it differs.
 
     Args:
-      names: of metaparameters.
-      space: ranges they were drawn from.
+      names: names of metaparameters.
+      space: their ranges.
     """
     tuned = sorted(names, key=lambda name: (name != LEARNING_RATE, name))
     shown = [on_its_scale(name, space) for name in tuned]
@@ -78,14 +78,14 @@ def _column(rows: pd.DataFrame, name: str) -> np.ndarray:
 
 
 class TrialGroup(NamedTuple):
-    """Some trials of a workload: what they are called, and which rows they are, bool[n] of rows of trials."""
+    """Some trials of a workload: their name, and a function that selects their rows, bool[n]."""
 
     label: str
     kept: Callable[[pd.DataFrame], np.ndarray]
 
 
 def default_split(studies: Sequence[StudyTrials]) -> str:
-    """The metaparameter that trials are split by unless another is asked for.
+    """The default metaparameter for splitting trials.
 
     Raises:
       BadInput: no metaparameter differs between trials.
@@ -97,11 +97,11 @@ def default_split(studies: Sequence[StudyTrials]) -> str:
 
 
 def split(studies: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
-    """Trials by the values of a metaparameter, where there are few, or else by thirds of what was tried.
+    """Groups of trials by the values of a metaparameter, or by thirds of them if there are many.
 
     Args:
       studies: the trials of all batch sizes.
-      name: of the metaparameter; a trial that lacks it has 0.
+      name: name of the metaparameter, which is 0 for a trial that lacks it.
 
     Raises:
       BadInput: no trial has it.

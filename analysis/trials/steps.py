@@ -24,11 +24,11 @@ from results.storage.commits import read_table
 def load(
     folder: Folder, request: tuple[str, float] | None = None, rule: Rule = MINIMUM
 ) -> tuple[Overview, Target | None]:
-    """A store that holds at least one run, and the target (metric, value) asked for instead of its own.
+    """A store with at least one run, and the requested target (metric, value) if there is one.
 
     Raises:
-      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, it is of test where a
-        study of ours has validation, or no trial can come to the value.
+      BadInput: there is no store, no study has run yet, no study recorded the metric, it uses test data although
+        a study of ours has validation data, or no trial can reach the value.
     """
     overview = survey(folder, rule)
     descriptions = overview.descriptions
@@ -36,10 +36,10 @@ def load(
         descriptions={name: each for name, each in descriptions.items() if kind_views.PRESENTATIONS[each.kind].answers}
     )
     if descriptions and not overview.descriptions:
-        raise BadInput(f"no study in {folder} is of a kind that has steps to target")
+        raise BadInput(f"no study in {folder} has steps to target: its kinds have no targets")
     if not descriptions:
         fill = f"python -m sweeps store={cli.quoted(folder)}"
-        raise BadInput(f"no study in {folder} has run yet; fill it with `{fill}`{_of_others(folder)}")
+        raise BadInput(f"no study in {folder} has run yet. Fill it with `{fill}`.{_other_files(folder)}")
     if request is None:
         return overview, None
     check_choice("metric", request[0], recorded_metrics(overview))
@@ -57,10 +57,10 @@ def recorded_metrics(overview: Overview) -> list[str]:
 
 
 def targets(overview: Overview, request: Target | None) -> dict[Target, list[StudyDescription]]:
-    """The studies that each target is of: their own, or the one asked for where the workload has the metric.
+    """The studies of each target, which is their own or the requested one if the workload has the metric.
 
     Raises:
-      BadInput: no study has a target and none was asked for.
+      BadInput: no study has a target, and there is no requested one.
     """
     studies: dict[Target, list[StudyDescription]] = {}
     if request is not None:
@@ -71,34 +71,34 @@ def targets(overview: Overview, request: Target | None) -> dict[Target, list[Stu
             studies.setdefault(Target(*own), []).append(one)
     if not studies:
         metrics = ", ".join(recorded_metrics(overview))
-        raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {metrics})")
+        raise BadInput(f"no study has a target. Set one with --metric and --value (recorded metrics: {metrics}).")
     return studies
 
 
-def _of_others(folder: Folder) -> str:
-    """The end of a line about a folder that is no store but holds files, such as logs of other programs."""
+def _other_files(folder: Folder) -> str:
+    """The end of an error about a folder with other files, such as logs of other programs."""
     if folder.is_dir() and any(each.is_file() and not each.name.startswith(".") for each in folder.iterdir()):
-        return "; steps that you measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
+        return " Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
     return ""
 
 
 def without_pruned(overview: Overview, request: Target | None, what: str) -> tuple[Overview, list[str]]:
-    """The studies with whole curves of all trials, and a note that names the others, if any.
+    """The studies without pruning, and a note that names the pruned ones, if any.
 
     Raises:
-      BadInput: there are only others, and ``what`` needs whole curves.
+      BadInput: all studies are pruned, and ``what`` needs whole curves.
     """
     names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
-    # Only commits of our own need opening.
-    ours = {name for name in names if overview.descriptions[name].source is None}  # nobody publishes pruned studies
+    # Only commits of our studies need opening.
+    ours = {name for name in names if overview.descriptions[name].source is None}  # published studies are not pruned
     commits = store.catalogue(overview.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
-    why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.first_few(pruned)}; "
-    why += "run them with pruning=off, or ask for --rule minimum"
+    why = f"{what} needs whole curves, but pruning cut those of losing trials short: {text.first_few(pruned)}. "
+    why += "Run them with pruning=off, or use --rule minimum."
     if len(pruned) == len(names):
         raise BadInput(why)
     whole = {name: one for name, one in overview.descriptions.items() if name not in pruned}
-    return overview._replace(descriptions=whole), [f"not in the table, as {why}"] if pruned else []
+    return overview._replace(descriptions=whole), [f"not in the table: {why}"] if pruned else []
 
 
 def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
@@ -122,7 +122,7 @@ def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
 
 
 def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
-    """A table of answers (study, target_metric, ...) with ``best_value``: how far any trial came; NaN if unknown."""
+    """Adds ``best_value``, the best value of any trial or NaN, to a table of answers (study, target_metric, ...)."""
     lowest = {
         metric: overview.lowest(str(metric), set(rows["study"]))
         for metric, rows in table.groupby("target_metric", sort=False)
@@ -132,7 +132,7 @@ def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """True if a study whose trials stop once they have decided the targets ``own`` measured enough to tell."""
+    """Whether a study whose trials stop once they have decided the targets ``own`` also decides ``target``."""
     values = [t.value for t in own if t.metric == target.metric]
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
@@ -140,15 +140,15 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
     """Notes for a reader of the table ``shown``, a sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
-    # Trials that ended at their own targets may not have come to a harder one.
+    # Trials that ended at their targets may not have reached a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
     few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
     return notes_by_any_rule(overview, shown, request) + text.notes(
         {
-            "trials stopped once they had decided their own targets, so steps to this one may be too many or missing": [
+            "trials stopped once they had decided their targets, so steps to this one may be too many or missing": [
                 name for name, own in ends_at.items() if request and not is_exact(own, request, rule)
             ],
-            f"fewer than {rule.first} trials are COMPLETE, and all of them count": [
+            f"fewer than {rule.first} trials are COMPLETE, so all of them count": [
                 f"{one.study} ({one.complete})" for one in few
             ],
         }
@@ -156,19 +156,20 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> li
 
 
 def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
-    """Notes for a reader of any table of answers ``shown`` (study, steps_high), a sentence each."""
+    """Notes for a reader of a table of answers ``shown`` (study, steps_high), a sentence each."""
     published = [name for name, one in overview.descriptions.items() if one.source is not None and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
     notes = {
-        "not in the table, as no run has ended yet": overview.waiting,
-        "not in the table, as published studies have no targets of their own; --metric and --value ask for one": (
+        "not in the table, because no run has ended yet": overview.waiting,
+        "not in the table, because published studies have no targets (set one with --metric and --value)": (
             published if request is None else []
         ),
-        "met at the start, before any step, and so in no fit": at_start,
-        "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
-        "nothing": [name for name in single if name in reached],
+        "met at the start, before any step, so not used in fits": at_start,
+        "only the end of each trial was published, not the evaluation before it, so steps_low is 0": [
+            name for name in single if name in reached
+        ],
     }
     return text.notes(notes) + (_lists(overview, single) if single else [])
 
@@ -179,56 +180,46 @@ def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
     runs = {
-        "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],
-        f"joined from several lists of the same runs, see {SOURCE_LISTS} in the table of trials": joined,
+        "identical runs, listed with contradicting metaparameters": [" and ".join(pair) for pair in again],
+        f"joined from several lists of the same runs (see {SOURCE_LISTS} in the table of trials)": joined,
     }
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
-LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that yield first to a terminal
+NAMES = ("dataset", "model", "optimizer", "target", "differs")  # columns for a reader
+LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that a narrow terminal drops first
 
 
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     """The table for a reader: interval and target in one column each."""
-    whole = ["trial", "complete", "infeasible", "incomplete"]
-    names = ["dataset", "model", "optimizer", "target", *apart(table)]
-    header = [*names, "batch size", "steps", *best_values(table), "confirmed", *whole, "seconds/epoch"]
-    rows = [
-        [
-            *(row["dataset"], row["model"], row["optimizer"]),
-            f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}",
-            *apart(table, row),
-            "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
-            "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),
-            *best_values(table, row),
-            _confirmed(row),
-            *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
-            text.number(row["seconds_per_epoch"]),
-        ]
-        for row in table.to_dict("records")
-    ]
-    return cli.table(header, rows, left=names, least=LEAST, kept=("steps", "best value", "differs"))
+    rows = []
+    for row in table.to_dict("records"):
+        cells = names(row, rule) | {"batch size": whole(row["batch_size"])}
+        if pd.isna(row["steps_high"]):
+            cells |= {"steps": "not reached", "best value": text.number(row.get("best_value", np.nan))}
+        else:
+            cells |= {"steps": text.interval(row["steps_low"], row["steps_high"]), "best value": ""}
+        cells["confirmed"] = _confirmed(row)
+        cells |= {name: whole(row[name]) for name in ("trial", "complete", "infeasible", "incomplete")}
+        rows.append(cells | {"seconds/epoch": text.number(row["seconds_per_epoch"])})
+    return text.table(rows, NAMES, ("differs", "best value"), least=LEAST, kept=("steps", "best value", "differs"))
 
 
-def apart(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
-    """The cell of a row that tells it from others which look alike, or the head of these cells; none if all do not."""
-    if "apart" not in table or not table["apart"].any():
-        return []
-    return ["differs" if row is None else row["apart"]]
+def whole(number: Any) -> str:
+    """A whole number as text, or empty if it is missing."""
+    return "" if pd.isna(number) else f"{number:,}"
 
 
-def best_values(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
-    """The cell of a row that says how far a study came which did not get there, or the head; none if all got there."""
-    if "best_value" not in table or not table["steps_high"].isna().any():
-        return []
-    if row is None:
-        return ["best value"]
-    return [text.number(row["best_value"]) if pd.isna(row["steps_high"]) else ""]
+def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
+    """The cells of ``NAMES``: workload and target, and the fields that separate the row from similar ones, if any."""
+    cells = {name: row[name] for name in NAMES[:3]}
+    cells["target"] = f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}"
+    return cells | {"differs": row.get("apart", "")}
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
-    """The median of repeats as an interval, or that most of them never got there; empty if there are none."""
-    if pd.isna(row.get("repeats")):  # a table that was not asked for them has no such column
+    """The median of repeats as an interval, or the number that reached, or empty without repeats."""
+    if pd.isna(row.get("repeats")):  # some tables lack this column
         return ""
     if pd.isna(row["confirmed_high"]):
         return f"{row['repeats_reached']} of {row['repeats']} reached"
@@ -240,5 +231,5 @@ def _workload(one: StudyDescription) -> tuple[str, str, str]:
 
 
 def _only_ends(one: StudyDescription) -> bool:
-    """True if a study that others measured has no more than one measurement a trial."""
+    """Whether a published study has at most one measurement per trial."""
     return one.source is not None and one.rows <= one.complete + one.infeasible + one.incomplete

@@ -1,4 +1,4 @@
-"""Trials: when each trial of a study reached a target, or what is known if it did not, and best errors in budgets."""
+"""Trials: when each trial of a study reached a target, or its outcome otherwise, and best errors in budgets."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -18,13 +18,13 @@ from results.storage.commits import Commit, read_table
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "in_k", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
-STRICT = Rule("released")  # strictly below the target; of all trials, as it has no ``first``
+STRICT = Rule("released")  # strictly below the target; uses all trials, as it has no ``first``
 
 REACHED, NOT_REACHED, UNDECIDED = "reached", "not_reached", "undecided"
 OUTCOMES = {
     REACHED: "an evaluation was at the target: it needed more than steps_low and at most steps_high steps",
-    NOT_REACHED: "it diverged, or used up its budget: it never will",
-    UNDECIDED: "it was stopped sooner, after steps_low steps: it may have needed any number above, or never reached",
+    NOT_REACHED: "it diverged or used up its budget, so it never will",
+    UNDECIDED: "it was stopped after steps_low steps: it may need any larger number, or never reach the target",
 }
 
 _WORDS = {"role": ROLES, "status": STATUSES, "reason": REASONS, "outcome": tuple(OUTCOMES)}
@@ -38,11 +38,10 @@ class StudyTrials(NamedTuple):
       study: the plan: its name, batch_size, space (the ranges of metaparameters) and pruning.
       target: metric and value.
       rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
-        role is search, confirm (a repeat of one of the best trials, with another seed) or extra (a repeat that is not
-        asked for any more); steps are those taken at
-        the last evaluation; in_k says whether it is one of ``rows_in_k``. outcome is one of ``OUTCOMES``. steps_low
-        and steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words
-        are categories, which compare like text.
+        role is search, confirm (a repeat of one of the best trials with another seed) or extra (a repeat that is no
+        longer requested). steps are those at the last evaluation. in_k marks ``rows_in_k``. outcome is one of
+        ``OUTCOMES``. steps_low and steps_high, float64, are NaN for not_reached, and steps_high is NaN for undecided.
+        Words are categories, which compare like text.
     """
 
     study: Plan
@@ -61,22 +60,22 @@ class StudyTrials(NamedTuple):
 
     @property
     def rows_in_k(self) -> pd.DataFrame:
-        """The rows that tell how the search fares: its own, not the repeats of its best trials.
+        """The rows that count for the search, without the repeats of its best trials.
 
-        A trial that met an accident, or none of whose evaluations is known, is left out, whatever it came to. One that
-        a time limit stopped, or that ended for an unrecorded reason, counts: it may have been stopped for how it went,
-        so that leaving it out would flatter the search. What it may have come to is in ``bounds``.
+        Trials that met an accident, or without a known evaluation, are left out, whatever their result. A trial that
+        a time limit stopped, or that ended for an unrecorded reason, counts. It may have been stopped for poor
+        progress, so leaving it out would flatter the search. ``bounds`` allows for any later outcome.
         """
         return self.rows[self.rows["in_k"].to_numpy()]
 
 
 def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
-    """The trials of studies by name of the study, sorted; one pass over the measurements of all of them.
+    """The trials of studies by name of the study, sorted, from one pass over all measurements.
 
     Args:
       commits: the studies.
       target: metric and value.
-      strict: a trial is at the target once it is below it, as in the published analysis; else at or below.
+      strict: a trial reaches the target strictly below it, as in the published analysis, else at or below it.
     """
     reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
     name = reached["study"].to_numpy(str)
@@ -88,13 +87,13 @@ def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = Fals
 
 
 def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals of steps in which each trial reaches the target: (low, high], +inf where it never does.
+    """Intervals of steps in which each trial reaches the target: (low, high], +inf if it never does.
 
     Args:
-      rows: of ``StudyTrials``.
+      rows: rows of ``StudyTrials``.
 
     Returns:
-      float64[n] each. Both are +inf for a trial that did not reach; high alone is for one that is undecided.
+      float64[n] each. Both are +inf for a trial that did not reach, and only high for an undecided one.
     """
     low, high = (rows[name].to_numpy() for name in ("steps_low", "steps_high"))
     return np.where(np.isnan(low), np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -128,7 +127,7 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
 
 
 def _categories(name: str, words: np.ndarray) -> pd.Categorical:
-    """Words of a column as categories; None is none of them. Faster than to have pandas look for them."""
+    """Words of a column as categories, without one for None. This is faster than letting pandas find them."""
     codes = np.full(len(words), -1, np.int8)
     for code, word in enumerate(_WORDS[name]):
         codes[words == word] = code
@@ -136,9 +135,9 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
 
 
 def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
-    """True, bool[n], for trials that are not at the target and diverged or used up their budget.
+    """True, bool[n], for trials that missed the target and diverged or used up their budget.
 
-    A trial is also COMPLETE once it has reached every target of its own study, which need not decide another one.
+    A trial is also COMPLETE once it has reached every target of its study, which may not decide another target.
     """
     budget_used = np.ones(len(last), bool)
     if not KINDS[study.kind].recorded:
@@ -152,9 +151,9 @@ class BestErrors(NamedTuple):
 
     Attributes:
       batch_size: examples.
-      trials: how many of its trials count.
-      errors: float64[budgets], the lowest value measured within each budget; NaN where nothing was, and where the study
-        was not planned to run that long.
+      trials: number of trials that count.
+      errors: float64[budgets], the lowest value measured within each budget, or NaN without a measurement or if the
+        study was not planned to run that long.
     """
 
     batch_size: int
@@ -169,7 +168,7 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
       commit: a visible study.
       metric: an error.
       trial_ids: ids of the trials that count.
-      steps: budgets, the most steps of a trial that are looked at; infinite for all there are.
+      steps: budgets in steps of a trial, infinite for all steps.
     """
     batch_size = commit.study.batch_size or 0
     errors = np.full(len(steps), np.nan)
@@ -189,14 +188,14 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
 
 
 def planned_steps(commit: Commit) -> int:
-    """Steps that a trial may take; 0 where that is not known, as of a study limited by time."""
+    """Steps that a trial may take, or 0 if unknown, as for a study limited by time."""
     recorded = KINDS[commit.kind].recorded
     steps = commit.plan["details"].get("train_steps") if recorded else commit.plan.get("budget_steps")
     return steps if isinstance(steps, int) else 0
 
 
 def budget_series(largest: Sequence[float], most: int) -> list[int]:
-    """Up to ``most`` budgets of the series 1, 2, 5, 10, the largest below the largest of those that were planned."""
+    """Up to ``most`` budgets of the series 1, 2, 5, 10, below the largest planned one."""
     last = max(largest, default=0)
     steps = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
     return [step for step in steps if step <= last][-most:]

@@ -1,8 +1,8 @@
-"""Shared files: a table of all studies of a release in one Parquet file or a few, of which each has a slice of rows.
+"""Shared files: a table of all studies of a release, in one Parquet file or a few, each with a slice of the rows.
 
-Rows are sorted by study, and have the columns of all studies, in the widest type of any, null where a study has none.
-Those of studies also say what ``plan_columns.COLUMNS`` lists, those of trials and measurements what workload they are of. The own
-table of a study is what it was before.
+Rows are sorted by study and have the columns of all studies, in the widest type, null if a study lacks the column.
+Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measurements the columns of their workload.
+``narrow`` restores the table of one study as it was.
 """
 
 import itertools

@@ -1,6 +1,5 @@
-"""Hosts: the same command on several, which run every study together; host 0 leads, and the others follow."""
+"""Hosts: the same command runs on several hosts, which run each study together. Host 0 leads, the others follow."""
 
-import dataclasses
 import functools
 import mmap
 import os
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from harness import costs, multihost
-from harness.multihost import Hosts
 from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
 from results import exit_codes
@@ -21,48 +19,57 @@ from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.claims import TakenOver
 from sweeps.launchers import worker
-from sweeps.launchers.launcher import Launch, record_failed
-from sweeps.launchers.worker import Order
-from sweeps.run import StudyOutcome, StudyUpdate
+from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
+from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
 
-OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code that has to be the same on all hosts
+OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code that all hosts must have in the same version
 
 
-def run_all(launch: Launch) -> list[StudyOutcome]:
-    """Runs studies on all hosts, one after the other; for host 0.
+def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+    """Raises BadInput for an invalid configuration, or studies that several hosts cannot run together."""
+    _find(asked)
+    check_over_hosts(studies, settings)
+
+
+def devices(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    """Returns the number of devices of all hosts, which are connected by then."""
+    import jax  # not before `watched` has forked
+
+    return jax.device_count()
+
+
+def _find(asked: Mapping[str, Any]) -> multihost.Hosts:
+    where, count, index = (asked[key] for key in ("coordinator", "hosts", "host"))
+    return multihost.find(where, count, index, asked["heartbeat_seconds"], os.environ)
+
+
+def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
+    """Runs studies on all hosts, one after another. Called on host 0.
 
     Raises:
-      Terminated: one of the hosts is to end; what is under way is saved.
+      Terminated: one of the hosts is terminated. Running trials are saved.
     """
-    from sweeps.run import run_study
-
     outcomes: list[StudyOutcome] = []
     store, settings, sources = launch.store, launch.settings, launch.sources
 
-    def tell(update: StudyUpdate) -> None:
+    def report(update: StudyUpdate) -> None:
         launch.limits.hear(update)
         launch.on_progress(update)
 
-    def told(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
-        tell(StudyUpdate(study, progress))
+    def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
+        report(StudyUpdate(study, progress))
         shutdown.time_is_up = launch.limits.is_over(study.name)
 
     for study in in_order(store, launch.studies):
         if launch.limits.reached is not None:
             break
-        multihost.broadcast(_order(study, settings, sources.get(study.name)))
-        tell(StudyUpdate(study, RunProgress()))
+        source = sources.get(study.name)
+        multihost.broadcast(worker.order(os.devnull, study, settings, source))  # only host 0 writes
+        report(StudyUpdate(study, RunProgress()))
         shutdown = Shutdown()
+        progress = functools.partial(on_progress, study, shutdown)
         try:
-            summary = run_study(
-                store,
-                study,
-                settings,
-                functools.partial(told, study, shutdown),
-                source=sources.get(study.name),
-                shutdown=shutdown,
-            )
-            outcome = StudyOutcome(summary)
+            outcome = StudyOutcome(run_study(store, study, settings, progress, source=source, shutdown=shutdown))
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
@@ -75,15 +82,15 @@ def run_all(launch: Launch) -> list[StudyOutcome]:
             if is_taken:
                 raise
             outcome = record_failed(store, study, "failed", why)
-            if not multihost.all_fail(study.name):  # the others wait for what this one does not do any more
+            if not multihost.all_fail(study.name):  # then the others still wait in a collective
                 raise
         outcomes.append(outcome)
-        tell(StudyUpdate(study, None, outcomes[-1]))
+        report(StudyUpdate(study, None, outcome))
     return outcomes
 
 
 def in_order(store: Path, studies: Sequence[Plan]) -> list[Plan]:
-    """Studies in the order in which they are run: those of which the last attempt failed are at the end."""
+    """Sorts studies so that those whose last attempt failed run last."""
 
     def failed(study: Plan) -> bool:
         return [each.code for each in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
@@ -92,13 +99,9 @@ def in_order(store: Path, studies: Sequence[Plan]) -> list[Plan]:
 
 
 def follow() -> int:
-    """Runs what host 0 runs, in lockstep with it, until it has nothing more; for all other hosts."""
-    from results.plans.kinds import from_plan
-    from results.plans.trial_request import Repeats
-    from sweeps.run import follow_study
-
+    """Runs the studies of host 0 in lockstep with it, until it sends no more. Called on the other hosts."""
     while (order := multihost.broadcast(None)) is not None:
-        study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
+        study = worker.plan_of(order)
         shutdown = Shutdown()
         try:
             follow_study(study, Settings(**order.settings), order.source, shutdown)
@@ -110,24 +113,26 @@ def follow() -> int:
     return exit_codes.DONE
 
 
-def watched(asked: Hosts, command: str, run: Callable[[], int]) -> int:
-    """The exit code of what runs in a process of its own, which JAX aborts where the first host is gone, or never came.
+def watched(asked: Mapping[str, Any], command: str, run: Callable[[], int]) -> int:
+    """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
-    For before JAX is imported. SIGTERM goes on to that process, which is waited for; it does not outlive this one.
+    JAX aborts the child if host 0 is lost or never connects. The child receives this process's SIGTERM, and never
+    outlives this process.
 
     Args:
-      asked: where the hosts find each other.
-      command: a hash of what is asked for, the same on all of them.
-      run: what host 0 runs.
+      asked: the configuration of the launcher.
+      command: a hash of the request, equal on all hosts.
+      run: the command of host 0.
     """
-    say(str(asked))
+    found = _find(asked)
+    say(str(found))
     reader, writer = os.pipe()
     came = mmap.mmap(-1, 1)  # shared by both
     process = os.fork()
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(multihost.start(asked, command, costs.code_hash(OURS)))
+        say(multihost.start(found, command, costs.code_hash(OURS)))
         came[0] = 1
         return ended(run if multihost.leads() else follow)
     os.close(reader)
@@ -141,7 +146,7 @@ def watched(asked: Hosts, command: str, run: Callable[[], int]) -> int:
             os.kill(process, signal.SIGINT)
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGABRT and not came[0]:
-        say(f"error: {asked}: JAX does not find the others; is the port open to all of them?")
+        say(f"error: {found}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
         return exit_codes.INVALID
     if code == -signal.SIGABRT:
         say(_GONE)
@@ -150,15 +155,16 @@ def watched(asked: Hosts, command: str, run: Callable[[], int]) -> int:
 
 
 def _end_with(parent: int) -> None:
-    os.read(parent, 1)  # until the other end closes, as nobody writes to it
+    os.read(parent, 1)  # returns when the other end closes
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-_GONE = "another host is gone; the same command on all hosts goes on"
+_GONE = "another host is gone. Run the same command on all hosts to continue."
+_KEPT = "Stored results are kept. Run the same command to continue."
 
 
 def ended(run: Callable[[], int]) -> int:
-    """The exit code of a command that runs on several hosts; it leaves the process where the others may be gone."""
+    """Runs a command and returns its exit code. After an error leaves the process, because other hosts may be gone."""
     try:
         code = run()
         if multihost.leads():
@@ -167,21 +173,15 @@ def ended(run: Callable[[], int]) -> int:
     except BadInput as error:
         multihost.leave(exit_codes.INVALID, f"error: {error}")
     except Terminated as terminated:
-        say("terminated. Stored results are kept; run the same sweep to continue.")
+        say(f"terminated. {_KEPT}")
         multihost.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
     except KeyboardInterrupt:
-        multihost.leave(exit_codes.INTERRUPTED, "interrupted. Stored results are kept; run the same sweep to continue.")
+        multihost.leave(exit_codes.INTERRUPTED, f"interrupted. {_KEPT}")
     except Exception as error:
         if multihost.lost(error):
             multihost.leave(exit_codes.PEER_LOST, _GONE)
         why = worker.failure(error)
         multihost.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
-
-
-def _order(study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> Order:
-    trials, repeats = study.request
-    about = None if source is None else dict(source)
-    return Order(os.devnull, study.plan(), trials, tuple(repeats), dataclasses.asdict(settings), about)
 
 
 def _terminated(shutdown: Shutdown) -> Terminated:

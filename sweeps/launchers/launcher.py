@@ -1,4 +1,7 @@
-"""Launcher: the protocol of all ways to run studies, here or elsewhere, and what those have in common; without JAX."""
+"""Launcher: the protocol for running studies, locally or on a cluster, and parts shared by all launchers.
+
+Does not import JAX.
+"""
 
 import dataclasses
 import time
@@ -7,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.run import RunProgress, Settings
+from harness.runners import RUNNERS
 from results import exit_codes
 from results import store as stores
+from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
@@ -16,23 +21,23 @@ from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
 
-MOST_PREEMPTIONS = 1000  # of a study in one run of a command
+MOST_PREEMPTIONS = 1000  # per study and run of a command
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """Studies to run, and how.
+    """Studies to run, and how to run them.
 
     Attributes:
       store: folder of the store.
-      studies: to be run; each is safe to run again, and to run twice.
-      settings: how each is run.
-      limits: after which what runs is saved and ends, and nothing more begins.
-      sources: what the data of a study are built from, by its name; see ``sweeps.planning.Request``.
-      words: of the command lines that run a study alone, by its name: what follows `python -m sweeps`, without the
+      studies: the studies. Running one again, or twice at once, is safe.
+      settings: settings of each run.
+      limits: limits of the sweep. Once one is reached, running studies are saved and ended, and no others start.
+      sources: data sources by study name. See ``sweeps.planning.Request``.
+      words: command lines that run only one study, by its name: the words after `python -m sweeps`, without the
         launcher and the store.
-      on_progress: told of everything that happens.
-      on_wait: called every second in which nothing happens.
+      on_progress: called with every update.
+      on_wait: called about every second while no update arrives.
     """
 
     store: Path
@@ -46,25 +51,57 @@ class Launch:
 
 
 def devices_asked(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
-    """How many devices run a study on one host: as many as its plan or ``shards`` say, or one."""
+    """Returns the number of devices that run a study on one host: from its plan, from ``shards``, or 1."""
     return study.devices or settings.shards or 1
 
 
+def cpus_and_gpus(asked: Mapping[str, Any], study: Plan, settings: Settings) -> tuple[int, int]:
+    """Returns the CPUs and GPUs that a study needs on a node: those of the launcher's keys, or one per device."""
+    devices = devices_asked(asked, study, settings)
+    gpus = devices if asked["gpus"] is None else asked["gpus"]
+    cpus = asked["cpus"] or (1 if gpus else devices)
+    return cpus, gpus
+
+
+def check_least(asked: Mapping[str, Any], **least: int) -> None:
+    """Raises BadInput if a value of a launcher's configuration is below its minimum. None is valid."""
+    for key, value in least.items():
+        if asked[key] is not None and asked[key] < value:
+            raise BadInput(f"launcher.{key} must be at least {value}, not {asked[key]}")
+
+
+def check_retries(asked: Mapping[str, Any]) -> None:
+    """Raises BadInput for invalid ``retries`` or ``silence_seconds``."""
+    check_least(asked, retries=0)
+    if asked["silence_seconds"] is not None and not asked["silence_seconds"] > 0:
+        raise BadInput(f"launcher.silence_seconds must be above 0, not {asked['silence_seconds']:g}")
+
+
+def check_over_hosts(studies: Sequence[Plan], settings: Settings) -> None:
+    """Raises BadInput for studies that several hosts cannot run together."""
+    for study in studies:
+        if not RUNNERS[study.kind].over_hosts:
+            raise BadInput(f"{study.name} needs a single host. Use launcher=local.")
+        if RUNNERS[study.kind].saves_in_parts and settings.checkpoint_dir is None:
+            raise BadInput(
+                f"{study.name}: each host saves the state of its own cores. Set checkpoint_dir to a folder or URL that "
+                "all hosts can reach."
+            )
+
+
 class Launcher(NamedTuple):
-    """A way to run studies, by the name in `conf/launcher`.
+    """A way to run studies, under its name in `conf/launcher`.
 
     Attributes:
-      keys: of ``sweeps.schema.LauncherConfig`` that it takes.
-      check: raises BadInput for values of these with which some studies cannot be run.
-      at_once: how many studies it runs at once, as far as that can be told.
-      run_all: runs studies; gives an outcome for each that began, in the order they ended.
-      around: runs a command (the last argument) with what has to be around it; gives its exit code. The second
-        argument is a hash of what is asked for.
-      here: whether studies run as processes of this command, which then says how they get on.
-      devices: how many run a study.
+      check: raises BadInput for a configuration that cannot run some of the studies.
+      at_once: the expected number of studies that run at once.
+      run_all: runs studies and returns an outcome for each one that started, in the order they ended.
+      around: runs a command (the last argument) in the environment it needs and returns its exit code. The second
+        argument is a hash of the request.
+      here: whether studies run as child processes of this command, which then writes their heartbeats.
+      devices: the number of devices that run a study.
     """
 
-    keys: tuple[str, ...]
     check: Callable[[Mapping[str, Any], Sequence[Plan], Settings], None]
     at_once: Callable[[Mapping[str, Any], Sequence[Plan], Settings], int]
     run_all: Callable[[Mapping[str, Any], Launch], list[StudyOutcome]]
@@ -74,15 +111,15 @@ class Launcher(NamedTuple):
 
 
 class WorkerLost(Exception):
-    """The worker of a command that is itself an attempt is gone; whoever began it decides what then."""
+    """A worker was lost in a command that is itself an attempt. The launcher of the attempt decides on a retry."""
 
 
 @dataclasses.dataclass
 class RetryPolicy:
-    """The attempts at a study in this run of a command, and whether there is to be another.
+    """Counts the attempts at a study and decides on retries.
 
-    A preempted attempt costs nothing as long as it took a step; one that was lost, one of ``retries``; mistakes and a
-    memory that ran out would happen again.
+    A preempted attempt that took a step is free. A lost attempt uses one of ``retries``. Errors and lack of memory are
+    not retried, because they would recur.
     """
 
     retries: int
@@ -90,7 +127,7 @@ class RetryPolicy:
     lost: int = 0
 
     def again(self, code: int, *, advanced: bool, out_of_memory: bool = False) -> bool:
-        """Whether to try again after an attempt that ended with a code, or minus a signal."""
+        """Returns whether to retry after an attempt that ended with an exit code, or minus a signal."""
         if code == exit_codes.PREEMPTED and advanced:
             self.preempted += 1
             return self.preempted <= MOST_PREEMPTIONS
@@ -101,19 +138,19 @@ class RetryPolicy:
 
 
 def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyOutcome:
-    """Stores that the trials of a study still missing ended as INCOMPLETE(``reason``); raises nothing."""
+    """Stores the missing trials of a study as INCOMPLETE(``reason``). Never raises."""
     try:
         return StudyOutcome(record_failure(store, study, reason), *why)
-    except Exception as error:  # whatever is wrong with one study must not end the others
-        also = f"{why.cause}; and storing this failed: {failure(error).cause}"
+    except Exception as error:  # an error in one study must not end the others
+        also = f"{why.cause} (storing this failed too: {failure(error).cause})"
         return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
 
 
 def worst_code(codes: Iterable[int]) -> int:
-    """The exit code of an attempt over several processes, from those of all of them.
+    """Returns the exit code of an attempt from those of its processes.
 
-    A mistake of one process ends the others as if a peer were lost, and so does a process that was preempted. So the
-    mistake counts first, then the preemption, then the largest code; minus a signal counts as its number.
+    If one process fails or is preempted, the others end as if a peer were lost. So failures take precedence, then
+    preemption, then the largest code. Signals count by their number.
     """
     ended = set(codes)
     first = (code for code in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED) if code in ended)
@@ -121,23 +158,23 @@ def worst_code(codes: Iterable[int]) -> int:
 
 
 def is_stored(store: Path, study: Plan) -> bool:
-    """Whether running a study again would run and commit nothing."""
+    """Returns whether a study is complete and committed."""
     progress = stores.progress(store, study)
     return progress.visible and not progress.to_run
 
 
 def failed_too_often(folder: Path, most: int | None) -> bool:
-    """Whether ``most`` attempts at the study in a folder failed, as far as their logs are there."""
+    """Returns whether the logs of a study's folder show ``most`` failed attempts or more."""
     failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
     return most is not None and failures >= most
 
 
 class RemoteStudy:
-    """A study that runs elsewhere.
+    """A study that runs on a cluster, observed through the store.
 
     Args:
-      launch: of the sweep.
-      study: its plan.
+      launch: the launch of the sweep.
+      study: the plan.
     """
 
     def __init__(self, launch: Launch, study: Plan):
@@ -147,16 +184,16 @@ class RemoteStudy:
         self._began: float | None = None
         self._seen: heartbeat.Seen | None = None
         self._seen_at = 0.0
-        self._told: heartbeat.Heartbeat | None = None
+        self._reported: heartbeat.Heartbeat | None = None
 
     def begins(self) -> None:
-        """Tells that it runs; its process may still start."""
+        """Reports that it runs, or that its process is starting."""
         if self._began is None:
             self._began = time.monotonic()
-            self.tell(StudyUpdate(self.study, RunProgress()))
+            self._report(StudyUpdate(self.study, RunProgress()))
 
     def look(self) -> None:
-        """Tells of its progress where there is any, and else how long there was no sign of life."""
+        """Reads its heartbeat and reports progress, or the length of its silence."""
         seen, now = heartbeat.seen(self._folder), time.monotonic()
         if seen is None or seen.alive is False:
             return
@@ -164,39 +201,38 @@ class RemoteStudy:
             self._seen, self._seen_at = seen, now
         silent = seen.beat.silent + now - self._seen_at
         beat, is_silent = seen.beat._replace(silent=0.0), silent > heartbeat.FRESH_SECONDS
-        if beat == self._told and not is_silent:
+        if beat == self._reported and not is_silent:
             return
-        self._told = None if is_silent else beat
+        self._reported = None if is_silent else beat
         if self._began is None:
             self._began = now
         seconds = beat.steps / beat.steps_per_second if beat.steps_per_second else 0.0
         progress = RunProgress(beat.doing, {}, {}, beat.steps, seconds, now - self._began)
-        self.tell(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
+        self._report(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
 
     def waits(self) -> None:
-        """Tells that it is to wait again."""
+        """Reports that it waits again."""
         if self._began is not None:
-            self._began = self._seen = self._told = None
-            self.tell(StudyUpdate(self.study, None))
+            self._began = self._seen = self._reported = None
+            self._report(StudyUpdate(self.study, None))
 
     def end(self, failure: str | None) -> StudyOutcome:
-        """Its outcome, once it has ended."""
+        """Reports and returns its outcome after it has ended."""
         after, seconds = self._ledger(), 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
         incomplete = ran.pruned + ran.time_limit + ran.lost + ran.failed
         total = ran.complete + ran.infeasible + incomplete
         summary = RunSummary(self.study.name, total, ran.complete, ran.infeasible, incomplete, seconds)
         outcome = StudyOutcome(summary, failure)
-        self.tell(StudyUpdate(self.study, None, outcome))
+        self._report(StudyUpdate(self.study, None, outcome))
         return outcome
 
-    def tell(self, update: StudyUpdate) -> None:
-        """Tells whoever launched it."""
+    def _report(self, update: StudyUpdate) -> None:
         self._launch.limits.hear(update)
         self._launch.on_progress(update)
 
     def is_done(self) -> bool:
-        """Whether all of it is stored."""
+        """Returns whether all requested trials are stored."""
         return not self._ledger().unfinished
 
     def _ledger(self) -> Ledger:
@@ -204,16 +240,16 @@ class RemoteStudy:
 
 
 def cause(folder: Path) -> str | None:
-    """The cause of the end of the last attempt at the study in a folder, and its log; None where that is not there."""
+    """Returns the cause and log of the last attempt at the study in a folder. None if no attempt began."""
     last = attempts.read(folder)[-1:]
     if not last or (last[0].code is None and last[0].began is None):
         return None
-    why = last[0].cause or "it never said how it ended; its machine may be gone"
+    why = last[0].cause or "it ended without a report, so its machine may be gone"
     return f"{why}; see {last[0].log}"
 
 
 def wait(seconds: float, on_wait: Callable[[], None]) -> None:
-    """Waits, and calls ``on_wait`` every second meanwhile."""
+    """Waits, calling ``on_wait`` every second."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(1.0, left))

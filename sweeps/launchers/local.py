@@ -1,7 +1,7 @@
-"""Worker processes on this machine: a pool, one per physical core or accelerator, and exclusive ones.
+"""Local: worker processes on this machine, one per physical core or accelerator.
 
-Studies whose kind must have the machine to itself run after all others, one after the other, each in a process of its
-own on as many cores as its plan says. Never initialises JAX.
+Studies of an exclusive kind run after the others, one at a time, each in its own process on the cores that its plan
+requests. Never initialises JAX.
 """
 
 import contextlib
@@ -40,10 +40,10 @@ from workloads import data_stream
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
-RETRIES = 1  # of a study whose worker died, where nothing else is said
-WAIT_SECONDS = 1.0  # between looks at a sweep of which nothing is heard
-END_SECONDS = 30.0  # that a worker has to save what it is at before it is killed; on an idle machine it takes two
-# The program of a worker: it imports what its parent would, and searches no other folder.
+RETRIES = 1  # default, of a study whose worker died
+WAIT_SECONDS = 1.0  # longest time between looks at the sweep
+END_SECONDS = 30.0  # time a worker has to save before it is killed (two are enough on an idle machine)
+# The program of a worker. It uses the module search path of its parent.
 PROGRAM = """
 import json, sys
 descriptor, cpus, sys.path[:] = json.loads(sys.argv[1])
@@ -54,19 +54,20 @@ worker.main(descriptor, cpus)
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process as seen by its parent: the pipe for orders, and the study it runs.
+    """A worker process as seen by its parent.
 
     Attributes:
-      slot: which of the pool's it has.
-      process, orders: of the worker.
-      study: None while it has nothing to do.
-      log: of the attempt at that study; None if it prints where this process does.
-      heard: whether it has begun with the study.
-      advanced: whether it has taken a step of it.
-      hurried: whether it was told to come to an end with it.
-      progress: of the study, as it reported last.
-      silence: since then.
-      told_silent: the last length of it that was told.
+      slot: index of its slot in the pool.
+      process: the process.
+      orders: the connection for orders and reports.
+      study: the study it runs. None while it is idle.
+      log: log of the attempt. None if its output is not redirected.
+      heard: whether it has started the study.
+      advanced: whether it has taken a step.
+      hurried: whether it was asked to end the study.
+      progress: the last reported progress.
+      silence: measures the time without a sign of life.
+      reported_silence: the last reported length of its silence, in seconds.
       ended_silent: whether it was killed for its silence.
     """
 
@@ -80,53 +81,49 @@ class Worker:
     hurried: bool = False
     progress: RunProgress = dataclasses.field(default_factory=RunProgress)
     silence: Silence = dataclasses.field(init=False)
-    told_silent: float = 0.0
+    reported_silence: float = 0.0
     ended_silent: bool = False
 
     def __post_init__(self) -> None:
         self.silence = Silence(self.process.pid)
 
     def take(self, study: Plan, order: worker.Order) -> None:
-        """Gives it a study, whose attempt begins here."""
+        """Assigns it a study, whose attempt begins here."""
         folder = Path(order.store) / study.name
         self.log = attempts.begin(folder, "local") if folder.is_dir() and attempts.VARIABLE not in os.environ else None
         self.study, self.heard, self.advanced, self.hurried = study, False, False, False
         self.progress = RunProgress()
-        self.silence.news()
-        self.send(order._replace(log=None if self.log is None else str(self.log)))
+        self.silence.restart()
+        with contextlib.suppress(OSError):  # if it has died, `hear` reports that
+            self.orders.send(order._replace(log=None if self.log is None else str(self.log)))
 
     def ended(self, code: int, cause: str) -> None:
-        """Says in the log how the attempt ended; what was printed by one without a fault goes where it used to."""
+        """Records in the log how the attempt ended. The output of a successful attempt is printed here."""
         if self.log is not None:
             if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
                 cli.say(text)
             attempts.end(self.log, code, cause)
 
     def hurry(self) -> None:
-        """Has it save and end what is under way, as its time is up."""
+        """Asks it to save and end its study, because the time is up."""
         if self.heard and not self.hurried:
             self.hurried = True
             self.process.send_signal(signal.SIGUSR1)
 
-    def send(self, order: worker.Order) -> None:
-        """Sends it a study. If it has died, ``hear`` reports that."""
-        with contextlib.suppress(OSError):
-            self.orders.send(order)
-
     def hear(self) -> worker.WorkerReport | None:
-        """Its next report; None if it has died."""
+        """Receives its next report. None if it has died."""
         try:
-            news: worker.WorkerReport = self.orders.recv()
+            report: worker.WorkerReport = self.orders.recv()
         except (EOFError, OSError):
             return None
-        self.silence.news()
-        self.told_silent = 0.0
-        return news
+        self.silence.restart()
+        self.reported_silence = 0.0
+        return report
 
     def silent(self, most: float | None, *, accelerated: bool) -> float:
-        """The seconds since it gave a sign of life; ends it after ``most`` of them.
+        """Returns the seconds since its last sign of life, and kills it after ``most`` seconds.
 
-        On an accelerator a process may spin as long as its device hangs, so that only its reports count in training.
+        On an accelerator a process can spin while its device hangs, so only reports count during training.
         """
         seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
         if most is not None and seconds >= most and not self.ended_silent:
@@ -135,35 +132,34 @@ class Worker:
         return seconds
 
     def bury(self) -> None:
-        """Waits for its end, and closes what is left of it."""
+        """Waits for its end and closes its pipes."""
         with self.process:  # closes its standard input, and waits
             self.orders.close()
 
 
 def slots(workers: int | None, shards: int = 1) -> list[Slot]:
-    """The logical processors that each worker is bound to, and its environment.
+    """Returns the logical processors and the environment of each worker.
 
-    On accelerators a worker has the devices of one batch to itself, or shares them evenly where there are more workers
-    than that; on a CPU it has one physical core, on which several devices are emulated. With more workers than cores,
-    cores are shared.
+    On accelerators a worker owns the devices of one batch, and further workers share them evenly. On a CPU a worker
+    has one physical core, which emulates several devices if needed. Further workers share cores.
 
     Args:
-      workers: how many; None: as many as there are devices, or cores, for.
+      workers: number of workers. None uses all devices or cores.
       shards: devices that each batch is divided over.
 
     Raises:
-      BadInput: the machine has too few devices for that.
+      BadInput: the machine has too few devices.
     """
     kind, devices = processors.accelerators()
     if not devices:
         cores = processors.physical_cores()
-        if attempts.VARIABLE in os.environ:  # others may run beside this on the same machine
+        if attempts.VARIABLE in os.environ:  # other attempts may share the machine
             cores = processors.unclaimed_cores(workers or 1) or cores
         emulated: dict[str, str] = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
         return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
     if shards > devices or (kind == "tpu" and shards not in (1, devices)):
         there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
-        raise BadInput(f"shards={shards}: this machine has {number_of(devices, kind.upper())}; use {there}")
+        raise BadInput(f"shards={shards}: this machine has {number_of(devices, kind.upper())}. Use {there}.")
     groups = len(processors.devices_of_chips()) if kind == "tpu" and shards == 1 else devices // shards
     count = workers or groups
     share = f"{0.9 / -(-count // groups):.3f}"
@@ -181,7 +177,7 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
 
 
 def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """The slots that so many studies take; workers that are not bound to processors know how many share them."""
+    """Returns a slot for each study, as far as there are any. Unbound workers learn how many share the processors."""
     taken = slots[:studies]
     return [
         (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
@@ -190,13 +186,13 @@ def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
 
 
 def slot_alone(cores: int | None) -> Slot:
-    """The logical processors that an exclusive process is bound to, and its environment.
+    """Returns the logical processors and the environment of an exclusive process.
 
-    On a CPU a core is a physical one and a device of JAX's, and libraries that thread of their own accord do not.
-    Beyond the physical cores, devices share all of them. On accelerators a core is a device.
+    On a CPU each core is a physical core and a JAX device, and other libraries use a single thread. If there are more
+    devices than physical cores, they share the cores. On accelerators each core is a device.
 
     Args:
-      cores: how many it computes on; None: on all there are, and it is bound to none.
+      cores: number of cores. None uses all of them without binding.
     """
     if cores is None:
         return (), {}
@@ -208,7 +204,7 @@ def slot_alone(cores: int | None) -> Slot:
 
 
 def cost(study: Plan) -> float:
-    """The maximal cost of a study, in arbitrary units: the steps of its budget times the cost of a step."""
+    """Returns the highest possible cost of a study, in arbitrary units: steps in its budget times cost of a step."""
     return study.request.planned * study.budget_steps * step_cost(study)
 
 
@@ -225,37 +221,37 @@ def run_all(
     limits: Limits | None = None,
     silence_seconds: float | None = None,
 ) -> list[StudyOutcome]:
-    """Runs studies, largest first, each as soon as a worker is free; then the exclusive ones, in their order.
+    """Runs studies in worker processes, the largest first, and then the exclusive ones in their order.
 
     A study that raises is recorded as failed. A study whose worker dies is retried by ``RetryPolicy``, then recorded as
-    lost. Neither stops the others.
+    lost. The other studies continue.
 
     Args:
       store: folder of the store.
-      studies: to be run.
-      settings: how.
-      workers: how many processes; None: one per physical core or accelerator.
-      on_progress: told of everything that happens.
-      on_wait: called every second in which nothing happens.
-      sources: of studies, by their names; see ``sweeps.planning.Request``.
-      retries: of a study whose worker died.
-      limits: after which what runs is saved and ends, and nothing more begins; None: there are none.
-      silence_seconds: without a sign of life of a worker, after which it is lost; None: never.
+      studies: the studies to run.
+      settings: settings of each run.
+      workers: number of processes. None starts one per physical core or accelerator.
+      on_progress: called with every update.
+      on_wait: called about every second while no update arrives.
+      sources: data sources by study name. See ``sweeps.planning.Request``.
+      retries: retries of a study whose worker died.
+      limits: limits of the sweep. None means no limits.
+      silence_seconds: seconds of silence after which a worker is lost. None means never.
 
     Returns:
-      An outcome per study that began, in the order they ended.
+      An outcome for each study that started, in the order they ended.
     """
     limits = limits or Limits()
 
-    def told(update: StudyUpdate) -> None:
+    def report(update: StudyUpdate) -> None:
         limits.hear(update)
         on_progress(update)
 
     def run(studies: Sequence[Plan], slots: Sequence[Slot]) -> list[StudyOutcome]:
-        return _run(store, studies, orders, slots, told, on_wait, retries, limits, silence_seconds)
+        return _Pool(store, studies, orders, slots, report, on_wait, retries, limits, silence_seconds).run()
 
     together = [study for study in studies if not KINDS[study.kind].alone]
-    orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
+    orders = {study.name: worker.order(str(store), study, settings, sources.get(study.name)) for study in studies}
     outcomes = run(together, slots(workers, settings.shards or 1)) if together else []
     exclusive = [study for study in studies if KINDS[study.kind].alone]
     for _, group in itertools.groupby(exclusive, key=lambda study: RUNNERS[study.kind].process(study)):
@@ -265,119 +261,137 @@ def run_all(
     return outcomes
 
 
-def _run(
-    store: Path,
-    studies: Sequence[Plan],
-    orders: Mapping[str, worker.Order],
-    slots: Sequence[Slot],
-    on_progress: Callable[[StudyUpdate], None],
-    on_wait: Callable[[], None],
-    retries: int,
-    limits: Limits,
-    silence_seconds: float | None,
-) -> list[StudyOutcome]:
-    """Runs studies with one worker per slot, or fewer if there are fewer studies."""
-    queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
-    tries = {study.name: RetryPolicy(retries) for study in studies}
-    outcomes: list[StudyOutcome] = []
+@dataclasses.dataclass
+class _Pool:
+    """Workers that run studies: one worker per slot, or fewer if there are fewer studies."""
 
-    def end(study: Plan, outcome: StudyOutcome) -> None:
-        outcomes.append(outcome)
-        on_progress(StudyUpdate(study, None, outcome))
+    store: Path
+    studies: Sequence[Plan]
+    orders: Mapping[str, worker.Order]
+    slots: Sequence[Slot]
+    on_progress: Callable[[StudyUpdate], None]
+    on_wait: Callable[[], None]
+    retries: int
+    limits: Limits
+    silence_seconds: float | None
 
-    slots = occupied(slots, len(studies))
-    pool = [start(i, *slot) for i, slot in enumerate(slots)]
+    def __post_init__(self) -> None:
+        self._queue = sorted(self.studies, key=cost)  # pop() takes the largest
+        self._policies = {study.name: RetryPolicy(self.retries) for study in self.studies}
+        self._outcomes: list[StudyOutcome] = []
+        self._kills = out_of_memory_kills()
+        self._accelerated = bool(processors.accelerators()[1])
+        self.slots = occupied(self.slots, len(self.studies))
+        self._workers = [start(i, *slot) for i, slot in enumerate(self.slots)]
 
-    def died(dead: Worker) -> None:
-        dead.bury()
-        pool[dead.slot] = start(dead.slot, *slots[dead.slot])
-        if dead.study is None:
+    def run(self) -> list[StudyOutcome]:
+        """Runs all studies and returns their outcomes in the order they ended."""
+        try:
+            while self._queue or any(one.study is not None for one in self._workers):
+                self._give_orders()
+                busy: dict[Any, Worker] = {one.orders: one for one in self._workers if one.study is not None}
+                heard = multiprocessing.connection.wait(list(busy), WAIT_SECONDS)
+                if not heard:
+                    self.on_wait()
+                for orders, one in busy.items():
+                    self._watch(one, is_heard=orders in heard)
+                if self.limits.reached is not None:
+                    self._queue.clear()
+                for orders in heard:
+                    self._hear(busy[orders])
+        except cli.Terminated as terminated:
+            preempted = any(policy.preempted for policy in self._policies.values())
+            terminated.saved = exit_codes.PREEMPTED in end_all(self._workers) or preempted
+            raise
+        finally:
+            end_all(self._workers)
+        return self._outcomes
+
+    def _give_orders(self) -> None:
+        for idle in self._workers:
+            if idle.study is None and self._queue:
+                in_use = {_programs(one.study) for one in self._workers if one.study is not None}
+                study = _next(self._queue, in_use)
+                idle.take(study, self.orders[study.name])
+                self.on_progress(StudyUpdate(study, RunProgress()))
+
+    def _watch(self, one: Worker, *, is_heard: bool) -> None:
+        """Ends a study that reached a limit, and reports a silent worker."""
+        assert one.study is not None
+        if self.limits.is_over(one.study.name):
+            one.hurry()
+        if is_heard:
             return
-        code, past = dead.process.returncode, tries[dead.study.name]
-        kills, no_memory = out_of_memory_kills(), False
-        if code == -signal.SIGKILL and not dead.ended_silent:
-            no_memory, kills_before[0] = kills > kills_before[0], kills
-        how_it_ended = exit_description(code, no_memory=no_memory or None)
-        if dead.ended_silent:
-            how_it_ended = f"by launcher.silence_seconds={silence_seconds:g}, as it gave no sign of life"
-        dead.ended(code, how_it_ended)
-        if code != exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
-            RUNNERS[dead.study.kind].after_death(dead.study)
-        most = limits.study.max_failures
-        allowed = not failed_too_often(store / dead.study.name, most)
-        how = code if code == exit_codes.PREEMPTED else exit_codes.PEER_LOST  # a worker says itself what is a mistake
-        if past.again(how, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
-            queue.append(dead.study)
-            on_progress(StudyUpdate(dead.study, None))
-        elif attempts.VARIABLE in os.environ and not no_memory and code != exit_codes.PREEMPTED:
-            raise WorkerLost(f"{dead.study.name}: its process died {how_it_ended}")
-        elif no_memory:
-            why = "its process was killed, as memory ran out; give it more, or take fewer lanes or microbatches=…"
-            end(dead.study, record_failed(store, dead.study, "failed", Failure(why)))
+        seconds = one.silent(self.silence_seconds, accelerated=self._accelerated)
+        if seconds != one.reported_silence:
+            one.reported_silence = seconds
+            self.on_progress(StudyUpdate(one.study, one.progress, silent=seconds))
+
+    def _hear(self, one: Worker) -> None:
+        """Handles the next report of a worker, or its death."""
+        report, study = one.hear(), one.study
+        assert study is not None
+        if report is None:
+            self._bury(one, study)
+            return
+        one.heard = True
+        if report.kind == "progress":
+            one.progress = report.value
+            one.advanced |= report.value.steps > 0
+            self.on_progress(StudyUpdate(study, report.value))
+            return
+        one.study = None
+        if report.kind == "done":
+            one.ended(exit_codes.DONE, "done")
+            self._end(study, StudyOutcome(report.value))
+        elif report.kind == "taken":
+            one.ended(exit_codes.PREEMPTED, report.value.cause)  # not an error of the study
+            self._end(study, StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), *report.value))
         else:
-            times = past.lost if code != exit_codes.PREEMPTED else past.preempted
-            why = f"its process died {number_of(times, 'time')}, last {how_it_ended}"
-            why += "" if allowed else f"; limits.study.max_failures={most} is reached"
-            end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
+            one.ended(exit_codes.FAILED, report.value.cause)
+            self._end(study, record_failed(self.store, study, "failed", report.value))
 
-    def tell_silence(quiet: Worker) -> None:
-        assert quiet.study is not None
-        if (seconds := quiet.silent(silence_seconds, accelerated=accelerated)) != quiet.told_silent:
-            quiet.told_silent = seconds
-            on_progress(StudyUpdate(quiet.study, quiet.progress, silent=seconds))
+    def _end(self, study: Plan, outcome: StudyOutcome) -> None:
+        self._outcomes.append(outcome)
+        self.on_progress(StudyUpdate(study, None, outcome))
 
-    kills_before = [out_of_memory_kills()]
-    accelerated = bool(processors.accelerators()[1])
-    try:
-        while queue or any(w.study is not None for w in pool):
-            for idle in (w for w in pool if w.study is None and queue):
-                study = _next(queue, {_programs(w.study) for w in pool if w.study is not None})
-                idle.take(study, orders[study.name])
-                on_progress(StudyUpdate(study, RunProgress()))
-            busy = {w.orders: w for w in pool if w.study is not None}
-            heard = multiprocessing.connection.wait(list(busy), WAIT_SECONDS)
-            if not heard:
-                on_wait()
-            for each in busy.values():
-                if each.study is not None and limits.is_over(each.study.name):
-                    each.hurry()
-                if each.study is not None and each.orders not in heard:
-                    tell_silence(each)
-            if limits.reached is not None:
-                queue.clear()
-            for ready in heard:
-                which = busy[ready]  # type: ignore[index]
-                assert which.study is not None
-                news = which.hear()
-                if news is None:
-                    died(which)
-                    continue
-                which.heard = True
-                if news.kind == "progress":
-                    which.progress = news.value
-                    which.advanced |= news.value.steps > 0
-                    on_progress(StudyUpdate(which.study, news.value))
-                    continue
-                study, which.study = which.study, None
-                if news.kind == "done":
-                    which.ended(exit_codes.DONE, "done")
-                    end(study, StudyOutcome(news.value))
-                elif news.kind == "taken":
-                    which.ended(exit_codes.PREEMPTED, news.value.cause)  # no fault of the study
-                    end(study, StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), *news.value))
-                else:
-                    which.ended(exit_codes.FAILED, news.value.cause)
-                    end(study, record_failed(store, study, "failed", news.value))
-    except cli.Terminated as terminated:
-        terminated.saved = exit_codes.PREEMPTED in end_all(pool) or any(past.preempted for past in tries.values())
-        raise
-    finally:
-        end_all(pool)
-    return outcomes
+    def _bury(self, dead: Worker, study: Plan) -> None:
+        """Replaces a dead worker, and retries its study or records it as lost or failed."""
+        dead.bury()
+        self._workers[dead.slot] = start(dead.slot, *self.slots[dead.slot])
+        code, policy, no_memory = dead.process.returncode, self._policies[study.name], False
+        if code == -signal.SIGKILL and not dead.ended_silent:
+            before, self._kills = self._kills, out_of_memory_kills()
+            no_memory = self._kills > before
+        end = exit_description(code, no_memory=no_memory or None)
+        if dead.ended_silent:
+            end = f"by launcher.silence_seconds={self.silence_seconds:g}, without a sign of life"
+        dead.ended(code, end)
+        is_preempted = code == exit_codes.PREEMPTED
+        if not is_preempted:
+            RUNNERS[study.kind].after_death(study)
+        most = self.limits.study.max_failures
+        allowed = not failed_too_often(self.store / study.name, most)
+        # A worker reports errors of a study before it ends, so any other code is a lost process.
+        counted = code if is_preempted else exit_codes.PEER_LOST
+        if policy.again(counted, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
+            self._queue.append(study)
+            self.on_progress(StudyUpdate(study, None))
+        elif attempts.VARIABLE in os.environ and not no_memory and not is_preempted:
+            raise WorkerLost(f"{study.name}: its process died {end}")
+        elif no_memory:
+            why = "its process ran out of memory and was killed. Use more memory, fewer lanes or microbatches=…"
+            self._end(study, record_failed(self.store, study, "failed", Failure(why)))
+        else:
+            times = policy.preempted if is_preempted else policy.lost
+            why = f"its process died {number_of(times, 'time')}, last {end}"
+            if not allowed:
+                why += f" (limits.study.max_failures={most})"
+            self._end(study, record_failed(self.store, study, "lost", Failure(why)))
 
 
 def out_of_memory_kills() -> int:
-    """How many processes of this machine, and of its control group, the system has killed as memory ran out."""
+    """Counts the processes that the system has killed for lack of memory, on this machine and in its control group."""
     files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
     found = 0
     for file in files:
@@ -388,23 +402,24 @@ def out_of_memory_kills() -> int:
 
 
 def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
-    """The end of a process in words.
+    """Describes the end of a process.
 
     Args:
-      exitcode: of the process.
-      no_memory: whether it was killed as memory ran out; None: that is not known.
+      exitcode: exit code of the process, or minus a signal.
+      no_memory: whether it was killed for lack of memory. None if unknown.
     """
     if exitcode >= 0:
         return f"with exit code {exitcode}"
-    if -exitcode == signal.SIGKILL and no_memory is None:
-        why = ": by you, by the system, or as memory ran out"
-    else:
-        why = ", as memory ran out" if no_memory else ""
+    why = ""
+    if no_memory:
+        why = ", out of memory"
+    elif -exitcode == signal.SIGKILL and no_memory is None:
+        why = ": by you, by the system, or for lack of memory"
     return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){why}"
 
 
 def end_all(workers: Sequence[Worker]) -> list[int]:
-    """Ends processes, each once it has handed over what has finished and saved the rest; their exit codes."""
+    """Ends processes after they have handed over finished trials and saved the others. Returns their exit codes."""
     for one in workers:
         one.orders.close()
         one.process.terminate()
@@ -420,18 +435,12 @@ def end_all(workers: Sequence[Worker]) -> list[int]:
     return [one.process.returncode for one in workers]
 
 
-def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> worker.Order:
-    trials, repeats = study.request
-    how = dataclasses.asdict(settings)
-    return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
-
-
 def _programs(study: Plan) -> Hashable:
     return RUNNERS[study.kind].programs(study)
 
 
 def _next(queue: list[Plan], in_use: set) -> Plan:
-    """Takes the largest study whose programs no other worker is on, and may be compiling; else the largest."""
+    """Takes the largest study whose programs are not in use, and perhaps being compiled. Else the largest."""
     for i in reversed(range(len(queue))):
         if _programs(queue[i]) not in in_use:
             return queue.pop(i)
@@ -439,10 +448,10 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
 
 
 def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Worker:
-    """Starts a process bound to ``cpus``, if there are any, with ``environment`` before it imports JAX.
+    """Starts a process with an environment, which binds itself to ``cpus``, if any, before it imports JAX.
 
-    It is a program of its own, so that the main script of this process, which may be a notebook, is not run again. Its
-    standard input closes when this process is gone, however that ended.
+    The process runs its own program and not the main script of this process, which may be a notebook. Its standard
+    input closes when this process ends for any reason.
     """
     ours, theirs = multiprocessing.Pipe()
     with theirs:
@@ -458,6 +467,6 @@ def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Work
 
 
 def gpu_name(device: int) -> str:
-    """The name of a GPU among those this process may use."""
+    """Returns the name of a GPU among those that this process may use."""
     devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     return devices.split(",")[device] if devices else str(device)

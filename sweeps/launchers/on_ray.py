@@ -1,7 +1,8 @@
-"""Ray: studies as tasks of a cluster, each in a fresh process, on the resources that it needs or a slice of TPUs.
+"""Ray: runs studies as tasks of a cluster, each in a new process with the resources it needs, or on a slice of TPUs.
 
-A task is an attempt (``sweeps.launchers.attempt``) on a node that shares the store. Ray finds it a place; whether it is
-tried again is decided here, by how it ended. Tasks end with this process: what they have trained is saved.
+A task is an attempt (``sweeps.launchers.attempt``) on a node that shares the store. Ray places it, and this module
+decides on retries. Tasks end with this process, and save their trials first. Ray is imported inside functions, because
+it is optional.
 """
 
 import contextlib
@@ -13,9 +14,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from harness import topologies
+from harness.run import Settings
 from results import durable, exit_codes
 from results.bad_input import BadInput, first_line, number_of
 from results.cli import Terminated, say
@@ -24,46 +26,60 @@ from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
-from sweeps.launchers.launcher import Launch, RemoteStudy, RetryPolicy, cause, failed_too_often, worst_code
+from sweeps.launchers.launcher import (
+    Launch,
+    RemoteStudy,
+    RetryPolicy,
+    cause,
+    check_least,
+    check_retries,
+    cpus_and_gpus,
+    devices_asked,
+    failed_too_often,
+    worst_code,
+)
 from sweeps.launchers.local import cost, exit_description
 from sweeps.run import StudyOutcome
 
-if TYPE_CHECKING:
-    from harness.run import Settings
-
-FOLDER = LAUNCHERS[1]  # of a store: what this process wishes of its tasks
+FOLDER = LAUNCHERS[1]  # folder of a store for this process's requests to its tasks
 LOOK_SECONDS = 1.0
-RESERVE_SECONDS = 10.0  # that Ray has to reserve a slice that is free
-RETRY_SECONDS = 60.0  # between attempts to reserve one while none is given back
+RESERVE_SECONDS = 10.0  # timeout for reserving a free slice
+RETRY_SECONDS = 60.0  # between tries to reserve a slice while none is released
 CONNECT_SECONDS = 10.0
-NAMES = {"v5e": "v5litepod"}  # of versions of TPUs, which Ray calls otherwise
+NAMES = {"v5e": "v5litepod"}  # Ray's names of TPU versions, if they differ
 
 
 class Task(NamedTuple):
-    """A task: the study it is at, what Ray knows it by, and the slice that it has to itself, if any."""
+    """A task: its study, Ray's references to its processes, and its slice, if any."""
 
     study: str
     references: tuple[Any, ...]
     slice: Any = None
 
 
-def check(asked: Mapping[str, Any]) -> None:
-    """Raises BadInput for values that cannot be, or without Ray."""
-    for key in ("cpus", "gpus", "at_once"):
-        if asked[key] is not None and asked[key] < (0 if key == "gpus" else 1):
-            raise BadInput(f"launcher.{key} must be at least {0 if key == 'gpus' else 1}, not {asked[key]}")
-    if asked["tpu_slice"] is not None and not re.fullmatch(r"\w+:\d+(x\d+)+", asked["tpu_slice"]):
-        raise BadInput(f"launcher.tpu_slice={asked['tpu_slice']} is no VERSION:TOPOLOGY, such as v5e:4x4")
+def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+    """Raises BadInput for an invalid configuration, or without Ray."""
+    check_retries(asked)
+    check_least(asked, cpus=1, gpus=0, at_once=1)
     if asked["tpu_slice"] is not None:
+        if not re.fullmatch(r"\w+:\d+(x\d+)+", asked["tpu_slice"]):
+            raise BadInput(f"launcher.tpu_slice={asked['tpu_slice']}: write VERSION:TOPOLOGY, such as v5e:4x4")
         topologies.check(asked["tpu_slice"])
     if asked["address"] not in (None, "auto") and not re.fullmatch(r"[^\s/:]+:\d{1,5}", asked["address"]):
-        raise BadInput(f"launcher.address={asked['address']} is no HOST:PORT, such as 10.0.0.1:6379, nor auto")
+        raise BadInput(f"launcher.address={asked['address']}: write HOST:PORT, such as 10.0.0.1:6379, or auto")
     if not is_installed():
-        raise BadInput("launcher=ray needs the extra ray: pip install 'scaling-limits[ray]'")
+        raise BadInput("launcher=ray needs the extra ray. Install it with: pip install 'scaling-limits[ray]'")
+
+
+def devices(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    """Returns the number of devices that run a study."""
+    if asked["tpu_slice"] is None:
+        return devices_asked(asked, study, settings)
+    return topologies.count(asked["tpu_slice"])
 
 
 def is_installed() -> bool:
-    """Whether there is a Ray to be imported."""
+    """Returns whether Ray can be imported."""
     return importlib.util.find_spec("ray") is not None
 
 
@@ -72,18 +88,18 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 
     Args:
       asked: the configuration of the launcher.
-      launch: what is to be run.
+      launch: the studies to run.
 
     Returns:
-      An outcome per study that began, in the order they ended.
+      An outcome for each study that started, in the order they ended.
 
     Raises:
-      BadInput: there is no cluster at the address, or none that ever has what a study needs.
-      Terminated: this process is to end; what ran is saved.
+      BadInput: there is no cluster at the address, or no node of it can ever run a study.
+      Terminated: this process must end. Running trials are saved.
     """
     queue = sorted(launch.studies, key=cost)
     studies = {study.name: RemoteStudy(launch, study) for study in queue}
-    tries = {study.name: RetryPolicy(asked["retries"]) for study in queue}
+    policies = {study.name: RetryPolicy(asked["retries"]) for study in queue}
     outcomes: list[StudyOutcome] = []
     with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
@@ -110,7 +126,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                     if end.code == exit_codes.DONE:
                         outcomes.append(study.end(None))
                     elif (
-                        tries[task.study].again(end.code, advanced=end.advanced)
+                        policies[task.study].again(end.code, advanced=end.advanced)
                         and not failed_too_often(launch.store / task.study, launch.limits.study.max_failures)
                         and launch.limits.reached is None
                     ):
@@ -131,7 +147,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                 launch.on_wait()
                 look()
         except BaseException as error:
-            with contextlib.suppress(ray.exceptions.RayError):  # which may be gone itself
+            with contextlib.suppress(ray.exceptions.RayError):  # Ray itself may be gone
                 slices.release()
                 saved = _stop(ray, running, wishes)
                 if isinstance(error, Terminated):
@@ -141,24 +157,24 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 
 
 class Slices:
-    """Slices of TPUs that are reserved for studies, until their hosts are ready.
+    """Reserves slices of TPUs for studies, and holds them until their hosts are ready.
 
     Args:
-      ray: Ray.
-      asked: VERSION:TOPOLOGY of each; None if none are used.
+      ray: the module.
+      asked: VERSION:TOPOLOGY of each slice. None without slices.
 
     Attributes:
-      coming: the study and the reserved slice, by the reference that is ready when the hosts are.
+      coming: studies and their reserved slices, by a reference that is ready when the hosts are.
     """
 
     def __init__(self, ray: Any, asked: str | None):
         self._ray, self._asked = ray, asked
-        self._next = 0.0  # when it may try to reserve one
-        self._told = False
+        self._next = 0.0  # time of the next try
+        self._reported = False
         self.coming: dict[Any, tuple[Plan, Any]] = {}
 
     def reserve(self, study: Plan) -> bool:
-        """Reserves a slice for a study if one is free; tries that now and then only."""
+        """Reserves a slice for a study if one is free. Tries at most once per ``RETRY_SECONDS``."""
         from ray.util.tpu import slice_placement_group
 
         if time.monotonic() < self._next:
@@ -170,9 +186,9 @@ class Slices:
             )
         except TimeoutError:
             self._next = time.monotonic() + RETRY_SECONDS
-            if not self._told:
-                say(f"no slice {self._asked} is free for now; {study.name} waits for one")
-            self._told = True
+            if not self._reported:
+                say(f"{study.name} waits for a free slice {self._asked}")
+            self._reported = True
             return False
         except (RuntimeError, ValueError) as error:
             raise BadInput(
@@ -182,28 +198,28 @@ class Slices:
         return True
 
     def come(self, reference: Any) -> tuple[Plan, Any]:
-        """The study and the slice of which all hosts are ready."""
+        """Returns the study and its slice when all hosts of the slice are ready."""
         return self.coming.pop(reference)
 
     def retry(self) -> None:
-        """Has the next ``reserve`` try at once, as a slice may be free again."""
+        """Lets the next ``reserve`` try immediately, because a slice may have been released."""
         self._next = 0.0
 
     def release(self) -> None:
-        """Gives back all that are not ready."""
+        """Releases the slices that are not ready."""
         while self.coming:
             self.coming.popitem()[1][1].shutdown()
 
 
 def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes: str, follows: bool = False) -> Ending:
-    """The work of a task: an attempt at a study, in the process that Ray gives it.
+    """Runs an attempt at a study in a process of Ray.
 
     Args:
       store: folder of the store.
-      name: of the study.
-      commands: that run it.
-      wishes: the folder in which the sweep says what it wishes.
-      follows: whether it is another host of a study that a first one leads.
+      name: name of the study.
+      commands: the commands that run it.
+      wishes: folder with the requests of the sweep.
+      follows: whether this is not the first host of the study.
     """
     folder = Path(store) / name
     if _wished(wishes, name) != Wish.NOTHING:
@@ -222,14 +238,14 @@ def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes
 
 
 def address() -> str:
-    """The address of the node that a task is on."""
+    """Returns the address of the node that runs this task."""
     import ray
 
     return str(ray.util.get_node_ip_address())
 
 
 def _done(ray: Any, references: list[Any]) -> list[Any]:
-    """Which of some references are ready; waits a second for them."""
+    """Returns the references that are ready within a second."""
     if not references:
         time.sleep(LOOK_SECONDS)
         return []
@@ -238,16 +254,20 @@ def _done(ray: Any, references: list[Any]) -> list[Any]:
 
 def _begin(ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, wishes: Path) -> Task:
     options = _needs(asked, study, launch.settings)
-    silence = asked["silence_seconds"]
-    commands = [attempt.command(each, launch.store, silence_seconds=silence) for each in launch.words[study.name]]
+    commands = _commands(asked, launch, study)
     reference = _remote(ray, run_attempt, options).remote(str(launch.store), study.name, commands, str(wishes))
     return Task(study.name, (reference,))
+
+
+def _commands(asked: Mapping[str, Any], launch: Launch, study: Plan) -> list[list[str]]:
+    silence = asked["silence_seconds"]
+    return [attempt.command(words, launch.store, silence_seconds=silence) for words in launch.words[study.name]]
 
 
 def _begin_on_slice(
     ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, reserved: Any, wishes: Path
 ) -> Task:
-    """One task per host of a slice, all of which belongs to the study until it ends."""
+    """Starts a task on each host of a slice. The study owns the slice until it ends."""
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     try:
@@ -261,14 +281,15 @@ def _begin_on_slice(
             for i in range(hosts)
         ]
         first = ray.get(_remote(ray, address, placed[0] | {"resources": {}}).remote())
+        leader = f"{first}:{attempt.port_of(study.name)}"
+        on_each = [
+            attempt.command_of_host(words, launch.store, leader, hosts) for words in launch.words[study.name]
+        ]
         references = []
         for i, options in enumerate(placed):
-            commands = [
-                attempt.command(words, launch.store, silence_seconds=asked["silence_seconds"])
-                if hosts == 1
-                else attempt.command_of_host(words, launch.store, f"{first}:{attempt.port_of(study.name)}", hosts, i)
-                for words in launch.words[study.name]
-            ]
+            commands = [[*words, f"launcher.host={i}"] for words in on_each]
+            if hosts == 1:
+                commands = _commands(asked, launch, study)
             arguments = (str(launch.store), study.name, commands, str(wishes), i > 0)
             references.append(_remote(ray, run_attempt, options).remote(*arguments))
     except BaseException:
@@ -278,7 +299,7 @@ def _begin_on_slice(
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """How a task ended; a process of it whose node is gone counts as if another host were."""
+    """Returns the end of a task from those of its processes. A process whose node is gone is a lost peer."""
     try:
         ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
@@ -296,10 +317,10 @@ def _ended_on_host(ray: Any, study: str, reference: Any) -> Ending:
 
 
 def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
-    """Ends tasks in order, and waits for them; whether anything was saved."""
+    """Saves and ends tasks, and waits for them. Returns whether any was saved."""
     if not running:
         return False
-    say(f"stopping {number_of(len(running), 'task')} of Ray; what runs is saved first")
+    say(f"stopping {number_of(len(running), 'Ray task')}. Running trials are saved first.")
     for one in running.values():
         _wish(wishes, one.study, Wish.STOP)
     done, left = ray.wait(list(running), num_returns=len(running), timeout=attempt.KILL_SECONDS)
@@ -311,20 +332,18 @@ def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
     return any(_ended(ray, running[reference]).code == exit_codes.PREEMPTED for reference in done)
 
 
-def _needs(asked: Mapping[str, Any], study: Plan, settings: "Settings") -> dict[str, Any]:
-    devices = study.devices or settings.shards or 1
-    gpus = devices if asked["gpus"] is None else asked["gpus"]
-    cpus = asked["cpus"] or (1 if gpus else devices)
+def _needs(asked: Mapping[str, Any], study: Plan, settings: Settings) -> dict[str, Any]:
+    cpus, gpus = cpus_and_gpus(asked, study, settings)
     return {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(asked["resources"])}
 
 
 def _remote(ray: Any, function: Any, options: Mapping[str, Any]) -> Any:
-    """A function as a task in a process of its own, that Ray never repeats."""
+    """Makes a function a task in its own process, which Ray never retries."""
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
-def _check_fits(ray: Any, asked: Mapping[str, Any], studies: Sequence[Plan], settings: "Settings") -> None:
-    """Raises BadInput at once where no node will ever have what a study needs; clusters that grow are not asked."""
+def _check_fits(ray: Any, asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+    """Raises BadInput if no node has the resources of a study. Skips clusters that may grow."""
     if asked["tpu_slice"] is not None or asked["address"] not in (None, "auto"):
         return
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -336,18 +355,19 @@ def _check_fits(ray: Any, asked: Mapping[str, Any], studies: Sequence[Plan], set
             lacking = [name for name, count in wanted.items() if largest[name] < count]
             if not lacking:
                 needs = " and ".join(f"{count:g} {name}" for name, count in wanted.items() if count)
-                raise BadInput(f"{study.name} needs {needs} on one node, and each is on another")
+                raise BadInput(f"{study.name} needs {needs} on one node, but no node has all of them")
             count, name = wanted[lacking[0]], lacking[0]
             raise BadInput(f"{study.name} needs {count:g} {name}, and the largest node has {largest[name]:g}")
 
 
 @contextlib.contextmanager
 def _cluster(asked: Mapping[str, Any]) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """Ray, connected to a cluster or one that is started here and ends with this; and what raises after a signal."""
+    """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises after a signal."""
     import ray
 
     _check_reachable(asked["address"])
     handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    started_here = {"include_dashboard": False} if asked["address"] is None else {}
     try:
         ray.init(
             address=asked["address"],
@@ -355,20 +375,20 @@ def _cluster(asked: Mapping[str, Any]) -> Iterator[tuple[Any, Callable[[], None]
             logging_level="ERROR",
             configure_logging=False,
             runtime_env={"env_vars": {"PYTHONPATH": attempt.python_path()}},
-            **({"include_dashboard": False} if asked["address"] is None else {}),
+            **started_here,
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         why = first_line(error)[:200]
         raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
-    ray._private.worker._worker_logs_enabled = False  # it would print the state of nodes that are gone, as if a result
-    told: list[int] = []
-    for number in handlers:  # Ray's own exits at once, and what a handler raises does not get through Ray's waiting
-        signal.signal(number, lambda number, frame: told.append(number))
+    ray._private.worker._worker_logs_enabled = False  # otherwise it prints the state of lost nodes to standard output
+    received: list[int] = []
+    for number in handlers:  # Ray's own handler exits immediately, and Ray's waiting swallows exceptions of handlers
+        signal.signal(number, lambda number, frame: received.append(number))
 
     def look() -> None:
-        if signal.SIGTERM in told:
+        if signal.SIGTERM in received:
             raise Terminated
-        if told:
+        if received:
             raise KeyboardInterrupt
 
     try:
@@ -380,7 +400,7 @@ def _cluster(asked: Mapping[str, Any]) -> Iterator[tuple[Any, Callable[[], None]
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raises BadInput for an address at which nobody listens: Ray itself would wait for hours."""
+    """Raises BadInput for an address without a listener, for which Ray itself would wait for hours."""
     if address in (None, "auto"):
         return
     host, _, port = str(address).partition(":")
@@ -392,7 +412,7 @@ def _check_reachable(address: str | None) -> None:
 
 @contextlib.contextmanager
 def _wishes(store: Path) -> Iterator[Path]:
-    """A folder that tasks look into, which share the store."""
+    """Yields a folder for requests to tasks, which share the store."""
     folder = (store / FOLDER / uuid.uuid4().hex).absolute()
     durable.make_folder(folder)
     try:

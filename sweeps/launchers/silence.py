@@ -1,7 +1,7 @@
-"""Silence: how long a process gave no sign of life, such as one that is stopped or waits for a device that hangs.
+"""Silence: the time since a process's last sign of life. A stopped process is silent, or one whose device hangs.
 
-A report is a sign of life. So is the processor time that a process uses: compiling is long, and reports nothing.
-Without /proc only reports count.
+Reports and used processor time are signs of life, because compiling takes long and sends no reports. Without /proc
+only reports count.
 """
 
 import contextlib
@@ -10,30 +10,30 @@ import time
 from pathlib import Path
 
 LOOK_SECONDS = 2.0  # between looks at a process
-SHARE = 0.05  # of a core, that a process uses at least if it computes
+SHARE = 0.05  # of a core: a process that uses less is not computing
 
 
 class Silence:
     """The silence of a process.
 
     Args:
-      process: its number.
+      process: the process id.
     """
 
     def __init__(self, process: int) -> None:
         self._process = process
-        self.news()
+        self.restart()
 
-    def news(self) -> None:
-        """Takes in a report of the process."""
+    def restart(self) -> None:
+        """Starts counting again, after a report of the process."""
         self._seconds = 0.0
         self._looked, self._computed = time.monotonic(), _processor_seconds(self._process)
 
     def look(self, *, by_computing: bool) -> float:
-        """The seconds since the last sign of life; those in which this process stood still itself do not count.
+        """Returns the seconds since the last sign of life. Time in which this process itself was stopped is excluded.
 
         Args:
-          by_computing: whether processor time is such a sign.
+          by_computing: whether processor time is a sign of life.
         """
         passed = time.monotonic() - self._looked
         if passed >= LOOK_SECONDS:
@@ -45,13 +45,13 @@ class Silence:
 
 
 def _processor_seconds(process: int) -> float:
-    """The processor time of a process and of those that it started, such as an assembler of GPUs; 0 if unknown."""
+    """Returns the processor seconds of a process and its children, such as a GPU assembler. 0 if unknown."""
     ticks, waiting = 0, [process]
     while waiting:
         folder = Path("/proc", str(waiting.pop()))
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-            ticks += sum(map(int, fields[11:15]))  # its own, and of children that have ended
+            ticks += sum(map(int, fields[11:15]))  # its own, and those of children that have ended
             for task in (folder / "task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
     return ticks / os.sysconf("SC_CLK_TCK")

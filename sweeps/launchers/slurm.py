@@ -1,7 +1,7 @@
-"""SLURM: studies as elements of job arrays, submitted, waited for and, where this sweep is stopped, ended in order.
+"""SLURM: runs studies as elements of job arrays. Submits them, waits, and stops them if this sweep is stopped.
 
-Each element is ``sweeps.launchers.attempt``, which saves its study and puts itself back into the queue where SLURM is
-about to take it away. Jobs outlive this process: the same sweep finds those that wait or run, and submits the others.
+Each element is a ``sweeps.launchers.attempt``. It saves its study and requeues itself before SLURM ends it. Jobs outlive
+this process: the same sweep finds the queued and running ones, and submits only the others.
 """
 
 import collections
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from harness.run import Settings
 from results import durable
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, first_line, number_of
 from results.cli import Terminated, say
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -27,30 +27,41 @@ from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
-from sweeps.launchers.launcher import Launch, RemoteStudy, cause, is_stored, wait
+from sweeps.launchers.launcher import (
+    Launch,
+    RemoteStudy,
+    cause,
+    check_least,
+    check_over_hosts,
+    check_retries,
+    cpus_and_gpus,
+    devices_asked,
+    is_stored,
+    wait,
+)
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
-FOLDER = LAUNCHERS[0]  # of a store: what jobs print before their logs are there
-LISTED = 500  # jobs in one question to SLURM
-_ASK_SECONDS = 60.0  # that SLURM has to answer
+FOLDER = LAUNCHERS[0]  # folder of a store for the output of jobs before their logs exist
+LISTED = 500  # most arrays in one query
+_ASK_SECONDS = 60.0  # timeout of a command of SLURM
 _JOB = re.compile(r"[0-9]{1,12}_[0-9]{1,9}")
 _ENDED = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
 )
-# Reasons for which SLURM never begins a job, whatever ends before it.
+# Reasons for which SLURM never starts a job, even if others end.
 _NEVER = re.compile(
     "BadConstraints|PartitionTimeLimit|(Account|QOS)NotAllowed|Invalid(Account|QOS)|(Assoc|QOS)Max\\w+Per(Job|Node)Limit"
 )
-_LESS = "ask for less, or for another launcher.partition"
-_HELD = "JobHeldUser"  # by ``_submit``, until its logs are written, or by the user
+_LESS = "Request less, or another launcher.partition."
+_HELD = "JobHeldUser"  # by the user, or by ``_submit`` until the logs exist
 _SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "open-mode", "chdir", "hold", "parsable"}
 
 
 class Resources(NamedTuple):
-    """What a study needs; those that need the same are one array."""
+    """The resources of a study. Studies with the same resources share an array."""
 
     cpus: int
     gpus: int
@@ -58,31 +69,40 @@ class Resources(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A job as SLURM shows it: its state, and why it waits if it does."""
+    """A job as SLURM shows it: its state, and the reason why it waits."""
 
     state: str
     reason: str
 
 
-def check(asked: Mapping[str, Any]) -> None:
-    """Raises BadInput for values that cannot be, or where there is no SLURM."""
-    for key in ("cpus", "gpus", "minutes", "nodes", "at_once"):
-        if asked[key] is not None and asked[key] < (0 if key == "gpus" else 1):
-            raise BadInput(f"launcher.{key} must be at least {0 if key == 'gpus' else 1}, not {asked[key]}")
+def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
+    """Raises BadInput for an invalid configuration, studies that several nodes cannot run, or without SLURM."""
+    check_retries(asked)
+    check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
     if asked["grace_seconds"] < 1 or asked["poll_seconds"] <= 0:
         raise BadInput("launcher.grace_seconds and launcher.poll_seconds must be above 0")
     if asked["minutes"] is not None and 60 * asked["minutes"] <= asked["grace_seconds"]:
         raise BadInput(
             f"launcher.minutes={asked['minutes']} leaves no time before the launcher.grace_seconds="
-            f"{asked['grace_seconds']} in which a study is saved; give more minutes or fewer seconds"
+            f"{asked['grace_seconds']} for saving. Use more minutes or fewer seconds."
         )
     for name, value in asked["sbatch"].items():
         if not re.fullmatch("[a-z][a-z-]*", name) or name in _SPOKEN_FOR:
-            raise BadInput(f"launcher.sbatch.{name} is no option of sbatch that can be given; such as account or qos")
+            raise BadInput(f"launcher.sbatch.{name} cannot be set. Use other options of sbatch, such as account or qos.")
         if re.search(r"[\r\n]", str(value)):
-            raise BadInput(f"launcher.sbatch.{name} has more than one line")
-    if missing := [name for name in COMMANDS if shutil.which(name) is None]:
-        raise BadInput(f"launcher=slurm needs {missing[0]}, which is not on this machine; run it on a login node")
+            raise BadInput(f"launcher.sbatch.{name} must be a single line")
+    for name in COMMANDS:
+        if shutil.which(name) is None:
+            raise BadInput(f"launcher=slurm needs {name}, which is not on this machine. Run it on a login node.")
+    if asked["nodes"] > 1:
+        check_over_hosts(studies, settings)
+
+
+def devices(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    """Returns the number of devices that run a study on all its nodes."""
+    if asked["nodes"] == 1:
+        return devices_asked(asked, study, settings)
+    return int(asked["nodes"] * (cpus_and_gpus(asked, study, settings)[1] or 1))
 
 
 def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -90,24 +110,24 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 
     Args:
       asked: the configuration of the launcher.
-      launch: what is to be run.
+      launch: the studies to run.
 
     Returns:
-      An outcome per study that ended; without ``wait`` only of those that ended before.
+      An outcome for each study that ended. Without ``wait`` only for those that had ended before.
 
     Raises:
-      BadInput: SLURM refuses a job.
-      Terminated: this process is to end; jobs that ran are saved.
+      BadInput: SLURM rejects a job.
+      Terminated: this process must end. Running jobs are saved.
     """
     jobs = _adopted(launch)
     if jobs:
-        say(f"{number_of(len(jobs), 'study')} of these are in the queue already, or run")
+        say(f"{number_of(len(jobs), 'study')} already queued or running")
     missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
-    ended = [s for s in missing if is_stored(launch.store, s)]  # by a job, since this command looked
+    ended = [s for s in missing if is_stored(launch.store, s)]  # by a job that has just ended
     outcomes = [RemoteStudy(launch, study).end(None) for study in ended]
     jobs |= _submit_all(asked, launch, [s for s in missing if s not in ended])
     if not asked["wait"]:
-        say(f"{number_of(len(jobs), 'study')} in the queue; `python -m sweeps.status` shows them")
+        say(f"{number_of(len(jobs), 'study')} queued. `python -m sweeps.status` shows them.")
         return outcomes
     studies = {study.name: RemoteStudy(launch, study) for study in launch.studies if study.name in jobs}
     queue = _Queue()
@@ -120,7 +140,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
             if len(never) == len(jobs) and not outcomes:
                 _withdraw(launch, jobs)
                 raise BadInput(
-                    f"SLURM can never run {number_of(len(jobs), 'study')}: {_why(waiting.values())}; {_LESS}"
+                    f"SLURM can never run {number_of(len(jobs), 'study')}: {_why(waiting.values())}. {_LESS}"
                 )
             for name, job in list(jobs.items()) if seen is not None else ():
                 now = known.get(name)
@@ -128,7 +148,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                     outcomes += _end(launch, studies[name], jobs.pop(name), now and now.state)
                 elif name in never:
                     _withdraw(launch, {name: jobs.pop(name)})
-                    outcomes.append(studies[name].end(f"SLURM can never run job {job}: {now.reason}; {_LESS}"))
+                    outcomes.append(studies[name].end(f"SLURM can never run job {job}: {now.reason}. {_LESS}"))
                 elif now.state == "RUNNING":
                     studies[name].begins()
                     studies[name].look()
@@ -138,7 +158,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                     studies[name].waits()
                     if over is not None:
                         _cancel([job], "PENDING")
-            queue.tell([reason for name, reason in waiting.items() if name in jobs])
+            queue.report([reason for name, reason in waiting.items() if name in jobs])
             wait(asked["poll_seconds"] if jobs else 0, launch.on_wait)
     except (Terminated, KeyboardInterrupt) as error:
         saved = _stop(list(jobs.values()), asked)
@@ -151,13 +171,13 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 
 
 def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Iterator[StudyOutcome]:
-    """The outcome of a study whose job has ended; none of one that was ended before it began.
+    """Yields the outcome of a study whose job has ended, unless this sweep withdrew the job before it began.
 
     Args:
-      launch: of the sweep.
+      launch: the launch of the sweep.
       study: the study.
       job: its job.
-      state: in which it ended; None where SLURM does not know the job any more.
+      state: the final state of the job. None if SLURM has forgotten the job.
     """
     own = [each for each in attempts.read(launch.store / study.study.name) if each.job == job]
     if not own or state == "COMPLETED" or (state is None and study.is_done()):
@@ -166,9 +186,8 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
     if own[-1].began is None:
         own[-1].log.unlink(missing_ok=True)
         if launch.limits.reached is None:
-            output = launch.store / FOLDER / f"{job}.out"
-            text = _tail(output)
-            yield study.end(f"job {job} ended before it began{f': {text}' if text else ', as if it were cancelled'}")
+            text = _tail(launch.store / FOLDER / f"{job}.out")
+            yield study.end(f"job {job} ended before it started{f': {text}' if text else ', perhaps cancelled'}")
         elif len(own) > 1:
             yield study.end(None)
         return
@@ -178,25 +197,25 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
 
 
 def _adopted(launch: Launch) -> dict[str, str]:
-    """The jobs, by their studies, that an earlier run of the sweep submitted, and that wait or run still."""
+    """Returns the queued and running jobs of an earlier run of the sweep, by study."""
     last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
     named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
     jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
     seen = _seen(jobs.values()) if jobs else {}
     if seen is None:
-        raise BadInput("squeue does not answer, so it is not known which studies run; try again later")
+        raise BadInput("squeue does not answer, so the running studies are unknown. Try again later.")
     left = {name: job for name, job in jobs.items() if job in seen and seen[job].state not in _ENDED}
     for name in jobs.keys() - left.keys():
         _forget(launch.store / name, jobs[name])
     held = [job for job in left.values() if seen[job] == Seen("PENDING", _HELD)]
     if held:
-        say(f"releasing {number_of(len(held), 'job')} that SLURM holds")
+        say(f"releasing {number_of(len(held), 'held job')}")
         _ask(["scontrol", "release", *held])
     return left
 
 
 def _forget(folder: Path, job: str) -> None:
-    """Removes the logs of attempts that never began."""
+    """Removes the logs of attempts of a job that never began."""
     for each in attempts.read(folder):
         if each.job == job and each.began is None:
             each.log.unlink(missing_ok=True)
@@ -205,13 +224,11 @@ def _forget(folder: Path, job: str) -> None:
 def _arrays(
     asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings
 ) -> Iterator[tuple[Resources, list[Plan]]]:
-    """Studies by what they need, in arrays that are not longer than SLURM allows."""
+    """Yields studies grouped by resources, in arrays no longer than SLURM allows."""
     by_need: dict[Resources, list[Plan]] = {}
     for study in studies:
-        devices = study.devices or settings.shards or 1
-        gpus = devices if asked["gpus"] is None else asked["gpus"]
-        cpus = asked["cpus"] or (1 if gpus else devices)
-        by_need.setdefault(Resources(cpus, gpus, KINDS[study.kind].alone), []).append(study)
+        need = Resources(*cpus_and_gpus(asked, study, settings), KINDS[study.kind].alone)
+        by_need.setdefault(need, []).append(study)
     most = _longest_array() if studies else 0
     for need, own in by_need.items():
         for first in range(0, len(own), most):
@@ -219,7 +236,7 @@ def _arrays(
 
 
 def _submit_all(asked: Mapping[str, Any], launch: Launch, studies: Sequence[Plan]) -> dict[str, str]:
-    """Submits studies; the job of each. If that does not come to its end, none of them stays in the queue."""
+    """Submits studies and returns the job of each. After an error none of them stays queued."""
     jobs: dict[str, str] = {}
     try:
         for need, own in _arrays(asked, studies, launch.settings):
@@ -231,34 +248,35 @@ def _submit_all(asked: Mapping[str, Any], launch: Launch, studies: Sequence[Plan
 
 
 def _submit(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
-    """Submits an array; the job of each study. It is held until the logs say which job is whose."""
+    """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
     output = launch.store / FOLDER
     durable.make_folder(output)
     script = batch_script(asked, launch, need, studies)
     jobs: dict[str, str] = {}
     try:
-        with _uninterrupted():  # else SLURM may have an array of which this knows no number
+        with attempt.blocked(signal.SIGINT, signal.SIGTERM):  # an interrupt would lose the number of the array
             done = _ask(["sbatch", "--parsable", "--hold"], script)
             array = done.stdout.strip().partition(";")[0]
             if not done.returncode:
                 jobs = {study.name: f"{array}_{i}" for i, study in enumerate(studies)}
         if not jobs:
-            raise BadInput(f"sbatch refuses the job: {_first_line(done.stderr)}")
+            raise BadInput(f"sbatch rejects the job: {_error(done)}")
         for name, job in jobs.items():
             attempts.begin(launch.store / name, "slurm", job, waits=True)
         if (done := _ask(["scontrol", "release", array])).returncode:
-            raise BadInput(f"SLURM cannot run the job: {_first_line(done.stderr)}")
+            raise BadInput(f"SLURM cannot run the job: {_error(done)}")
     except BaseException:
         _withdraw(launch, jobs)
         raise
-    say(f"job {array}: {number_of(len(studies), 'study')}, each with {number_of(need.cpus, 'CPU')}{_and_gpus(need)}")
+    gpus = f" and {number_of(need.gpus, 'GPU')}" if need.gpus else ""
+    say(f"job {array}: {number_of(len(studies), 'study')}, each with {number_of(need.cpus, 'CPU')}{gpus}")
     return jobs
 
 
 def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
-    """The script of an array, one element per study."""
+    """Returns the batch script of an array with one element per study."""
     output = (launch.store / FOLDER).absolute()
-    options = {
+    options: dict[str, Any] = {
         "job-name": "scaling-limits",
         "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
         "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
@@ -269,22 +287,24 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
         "cpus-per-task": need.cpus,
         "nodes": asked["nodes"],
         "ntasks-per-node": 1,
-        **({"gpus-per-node": need.gpus} if need.gpus else {}),
-        **({"exclusive": None} if need.exclusive else {}),
-        **{key: asked[name] for key, name in _NAMES.items() if asked[name] is not None},
-        **asked["sbatch"],
     }
+    if need.gpus:
+        options["gpus-per-node"] = need.gpus
+    if need.exclusive:
+        options["exclusive"] = None
+    further = {"mem": asked["mem"], "time": asked["minutes"], "partition": asked["partition"]}
+    options |= {key: value for key, value in further.items() if value is not None} | asked["sbatch"]
     lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
     python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.store.absolute())]
-    elements = []
     most = launch.limits.study.max_failures
     retries = asked["retries"] if most is None else min(asked["retries"], most - 1)
+    about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
+    if asked["silence_seconds"] is not None:
+        about.append(f"--silence-seconds={asked['silence_seconds']}")
+    elements = []
     for study in studies:
-        about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
-        silence = asked["silence_seconds"]
-        about += [] if silence is None else [f"--silence-seconds={silence}"]
-        about += [f"--port={attempt.port_of(study.name)}", "--"]
-        elements.append(shlex.join([*python, study.name, *about, *attempt.joined(launch.words[study.name])]))
+        port = f"--port={attempt.port_of(study.name)}"
+        elements.append(shlex.join([*python, study.name, *about, port, "--", *attempt.joined(launch.words[study.name])]))
     return "\n".join(
         [
             "#!/bin/bash",
@@ -301,32 +321,29 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     )
 
 
-_NAMES = {"mem": "mem", "time": "minutes", "partition": "partition"}
-
-
 class _Queue:
-    """The jobs that wait: tells how many there are and why, now and then if that changes."""
+    """Reports the number of queued jobs and their reasons, every few seconds if they change."""
 
     def __init__(self) -> None:
-        self._told, self._due = "", 0.0
+        self._reported, self._due = "", 0.0
 
-    def tell(self, reasons: Sequence[str]) -> None:
-        """Tells of it if it is due, given SLURM's reason for each job that waits."""
+    def report(self, reasons: Sequence[str]) -> None:
+        """Prints a line if one is due, given SLURM's reason for each queued job."""
         known = [reason for reason in reasons if reason != "None"]
-        text = f"{len(reasons)} queued: {_why(known)}" if known else ""
-        if text not in ("", self._told) and time.monotonic() >= self._due:
-            self._told, self._due = text, time.monotonic() + SECONDS
+        text = f"{len(reasons)} queued: {_why(known)}"
+        if known and text != self._reported and time.monotonic() >= self._due:
+            self._reported, self._due = text, time.monotonic() + SECONDS
             say(text)
 
 
 def _why(reasons: Iterable[str]) -> str:
-    """Reasons, with how often each is given if there are several, the most frequent first."""
+    """Joins reasons, the most frequent first, with their counts if there are several."""
     counts = collections.Counter(reasons).most_common()
     return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
 
 
 def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
-    """The jobs that wait, run or ended a while ago, as far as SLURM knows them; None if it does not answer."""
+    """Returns the queued, running and recently ended jobs of some arrays. None if SLURM does not answer."""
     seen: dict[str, Seen] = {}
     arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
     for first in range(0, len(arrays), LISTED):
@@ -334,7 +351,7 @@ def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
         about = "--format=%F_%K %T %r"
         done = _ask(["squeue", "--noheader", "--array", "--all", "--states=all", about, f"--jobs={own}"])
         if done.returncode and "Invalid job id" not in done.stderr:
-            say(f"squeue does not answer: {_first_line(done.stderr)}")
+            say(f"squeue does not answer: {_error(done)}")
             return None
         for line in done.stdout.splitlines():
             job, state, reason = (*line.strip().split(" ", 2), "", "")[:3]
@@ -344,10 +361,10 @@ def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
 
 
 def _stop(jobs: Sequence[str], asked: Mapping[str, Any]) -> bool:
-    """Ends jobs in order, and waits for them; whether anything was saved."""
+    """Saves and ends jobs, and waits for them. Returns whether any was running."""
     if not jobs:
         return False
-    say(f"stopping {number_of(len(jobs), 'job')} of SLURM; what runs is saved first")
+    say(f"stopping {number_of(len(jobs), 'SLURM job')}. Running trials are saved first.")
     _cancel(jobs, "PENDING")
     _signal(jobs, "USR1")
     deadline = time.monotonic() + attempt.KILL_SECONDS + asked["poll_seconds"]
@@ -357,7 +374,7 @@ def _stop(jobs: Sequence[str], asked: Mapping[str, Any]) -> bool:
         own = {job: one.state for job, one in (seen or {}).items() if job in jobs}
         ran |= {job for job, state in own.items() if state == "RUNNING"}
         if seen is not None and all(state in ("PENDING", *_ENDED) for state in own.values()):
-            _cancel(jobs, "PENDING")  # one that was preempted meanwhile is back in the queue
+            _cancel(jobs, "PENDING")  # a job preempted meanwhile is queued again
             break
         time.sleep(min(1.0, asked["poll_seconds"]))
     else:
@@ -370,32 +387,23 @@ def _signal(jobs: Sequence[str], name: str) -> None:
 
 
 def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
-    _ask(["scancel", *([f"--state={state}"] if state else []), *jobs])
+    only = [f"--state={state}"] if state else []
+    _ask(["scancel", *only, *jobs])
 
 
 def _withdraw(launch: Launch, jobs: Mapping[str, str]) -> None:
-    """Takes jobs, by their studies, out of the queue before they have begun."""
+    """Removes jobs, given by study, from the queue before they begin."""
     if jobs:
         _cancel(list(jobs.values()))
     for name, job in jobs.items():
         _forget(launch.store / name, job)
 
 
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Within, Ctrl-C and SIGTERM wait, for this process and those that it starts."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _longest_array() -> int:
-    """As many elements as SLURM allows in an array."""
+    """Returns the largest number of elements that SLURM allows in an array."""
     done = _ask(["scontrol", "show", "config"])
     if done.returncode:
-        raise BadInput(f"there is no SLURM to be reached from here: {_first_line(done.stderr)}")
+        raise BadInput(f"cannot reach SLURM from this machine: {_error(done)}")
     found = re.search(r"MaxArraySize\s*=\s*([0-9]+)", done.stdout)
     return max(1, int(found[1]) - 1) if found else 1000
 
@@ -406,8 +414,8 @@ def _ask(words: Sequence[str], text: str | None = None) -> "subprocess.Completed
     return subprocess.CompletedProcess(words, 1, "", f"{words[0]} took longer than {_ASK_SECONDS:.0f} s")
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+def _error(done: "subprocess.CompletedProcess[str]") -> str:
+    return first_line(done.stderr.strip() or "no reason given")
 
 
 def _tail(path: Path) -> str:
@@ -417,10 +425,6 @@ def _tail(path: Path) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value in a line of #SBATCH: within quotes, in which a backslash stands before quotes and backslashes."""
+    """Quotes a value for a line of #SBATCH."""
     text = str(value)
     return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
-
-
-def _and_gpus(need: Resources) -> str:
-    return f" and {number_of(need.gpus, 'GPU')}" if need.gpus else ""

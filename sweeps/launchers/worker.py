@@ -1,31 +1,35 @@
-"""A worker process: bound to its processors, it runs the studies that it receives, one after the other.
+"""A worker process: binds itself to its processors and runs the studies that it receives, one after another.
 
-Imports nothing that initialises JAX until it is bound.
+Modules that initialise JAX are imported inside functions, after the binding.
 """
 
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.run import RunProgress
+from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput
+from results.plans.kinds import from_plan
+from results.plans.plan import Plan
+from results.plans.trial_request import Repeats
 
 _ROOT = Path(__file__).parents[2]
 _OURS = ("harness", "results", "sweeps", "workloads")
-_LONGEST = 300  # characters of a cause
+_LONGEST = 300  # most characters of a cause
 
 
 class Order(NamedTuple):
     """A study to run, as plain data that pickles: its plan, the trials requested, settings and data source.
 
-    ``log`` is the file that takes what is printed meanwhile; None leaves standard output and error as they are.
+    ``log`` is the file to which the study's output goes. None leaves standard output and error unchanged.
     """
 
     store: str
@@ -37,16 +41,38 @@ class Order(NamedTuple):
     log: str | None = None
 
 
+def order(store: str, study: Plan, settings: Any, source: Mapping[str, Any] | None) -> Order:
+    """Makes the order to run a study.
+
+    Args:
+      store: folder of the store.
+      study: the plan.
+      settings: a ``harness.run.Settings``.
+      source: the data source, if the plan does not name it.
+    """
+    trials, repeats = study.request
+    about = None if source is None else dict(source)
+    return Order(store, study.plan(), trials, tuple(repeats), dataclasses.asdict(settings), about)
+
+
+def plan_of(order: Order) -> Plan:
+    """Returns the plan in an order, with the trials requested."""
+    return from_plan(order.plan, order.trials, Repeats(*order.repeats))
+
+
 class Failure(NamedTuple):
-    """The failure of a study: its cause in one line, and its places in our code, innermost last."""
+    """The failure of a study: its cause in one line, and the lines of our code it passed through, innermost last."""
 
     cause: str
     places: tuple[str, ...] = ()
 
 
 class WorkerReport(NamedTuple):
-    """A worker's report on its study: ``progress`` (RunProgress), ``done`` (RunSummary), or a Failure: ``failed``, or
-    ``taken``, where somebody else has the study by now, and goes on with it.
+    """A worker's report on its study.
+
+    Attributes:
+      kind: ``progress``, ``done``, ``failed``, or ``taken`` if another process has claimed the study.
+      value: a RunProgress, a RunSummary, or for the last two a Failure.
     """
 
     kind: str
@@ -54,15 +80,15 @@ class WorkerReport(NamedTuple):
 
 
 def main(descriptor: int, cpus: Sequence[int]) -> None:
-    """Runs studies until its parent, which has the other end of its standard input, is gone.
+    """Runs studies until the parent, which holds the other end of standard input, is gone.
 
     Args:
-      descriptor: of the connection that gives ``Order``s and takes ``WorkerReport``.
-      cpus: logical processors to be bound to; empty for no binding.
+      descriptor: file descriptor of the connection that sends each ``Order`` and receives each ``WorkerReport``.
+      cpus: logical processors to bind to. Empty means no binding.
     """
     orders = Connection(descriptor)
     for each in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # the parent decides what an interrupt means
+        signal.signal(each, signal.SIG_IGN)  # the parent handles interrupts
     shutdown = Shutdown()
     shutdown.watch(sys.stdin.fileno())
     if cpus and hasattr(os, "sched_setaffinity"):
@@ -72,34 +98,29 @@ def main(descriptor: int, cpus: Sequence[int]) -> None:
             order = orders.recv()
         except (EOFError, OSError):  # the parent is gone
             return
-        _tell(orders, _run(orders, order, shutdown), shutdown)
+        _send(orders, _run(orders, order, shutdown), shutdown)
 
 
-def _tell(orders: Connection, news: WorkerReport, shutdown: Shutdown) -> None:
+def _send(orders: Connection, report: WorkerReport, shutdown: Shutdown) -> None:
     try:
-        orders.send(news)
-    except OSError:  # the parent does not listen any more
+        orders.send(report)
+    except OSError:  # the parent is gone
         shutdown.requested = True
 
 
 def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
-    from harness.run import Settings
-    from results.plans.kinds import from_plan
-    from results.plans.trial_request import Repeats
     from results.storage.claims import TakenOver
     from sweeps.run import run_study
 
     shutdown.time_is_up = False
     with _printing_to(order.log):
-        _tell(orders, WorkerReport("progress", RunProgress()), shutdown)
+        _send(orders, WorkerReport("progress", RunProgress()), shutdown)
         try:
-            study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
-            settings = Settings(**order.settings)
             summary = run_study(
                 Path(order.store),
-                study,
-                settings,
-                on_progress=lambda progress: _tell(orders, WorkerReport("progress", progress), shutdown),
+                plan_of(order),
+                Settings(**order.settings),
+                on_progress=lambda progress: _send(orders, WorkerReport("progress", progress), shutdown),
                 source=order.source,
                 shutdown=shutdown,
             )
@@ -116,7 +137,7 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
 
 @contextlib.contextmanager
 def _printing_to(log: str | None) -> Iterator[None]:
-    """Within, whatever this process prints, the libraries beneath Python too, goes to the end of a file."""
+    """Appends the output of this process to a file, including the output of native libraries."""
     if log is None:
         yield
         return
@@ -136,7 +157,7 @@ def _printing_to(log: str | None) -> Iterator[None]:
 
 
 def failure(error: Exception) -> Failure:
-    """The failure that an exception stands for, with frames of our own code only; of ``BadInput`` just its line."""
+    """Describes an exception, with frames of our own code only. A ``BadInput`` gives only its message."""
     if isinstance(error, BadInput):
         return Failure(str(error))
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
@@ -147,12 +168,12 @@ def failure(error: Exception) -> Failure:
 
 
 def taken(error: Exception) -> Failure:
-    """The failure of a study that somebody else claimed since: none of the study, and nothing is to be stored of it."""
-    return Failure(f"{error}, which goes on with it; what was stored before is kept")
+    """Describes a study that another process has claimed. Its trials are not recorded as failed."""
+    return Failure(f"{error}, which continues it. Results stored before are kept.")
 
 
 def _within_ours(file: str) -> str | None:
-    """The path of a file of our code from its root; None for other files."""
+    """Returns the path of a file of our code relative to the root. None for other files."""
     path = Path(file)
     if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in _OURS:
         return None

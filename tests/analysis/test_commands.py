@@ -91,8 +91,8 @@ def test_a_folder_of_logs_is_no_store_and_the_line_names_the_file_that_would_do(
     (tmp_path / "run-2.json").write_text("{}")
     code, out, err = cli("fit", "--store", tmp_path)
     assert (code, out) == (2, "")
-    assert err.startswith(f"error: no study in {tmp_path} has run yet; ") and err.count("\n") == 1
-    assert "steps that you measured elsewhere go into a CSV file: python -m analysis fit --points FILE" in err
+    assert err.startswith(f"error: no study in {tmp_path} has run yet. ") and err.count("\n") == 1
+    assert "Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE" in err
 
 
 def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:

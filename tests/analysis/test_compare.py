@@ -83,7 +83,7 @@ def test_over_the_trials_that_both_have(tmp_path: Path) -> None:
     publish(tmp_path / "b", plan(trials=2), {0: SLOW, 1: FAST})
     row = only(compare.table(tmp_path / "a", tmp_path / "b"))
     assert (row["result"], row["b_low"], row["b_high"]) == ("same", 20, 30)
-    assert "over the 1 trials that both have" in row["why"]
+    assert "of the 1 trials in both" in row["why"]
 
 
 def test_pruned_studies(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_pruned_studies(tmp_path: Path) -> None:
     assert only(compare.table(tmp_path / "a", tmp_path / "b"))["result"] == "same"  # it changes no answer
     row = only(compare.table(tmp_path / "a", tmp_path / "c"))  # in C the slower trial is the best there is
     assert (row["result"], row["a_high"], row["b_high"]) == ("agree", 20, 30)
-    assert "over the 1 trials that both have" in row["why"]
+    assert "of the 1 trials in both" in row["why"]
     row = only(compare.table(tmp_path / "a", tmp_path / "d"))
-    assert row["result"] == "not_judged" and "a pruned one has no band" in row["why"]
+    assert row["result"] == "not_judged" and "one of them pruned and so without a band" in row["why"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_trial_that_was_pruned_or_not_is_one_run(tmp_path: Path, whole: Ran, c
     publish(tmp_path / "b", plan(trials=2, pruning="exact"), {0: cut, 1: curve(0.5, 0.3, 0.3, 0.05)})
     row = only(compare.table(tmp_path / "a", tmp_path / "b"))
     assert row["result"] == result
-    assert ("of which 1 cannot be of one run" in row["why"]) == (result == "differ")
+    assert ("of which 1 cannot be from one run" in row["why"]) == (result == "differ")
 
 
 def test_studies_are_matched_by_plan_and_not_by_name(
@@ -153,7 +153,7 @@ def test_what_one_place_lacks_or_has_twice(tmp_path: Path, cli: Cli) -> None:
     code, out, _ = cli("compare", tmp_path / "a", tmp_path / "b")
     assert code == 0
     assert "only in A: digits · fully_connected_64 · sgd, batch size 32" in out
-    assert "several look alike in one place" in out
+    assert "several similar ones in one place" in out
 
 
 def test_a_target_may_be_asked_for(tmp_path: Path, cli: Cli) -> None:
@@ -165,7 +165,7 @@ def test_a_target_may_be_asked_for(tmp_path: Path, cli: Cli) -> None:
     assert code == 0
     row = only(pd.read_csv(io.StringIO(out)))
     assert (row["target_value"], row["a_high"], row["b_high"]) == (0.4, 20, 20)
-    assert (row["result"], row["why"]) == ("not_judged", "independent, and 1 trial is too few for a band")
+    assert (row["result"], row["why"]) == ("not_judged", "independent, but 1 trial is too few for a band")
 
 
 @pytest.mark.parametrize("words", [["{a}"], ["{a}", "{none}"], ["{a}", "{other}"], ["{a}", "{a}", "--value", "1"]])

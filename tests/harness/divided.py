@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 from jax.sharding import PartitionSpec as P
 
 from harness import mesh, programs, rng, training
@@ -185,8 +186,13 @@ def one_step(workload: Workload, examples: Examples, division: Division, strateg
 
 
 def of_network(name: str, group: int, divisions: list[str]) -> dict[str, dict[str, float]]:
-    """The differences of a network."""
+    """The differences of a network.
+
+    Softplus replaces ReLU. Rounding decides on which side of 0 an input near 0 falls, and a ReLU turns that into a
+    different gradient: 16 % of a parameter's largest in one of eight lanes on one processor, none on another.
+    """
     jax.config.update("jax_numpy_dtype_promotion", "strict")
+    nn.relu = nn.softplus
     step = functools.partial(one_step, *generated(name, group))
     gradients, states = step(Division(), "map")
     found = {}

@@ -41,7 +41,7 @@ def test_training_learns(whole: Record) -> None:
 def test_data_of_another_version_are_not_trained_on(make_study: Callable[..., BatchStudy]) -> None:
     """As a host may have them that joins a study, or another version of Python, whose text pydoc is."""
     study = make_study(dataset_version="sha256:0123456789abcdef")
-    with pytest.raises(BadInput, match=r"here digits is sha256:\w+, and in the plan sha256:0123456789abcdef; run"):
+    with pytest.raises(BadInput, match=r"digits is sha256:\w+ here and sha256:0123456789abcdef in the plan\. Run"):
         engine.run(study, search.draw(study, range(2)), FEW)
 
 

@@ -113,7 +113,7 @@ def test_resident_data_that_do_not_fit_are_refused_with_their_size(
     train = workload.shapes.train
     assert train is not None
     large = workload.shapes._replace(train=Examples(train.inputs._replace(shape=(24_000_000, 8, 8, 1)), train.labels))
-    refusal = r"\Adigits keeps 6\.1 GB of training data on each device, and 3\.0 GB are there; [^\n]+\Z"
+    refusal = r"\Adigits keeps 6\.1 GB of training data on each device, which has 3\.0 GB\. [^\n]+\Z"
     with pytest.raises(BadInput, match=refusal):
         engine._check_resident(study, workload._replace(shapes=large), mesh.device_bytes())
     engine._check_resident(study, workload._replace(shapes=large, feed=lambda *_: digits.validation), 3)

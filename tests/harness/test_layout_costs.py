@@ -1,30 +1,68 @@
 """The closed forms of the cost model, against the numbers that the book *How to Scale Your Model* works out."""
 
+import math
+
 import pytest
 
 from harness import layout_costs, topologies
 from harness.hlo import Collective
-from harness.layout_costs import HARDWARE
+from harness.layout_costs import HARDWARE, Hardware
 
 V5P = HARDWARE["v5p"]
 DAY = 86400
 
 
+def intensity(hardware: Hardware) -> float:
+    """FLOPs in the time that a byte takes over a ring: C / W_ici."""
+    return hardware.flops / hardware.link_bandwidth
+
+
+def data_batch(hardware: Hardware, axes: int = 1) -> float:
+    """Tokens per device above which data parallelism and FSDP are compute-bound: C / (axes · W_ici)."""
+    return intensity(hardware) / axes
+
+
+def tensor_limit(hardware: Hardware, hidden: float, axes: int = 1) -> float:
+    """Devices up to which tensor parallelism of a hidden layer is compute-bound: axes · F · W_ici / C."""
+    return axes * hidden / intensity(hardware)
+
+
+def best_fsdp(batch: float, hidden: float, devices: float, fsdp_axes: int = 2, tensor_axes: int = 1) -> float:
+    """Number of FSDP devices that minimizes communication with tensor parallelism: √(B/F · M_X/M_Y · N)."""
+    return math.sqrt(batch / hidden * fsdp_axes / tensor_axes * devices)
+
+
+def mixed_batch(hardware: Hardware, hidden: float, fsdp_axes: int = 2, tensor_axes: int = 1) -> float:
+    """Tokens per device above which FSDP with tensor parallelism is compute-bound: 4 α² / (M_X M_Y F)."""
+    return 4 * intensity(hardware) ** 2 / (fsdp_axes * tensor_axes * hidden)
+
+
+def far_batch(hardware: Hardware) -> float:
+    """Tokens per slice above which data parallelism between slices is compute-bound: C / W_dcn."""
+    assert hardware.far_bandwidth is not None
+    return hardware.flops / hardware.far_bandwidth
+
+
+def largest_model(hardware: Hardware) -> float:
+    """Parameters of the largest model that fits on every device, with two bytes each and eight for Adam."""
+    return hardware.memory_bytes / 10
+
+
 @pytest.mark.parametrize(
     ("what", "ours", "book", "within"),
     [
-        ("batch per chip, one axis", layout_costs.data_batch(V5P), 2550, 0.002),
-        ("batch per chip, three axes", layout_costs.data_batch(V5P, 3), 850, 0.002),
-        ("batch of a pod of 8,960 chips", 8960 * layout_costs.data_batch(V5P, 3), 7.6e6, 0.01),
-        ("F for tensor parallelism 8 ways", 8 * V5P.intensity, 20_000, 0.03),
-        ("Gemma 7B, F about 50k", layout_costs.tensor_limit(V5P, 50_000), 19, 0.04),
-        ("LLaMA-3 70B, F about 30k, each axis", layout_costs.tensor_limit(V5P, 30_000), 11, 0.08),
-        ("best FSDP of 64 chips", layout_costs.best_fsdp(48_000, 32_768, 64), 13.9, 0.02),
-        ("batch per chip, mixed, F = 32,768", layout_costs.mixed_batch(V5P, 32_768), 400, 0.01),
-        ("batch per chip, mixed, F = 30,000", layout_costs.mixed_batch(V5P, 30_000), 432, 0.01),
-        ("batch per pod across DCN", layout_costs.far_batch(V5P), 76_000, 0.04),
-        ("largest model without sharding", layout_costs.largest_model(V5P), 9e9, 0.07),
-        ("chips for 16M tokens", 16e6 / layout_costs.data_batch(V5P, 3), 18_823, 0.001),
+        ("batch per chip, one axis", data_batch(V5P), 2550, 0.002),
+        ("batch per chip, three axes", data_batch(V5P, 3), 850, 0.002),
+        ("batch of a pod of 8,960 chips", 8960 * data_batch(V5P, 3), 7.6e6, 0.01),
+        ("F for tensor parallelism 8 ways", 8 * intensity(V5P), 20_000, 0.03),
+        ("Gemma 7B, F about 50k", tensor_limit(V5P, 50_000), 19, 0.04),
+        ("LLaMA-3 70B, F about 30k, each axis", tensor_limit(V5P, 30_000), 11, 0.08),
+        ("best FSDP of 64 chips", best_fsdp(48_000, 32_768, 64), 13.9, 0.02),
+        ("batch per chip, mixed, F = 32,768", mixed_batch(V5P, 32_768), 400, 0.01),
+        ("batch per chip, mixed, F = 30,000", mixed_batch(V5P, 30_000), 432, 0.01),
+        ("batch per pod across DCN", far_batch(V5P), 76_000, 0.04),
+        ("largest model without sharding", largest_model(V5P), 9e9, 0.07),
+        ("chips for 16M tokens", 16e6 / data_batch(V5P, 3), 18_823, 0.001),
         ("LLaMA-3 70B, days on them", 15e12 * 70e9 * 6 / (18_823 * V5P.flops / 2) / DAY, 17, 0.02),
     ],
 )
@@ -35,7 +73,7 @@ def test_the_numbers_of_the_book(what: str, ours: float, book: float, within: fl
 def test_at_the_batch_of_the_closed_form_products_take_as_long_as_the_sum_of_gradients() -> None:
     """Of a layer of two matrices D × F, backward, over 4,096 chips of one axis: section 5 of the book."""
     chips, wide, hidden = 4096, 8192, 32768
-    batch = chips * layout_costs.data_batch(V5P)
+    batch = chips * data_batch(V5P)
     one = Collective("all-reduce", 2 * wide * hidden, (tuple(range(chips)),), (2,), "gradients")
     flops = 4 * 2 * batch / chips * wide * hidden
     predicted = layout_costs.predict(V5P, flops, 0.0, [one], {"data": chips}, "bfloat16")

@@ -67,7 +67,8 @@ def test_four_processes_factorize_to_what_one_does_but_for_the_order_of_sums(tmp
     first, *others = found(4, CASES, tmp_path / "hosts", 4)
     assert others == [first] * 3
     for case, (_, objective) in alone.items():
-        assert first[case][1] == pytest.approx(objective, rel=1e-3)
+        # bfloat16 tables turn a difference of the last float32 bit into one of 2**-8. The rows of hubs are float32.
+        assert first[case][1] == pytest.approx(objective, rel=1e-7 if case == "hubs" else 2**-8)
 
 
 @pytest.mark.slow
@@ -98,7 +99,7 @@ def test_a_part_that_is_damaged_starts_all_processes_anew(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_cores_that_are_not_all_of_the_hosts_are_refused(tmp_path: Path) -> None:
     for each in found(4, "fewer", tmp_path, 2):
-        assert each == {"fewer": "cores=2: these hosts have 4, and a factorization takes all of them"}
+        assert each == {"fewer": "cores=2: these hosts have 4. A factorization uses all of them."}
 
 
 def test_what_the_leader_tells_may_be_larger_than_an_int32(monkeypatch: pytest.MonkeyPatch) -> None:

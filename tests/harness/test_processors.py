@@ -87,9 +87,8 @@ def test_a_missing_plugin_is_one_line_before_anything_is_compiled(
     add(machine, device)
     install(monkeypatch, *plugins)
     line = (
-        f"this machine has {name}, and JAX's plugin for it is not installed: in a checkout make quickstart "
-        f"EXTRA={extra} installs it, elsewhere pip install 'scaling-limits[{extra}]'; "
-        "JAX_PLATFORMS=cpu goes on without it, on the CPU"
+        f"this machine has {name}, but JAX's plugin for it is not installed. Run make quickstart EXTRA={extra} in a "
+        f"checkout, or pip install 'scaling-limits[{extra}]'. Set JAX_PLATFORMS=cpu to compute on the CPU."
     )
     with pytest.raises(BadInput) as error:
         processors.accelerators()

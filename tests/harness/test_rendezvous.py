@@ -62,7 +62,7 @@ def test_every_host_says_which_did_not_come(port: int) -> None:
     began = time.monotonic()
     one, other = said(port, arrival(0, 4), arrival(2, 4))
     assert one == other
-    assert one.startswith(f"hosts 1, 3 of 4 did not come to 127.0.0.1:{port} within 2 s: ")
+    assert one.startswith(f"hosts 1, 3 of 4 did not reach 127.0.0.1:{port} within 2 s: ")
     assert "firewall" in one
     assert time.monotonic() - began < 2 + 2
 
@@ -76,10 +76,10 @@ def test_the_first_does_not_come(port: int) -> None:
 @pytest.mark.parametrize(
     ("others", "line"),
     [
-        ([arrival(1, 2)], "host 1 was told that there are 2 hosts, and host 0 that there are 3"),
-        ([arrival(1), arrival(1)], "two hosts were told that they are host 1 of 3"),
+        ([arrival(1, 2)], "host 1 was given 2 hosts, but host 0 was given 3"),
+        ([arrival(1), arrival(1)], "two hosts were given the index 1 of 3"),
         ([arrival(1), arrival(2, versions="JAX 2")], "host 2 has JAX 2, and host 0 has JAX 1"),
-        ([arrival(1), arrival(2, command="b")], "host 2 was given another command than host 0"),
+        ([arrival(1), arrival(2, command="b")], "host 2 was given a different command than host 0"),
         ([arrival(1), arrival(2, code="2")], "host 2 has other code of scaling-limits than host 0"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_foreign_server_at_the_coordinator(port: int, page: bytes, monkeypatch
         (line,) = said(port, arrival(1))
         listening.shutdown(socket.SHUT_RDWR)
         server.join()
-    about = f"host 0 of 3 did not answer host 1 at 127.0.0.1:{port} within 0 s (something else answers there)"
+    about = f"host 0 of 3 did not answer host 1 at 127.0.0.1:{port} within 0 s (another program answers there)"
     assert line.startswith(about)
     assert len(line.splitlines()) == 1
 
@@ -222,7 +222,9 @@ def test_the_metadata_of_a_tpu_host(
 ) -> None:
     monkeypatch.setattr(processors, "accelerators", lambda: ("tpu", 4))
     monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
-    with pytest.raises(BadInput, match=r"the TPU pod does not tell which host this is .*worker-network-endpoints"):
+    with pytest.raises(
+        BadInput, match=r"the TPU pod does not report the index of this host .*worker-network-endpoints"
+    ):
         cluster_detection.find(os.environ)
     metadata({"worker-network-endpoints": endpoints, "agent-worker-number": "1"})
     found = cluster_detection.find(os.environ)
@@ -252,7 +254,7 @@ def test_pods_of_tpus_and_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_one_host_is_never_taken_for_many() -> None:
     alone = SLURM | {"SLURM_JOB_NODELIST": "n1", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
-    with pytest.raises(BadInput, match=r"SLURM tells of one host: .*launcher=local"):
+    with pytest.raises(BadInput, match=r"SLURM reports one host: .*launcher=local"):
         multihost.find(None, None, None, 30, alone)
     with pytest.raises(BadInput, match=r"needs launcher\.coordinator=HOST:PORT"):
         multihost.find("auto", None, None, 30, {})

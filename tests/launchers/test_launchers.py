@@ -26,7 +26,7 @@ from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import CommandLine, command_line, options
+from sweeps.overrides import CommandLine, command_line, launcher_keys, options
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..analysis.conftest import Ran, plan, publish
@@ -43,28 +43,28 @@ def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_every_launcher_has_a_file_and_a_row() -> None:
     assert options("launcher") == sorted(launching.LAUNCHERS)
-    for name, row in launching.LAUNCHERS.items():
+    for name in launching.LAUNCHERS:
         (config,) = composition.compose_all(CommandLine((f"launcher={name}",), False))
         assert config["launcher"]["name"] == name
-        assert set(row.keys) <= set(config["launcher"])
+        assert set(launcher_keys(name)) <= set(config["launcher"])
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["launcher.partition=a"], "launcher.partition is of launcher=slurm, not of launcher=local"),
+        (["launcher.partition=a"], "launcher.partition is for launcher=slurm, not for launcher=local"),
         (["launcher=nosuch"], "unknown launcher 'nosuch'"),
         (["launcher.retries=-1"], "launcher.retries must be at least 0, not -1"),
         (["launcher.silence_seconds=0"], "launcher.silence_seconds must be above 0, not 0"),
         (["limits.sweep.max_hours=0"], "limits.sweep.max_hours must be above 0, not 0"),
         (["limits.study.max_hours=1", "time_limit_seconds=5"], "are the same limit"),
-        (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array is no option of sbatch that"),
+        (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array cannot be set. Use other options of sbatch"),
         (
             ["launcher=slurm", "launcher.minutes=1"],
             "launcher.minutes=1 leaves no time before the launcher.grace_seconds=60",
         ),
-        (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4 is no VERSION:TOPOLOGY"),
-        (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown version of TPUs 'v9'"),
+        (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4: write VERSION:TOPOLOGY"),
+        (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown TPU version 'v9'"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -81,7 +81,7 @@ def test_without_slurm_and_without_ray(
     assert "launcher=slurm needs sbatch, which is not on this machine" in error_of(["launcher=slurm"], capsys)
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "ray" else find(name))
-    assert "needs the extra ray: pip install 'scaling-limits[ray]'" in error_of(["launcher=ray"], capsys)
+    assert "needs the extra ray. Install it with: pip install 'scaling-limits[ray]'" in error_of(["launcher=ray"], capsys)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_max_failures_of_a_study(
     bounds = Limits(study=Bounds(max_failures=2))
     (outcome,) = local.run_all(tmp_path, [study], Settings(), 1, retries=9, limits=bounds)
     assert "died 2 times" in (outcome.failure or "")
-    assert "limits.study.max_failures=2 is reached" in (outcome.failure or "")
+    assert "(limits.study.max_failures=2)" in (outcome.failure or "")
     assert len(attempts.read(tmp_path / study.name)) == 2
 
 
@@ -250,7 +250,7 @@ def test_what_failed_too_often_is_left_out_by_every_launcher(
     assert sweeps_cli.main([*words, limit]) == exit_codes.FAILED
     assert ran == [good.name]
     err = capsys.readouterr().err
-    line = f"{limit} is reached by 1 study, which is left out: {bad.name}; a larger limit tries again"
+    line = f"{limit}: skipping 1 study: {bad.name}. Raise the limit to retry."
     assert line in err.splitlines()
     assert "goes on with them" not in err
     assert sweeps_cli.main([*words, limit, "--dry-run"]) == exit_codes.DONE
@@ -415,7 +415,7 @@ def test_an_early_end_of_time_waits_until_the_command_can_hear_it(tmp_path: Path
     log = attempts.begin(tmp_path, "slurm", "1_0")
     program = (
         "import sys, time; time.sleep(1); from sweeps import limits; from sweeps.launchers import attempt; "
-        "attempt.end_with_parent(); time.sleep(0.2); sys.exit(0 if limits._told else 3)"
+        "attempt.end_with_parent(); time.sleep(0.2); sys.exit(0 if limits._time_is_up else 3)"
     )
     end = attempt.run(tmp_path, [sys.executable, "-c", program], log, lambda: Wish.TIME_IS_UP)
     assert end == Ending(exit_codes.DONE, False)
@@ -495,7 +495,7 @@ def test_held_jobs_that_are_found_are_released(
         attempts.begin(tmp_path / name, "slurm", f"7_{i}", waits=True)
     one._during = lambda asked: setattr(one, "shown", "") if asked.startswith("scontrol release") else None
     assert {outcome.failure for outcome in run()} == {
-        f"job 7_{i} ended before it began, as if it were cancelled" for i in (0, 1)
+        f"job 7_{i} ended before it started, perhaps cancelled" for i in (0, 1)
     }
     assert [each for each in one.asked if each.startswith(("scontrol", "sbatch"))] == ["scontrol release 7_0"]
 
@@ -506,7 +506,7 @@ def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one, run = by_slurm("7_0 PENDING BadConstraints\n7_1 PENDING BadConstraints\n")
-    with pytest.raises(BadInput, match=r"^SLURM can never run 2 studies: BadConstraints; ask for less"):
+    with pytest.raises(BadInput, match=r"^SLURM can never run 2 studies: BadConstraints. Request less"):
         run()
     assert one.asked[-1] == "scancel 7_0 7_1"
     assert not all_logs(tmp_path)
@@ -520,11 +520,11 @@ def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
 
     one._during = cancelled
     first, second = run()
-    assert (first.failure or "").startswith("SLURM can never run job 7_0: BadConstraints; ask for less")
-    assert (second.failure or "").startswith("job 7_1 ended before it began")
+    assert (first.failure or "").startswith("SLURM can never run job 7_0: BadConstraints. Request less")
+    assert (second.failure or "").startswith("job 7_1 ended before it started")
     queue = slurm._Queue()
-    queue.tell(["Priority", "Resources", "Priority", "None"])
-    queue.tell(["Resources"])  # not due yet
+    queue.report(["Priority", "Resources", "Priority", "None"])
+    queue.report(["Resources"])  # not due yet
     assert capsys.readouterr().err == "4 queued: 2 Priority, 1 Resources\n"
 
 
@@ -547,13 +547,15 @@ def test_a_study_that_ended_meanwhile_is_not_submitted_once_more(
 def test_without_waiting_there_is_no_table_of_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm, "check", lambda asked: None)
+    monkeypatch.setitem(
+        launching.LAUNCHERS, "slurm", launching.LAUNCHERS["slurm"]._replace(check=lambda asked, studies, settings: None)
+    )
     monkeypatch.setattr(slurm, "_ask", Slurm().ask)
     words = [*SHORT[:2], "launcher=slurm", "launcher.wait=false", f"store={tmp_path}"]
     assert sweeps_cli.main(words) == exit_codes.DONE
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.splitlines()[-1] == "1 study in the queue; `python -m sweeps.status` shows them"
+    assert printed.err.splitlines()[-1] == "1 study queued. `python -m sweeps.status` shows them."
 
 
 def test_status_passes_over_attempts_at_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

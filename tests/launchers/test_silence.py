@@ -50,7 +50,7 @@ def test_a_worker_that_stands_still_is_ended_and_its_study_begun_again(
     assert outcome.failure is None
     assert max(silent) > 1
     (lost,) = attempts.read(tmp_path / study.name)
-    assert (lost.code, lost.cause) == (-9, "by launcher.silence_seconds=3, as it gave no sign of life")
+    assert (lost.code, lost.cause) == (-9, "by launcher.silence_seconds=3, without a sign of life")
     assert not store.progress(tmp_path, study).ledger.unfinished
 
 
@@ -77,14 +77,14 @@ def test_computing_is_a_sign_of_life_until_the_process_is_stopped(
             process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, process.pid, os.WSTOPPED)
             silence.look(by_computing=by_computing)
-            silence.news()
+            silence.restart()
             for _ in range(3):
                 now[0] += 2
                 seconds = silence.look(by_computing=by_computing)
             assert seconds == 6
             now[0] += 3600  # in which this process stood still itself
             assert silence.look(by_computing=by_computing) < 20
-            silence.news()
+            silence.restart()
             assert silence.look(by_computing=by_computing) == 0
         finally:
             process.kill()
@@ -116,13 +116,13 @@ def test_heartbeats_and_lines_tell_of_silence(
     def tell(event: str, line: str, **more: str) -> None:
         told.append((event, line, more))
 
-    with Display(tmp_path, Forecast([study], {study.name: study.request.planned}, 1, None), tell=tell) as display:
+    with Display(tmp_path, Forecast([study], {study.name: study.request.planned}, 1, None), notify=tell) as display:
         display.hear(StudyUpdate(study, progress))
         for seconds in (SILENT_SECONDS - 1, SILENT_SECONDS + 1, SILENT_SECONDS + 2):
             display.hear(StudyUpdate(study, progress, silent=seconds))
         beat = heartbeat.read(tmp_path / study.name)
         assert beat is not None and beat.silent == SILENT_SECONDS + 2
-        line = f"{study.name}: no sign of life for 5 minutes; launcher.silence_seconds=… would end it and try again"
+        line = f"{study.name}: no sign of life for 5 minutes. Set launcher.silence_seconds=… to end and retry such studies."
         (printed,) = (each for each in capsys.readouterr().err.splitlines() if study.name in each)
         assert re.fullmatch(r"\d\d:\d\d:\d\d " + re.escape(line), printed)
         assert told == [("stall", line, {"study": study.name})]

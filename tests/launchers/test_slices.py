@@ -148,7 +148,7 @@ def test_more_studies_than_slices_take_turns(
     outcomes = run(ray, studies)
     assert [outcome.failure for outcome in outcomes] == [None] * 5
     assert (ray.reservations, ray.reserved, ray.most) == (5, [], 2)
-    assert capsys.readouterr().err.count("no slice v5e:4x4 is free for now") == 1
+    assert capsys.readouterr().err.count("waits for a free slice v5e:4x4") == 1
 
 
 def test_a_mistake_on_one_host_is_no_lost_host(
@@ -176,7 +176,7 @@ def test_whatever_ends_the_sweep_its_tasks_save_first(
 @pytest.mark.parametrize(
     ("nodes", "words", "line"),
     [
-        ([{"CPU": 8}, {"GPU": 4}], ("launcher.gpus=1",), "needs 1 CPU and 1 GPU on one node, and each is on another"),
+        ([{"CPU": 8}, {"GPU": 4}], ("launcher.gpus=1",), "needs 1 CPU and 1 GPU on one node, but no node has all of them"),
         ([{"CPU": 8}, {"CPU": 2}], ("launcher.gpus=1",), "needs 1 GPU, and the largest node has 0"),
         ([{"CPU": 2}], ("launcher.cpus=4",), "needs 4 CPU, and the largest node has 2"),
         ([{"CPU": 8, "GPU": 1}, {"CPU": 8}], ("launcher.gpus=1",), None),

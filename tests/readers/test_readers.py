@@ -1,4 +1,4 @@
-"""The one-liners of README, each in an environment that has its reader alone, without this package.
+"""The one-liners of docs/sql.md, each in an environment that has its reader alone, without this package.
 
 `make test-readers` makes the environments, build/readers/NAME, and runs these tests.
 """
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "sql.md"
 ENVIRONMENTS = Path(os.environ.get("READERS", ROOT / "build" / "readers"))
 RELEASES = ("published", "mlperf")
 TABLES = ("studies", "trials", "measurements", "points")
@@ -37,9 +38,10 @@ pytestmark = [pytest.mark.readers, pytest.mark.timeout(5400)]  # of which one ma
 
 
 def lines() -> dict[str, str]:
-    """The one-liners of README, by reader."""
-    found = re.findall(r"^    ((\w+)\.\S.*?results/published/?.*?)(?:  +#.*)?$", (ROOT / "README.md").read_text(), re.M)
-    found += re.findall(r"^    (list\((mlcroissant)\..*?)(?:  +#.*)?$", (ROOT / "README.md").read_text(), re.M)
+    """The one-liners of docs/sql.md, by reader."""
+    page = PAGE.read_text()
+    found = re.findall(r"^    ((\w+)\.\S.*?results/published/?.*?)(?:  +#.*)?$", page, re.M)
+    found += re.findall(r"^    (list\((mlcroissant)\..*?)(?:  +#.*)?$", page, re.M)
     return {reader: line for line, reader in found if reader in TOLD}
 
 
@@ -67,5 +69,4 @@ def test_a_line_reads_all_rows_and_columns(reader: str, release: str, table: str
 
 
 def test_r_is_told_too() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert '\n    arrow::read_parquet("results/published/measurements.parquet")' in readme
+    assert '\n    arrow::read_parquet("results/published/measurements.parquet")' in PAGE.read_text()

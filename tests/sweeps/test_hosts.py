@@ -217,7 +217,8 @@ def test_a_factorization_is_killed_in_every_epoch(tmp_path: Path, count: int) ->
     assert ended(begun(line, folder, count)) == [exit_codes.DONE] * count
     assert not list((tmp_path / "saved").glob("*/checkpoint-*"))
     calm = tmp_path / "calm"
-    assert ended(begun(GRAPH, calm, 1)) == [exit_codes.DONE]
+    # Also with `count` processes: on some processors, one process with two devices rounds in another order.
+    assert ended(begun([*GRAPH, f"checkpoint_dir={tmp_path}/others"], calm, count)) == [exit_codes.DONE] * count
     assert_same(folder, calm)
 
 
@@ -265,7 +266,9 @@ def test_a_host_that_never_comes_is_one_line() -> None:
         assert each.returncode == exit_codes.INVALID
         assert f"host {index} of 3, coordinator 127.0.0.1:" in out
         (line,) = [line for line in out.splitlines() if line.startswith("error: ")]
-        assert re.match(r"error: host 2 of 3 did not come to 127\.0\.0\.1:\d+ within 30 s: .*firewall\?$", line)
+        assert re.match(
+            r"error: host 2 of 3 did not reach 127\.0\.0\.1:\d+ within 30 s\. .*firewall allow that port\?$", line
+        )
     assert time.monotonic() - began < 60
     assert not Path("never").exists()
 

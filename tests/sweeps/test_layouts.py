@@ -130,7 +130,7 @@ def test_figures_and_page_show_them(filled: Path, tmp_path: Path, cli: Callable[
 
 def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = cli("layouts", "--store", filled, "--json")
-    assert code == 0 and "3 of 11 layouts were refused: 3 unknown_mesh_axis" in err
+    assert code == 0 and "3 of 11 layouts were rejected: 3 unknown_mesh_axis" in err
     assert len(json.loads(out)) == 11
     code, out, _ = cli("layouts", "--store", filled)
     assert code == 0 and "batch:data;mlp:model" in out and "next: python -m analysis figures" in out
@@ -163,8 +163,8 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
         (["hardware=v7"], "unknown hardware 'v7'"),
         (["mesh='???'"], "mesh='???': a value is needed"),
         (["devices=0"], "devices must be a whole number of at least 1, not 0"),
-        (["engine=tpu-aot:zzz"], "'zzz' is no slice of TPUs; write its chips along two directions, such as v5e:2x2"),
-        (["engine=tpu-aot:v9:2x2"], "unknown version of TPUs 'v9'"),
+        (["engine=tpu-aot:zzz"], "'zzz' is not a TPU slice. Give its chips along two directions, such as v5e:2x2"),
+        (["engine=tpu-aot:v9:2x2"], "unknown TPU version 'v9'"),
         (["engine=tpu-aot:v5e:2x4", "hardware=v5p"], "hardware=v5p: engine=tpu-aot:v5e:2x4 compiles for v5e"),
         (["engine=tpu-aot:v5e:4x4"], "mesh 'data:8': 8 = 8, but there are 16 devices"),
         (["engine=tpu-aot:v3:2x2", "devices=4"], "devices=4: engine=tpu-aot:v3:2x2 has 8 devices"),

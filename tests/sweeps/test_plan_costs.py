@@ -179,7 +179,7 @@ def test_a_table_of_step_times_holds_predicted_ones_alone(tmp_path: Path, capsys
     file = tmp_path / "times.csv"
     assert plan.main([*SWEEP, f"store={tmp_path}", f"step_times={file}"]) == 0
     table = list(csv.DictReader(io.StringIO(file.read_text())))
-    assert [(row["batch_size"], row["devices"], row["says"]) for row in table] == [
+    assert [(row["batch_size"], row["devices"], row["basis"]) for row in table] == [
         ("16", "1", "predicted"),
         ("64", "1", "predicted"),
     ]
@@ -340,10 +340,10 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["timeout=soon"], "timeout=soon is not a number of seconds above 0"),
         (["--calibration", "batch_size=4"], "takes store=DIR alone, not batch_size=4"),
         (["--calibration"], "has no runs whose time says anything"),
-        (["topology=v5e"], "'v5e' is no slice of TPUs; write its chips along two directions, such as v5e:2x2"),
+        (["topology=v5e"], "'v5e' is not a TPU slice. Give its chips along two directions, such as v5e:2x2"),
         (["topology=v5e:2x2x2"], "write its chips along two directions, such as v5e:2x2"),
         (["topology=v4:2x2"], "write its chips along three directions, such as v4:2x2x1"),
-        (["topology=v9:2x2"], "unknown version of TPUs 'v9'"),
+        (["topology=v9:2x2"], "unknown TPU version 'v9'"),
         (["topology=h100:8"], "on a GPU leave topology= out, on a machine that has one"),
         (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
         (["+experiment=zzzz"], "the nearest are"),

@@ -201,7 +201,7 @@ def test_data_are_the_same_wherever_and_however_they_are_written(tmp_path: Path)
     changed = {of(written(tmp_path, other)).version() for other in others}  # each in place of the first
     assert len(changed | versions) == 5
     assert of(tmp_path / "data.parquet", text=["rooms"]).version() not in changed | versions
-    with pytest.raises(BadInput, match=r"own.csv has changed since the study was planned; run the same command again"):
+    with pytest.raises(BadInput, match=r"own.csv has changed since the study was planned\. Run the same command again"):
         row.load()
 
 

@@ -104,17 +104,17 @@ def test_what_was_asked_for_and_has_not_run_is_named(factorization, put, folder,
     store.ask(folder, waiting)
     store.ask(folder, plan())
     code, _, err = cli("epochs", "--store", folder)
-    assert (code, err) == (2, f"error: no factorization in {folder} has run yet; planned: {waiting.name}\n")
+    assert (code, err) == (2, f"error: no factorization in {folder} has run yet (planned: {waiting.name})\n")
     put()
     _, _, err = cli("epochs", "--store", folder, "--csv")
-    assert err == f"note: not in the table, as no run has ended yet: {waiting.name}\n"
+    assert err == f"note: not in the table, because no run has ended yet: {waiting.name}\n"
 
 
 def test_no_factorization_is_told_in_one_line(folder, tmp_path, cli):
     publish(folder, plan(), {0: Ran([(1, 0.05)])})
     code, out, err = cli("epochs", "--store", folder)
     assert (code, out) == (2, "")
-    assert err.startswith(f"error: no study of kind cores in {folder}; fill it with `python -m sweeps ")
+    assert err.startswith(f"error: no study of kind cores in {folder}. Fill it with `python -m sweeps ")
     assert cli("epochs", "--store", tmp_path / "none")[2].startswith("error: no store at")
 
 
@@ -128,14 +128,14 @@ def test_two_core_counts_have_a_gain_and_no_law(put, folder, cli):
     assert row["speedup"] == pytest.approx(law(1) / law(2), rel=1e-6)
     assert row["efficiency"] == pytest.approx(law(1) / law(2) / 2, rel=1e-6)
     assert pd.isna(row["serial_seconds"]) and pd.isna(row["critical_cores"])
-    assert row["reason"] == "2 real core counts, a fit needs 3"
+    assert row["reason"] == "2 real core counts, but a fit needs 3"
 
 
 def test_what_a_fit_of_core_counts_needs_is_told_once(put, folder, cli):
     for cores, dim in ((1, 16), (1, 32), (2, 32)):
         put({"seconds": law(cores) / 2}, cores=cores, dim=dim)
     _, out, _ = cli("epochs", "--store", folder, "--fit")
-    assert "1 real core count, a fit needs 3" in out and "2 real core counts, a fit needs 3" in out
+    assert "1 real core count, but a fit needs 3" in out and "2 real core counts, but a fit needs 3" in out
     assert out.count("three unknowns") == 1
 
 
@@ -145,7 +145,7 @@ def test_emulated_cores_are_on_no_curve(put, folder, cli):
     code, out, err = cli("epochs", "--store", folder, "--fit")
     assert code == 0
     assert "not identified" in out and "4, 8 cores are emulated" in out and "a fit needs 3" in out
-    assert "-c4-" in err and "-c8-" in err and "say nothing about speed" in err
+    assert "-c4-" in err and "-c8-" in err and "do not measure speed" in err
     (curve,) = core_counts.curves(factorizations.load(folder))
     assert curve.cores.tolist() == [1, 2]
 
@@ -178,9 +178,9 @@ def test_a_law_is_found_again_through_the_command(put, folder, cli):
         assert row[f"{name}_seconds_low"] < true < row[f"{name}_seconds_high"]
     assert row["verdict"] == "identified"
     assert row["critical_cores_low"] < 14.34 < row["critical_cores_high"]
-    assert row["reason"] == "by the fit more than 22.4 cores slow an epoch down"
+    assert row["reason"] == "by the fit, more than 22.4 cores slow an epoch down"
     text = cli("epochs", "--store", folder, "--fit")[1]
-    assert "row 1: speed against 1 (efficiency): 2 cores 1.90 × (95%)" in text
+    assert "row 1: speed-up over 1 (efficiency): 2 cores 1.90 × (95%)" in text
     assert text.splitlines()[-1] == f"next: python -m analysis figures --store {folder} --out figures"
 
 

@@ -145,8 +145,8 @@ def test_the_strip_is_the_interval_of_the_answer(folder: Path) -> None:
     legend = axes_of(made).get_legend()
     assert legend
     named = [text.get_text() for text in legend.get_texts()]
-    assert "trial 1 was first: (2, 4]" in named
-    assert "diverged soon after (1)" in named
+    assert "trial 1 reached it first: (2, 4]" in named
+    assert "diverged afterwards (1)" in named
     (strip,) = axes_of(made).patches
     assert np.allclose(strip.get_extents().transformed(axes_of(made).transData.inverted()).intervalx, [2, 4])
     (cross,) = [line for line in axes_of(made).get_lines() if line.get_marker() == "x"]
@@ -168,7 +168,7 @@ def test_what_was_not_measured_is_named(folder: Path) -> None:
 def test_a_study_without_a_number_is_named(folder: Path) -> None:
     made = drawn(folder, {0: Ran([(1, np.nan)], "INFEASIBLE")})
     assert isinstance(made, Skipped)
-    assert "no trial measured anything" in str(made)
+    assert "there are no finite measurements" in str(made)
 
 
 def test_curves_that_begin_at_step_0(folder: Path) -> None:
@@ -181,7 +181,7 @@ def test_curves_that_begin_at_step_0(folder: Path) -> None:
     (made,) = learning_curves.draw_study(commit, Target(by_hand.METRIC, 0.95))
     legend = axes_of(made).get_legend()
     assert legend
-    assert "trial 1 was first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
+    assert "trial 1 reached it first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
     axes_of(made).figure.canvas.draw()
 
 
@@ -217,14 +217,14 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     assert page.names == ("digits", "fully_connected_64", "sgd", "test_error", "0.1")
     found = panels(page)
     assert list(found) == [
-        *("", "share of trials that reached (90 %)", "how 55 planned trials ended"),
+        *("", "share of trials that reached (90 %)", "endings of 55 planned trials"),
         "confirmed over selected steps",
     ]
     share = found["share of trials that reached (90 %)"].lines[0].get_ydata()
     assert np.allclose(share, 2 / 3)
-    legend = found["how 55 planned trials ended"].get_legend()
+    legend = found["endings of 55 planned trials"].get_legend()
     assert legend and [text.get_text() for text in legend.get_texts()] == ["complete", "infeasible", "missing"]
-    tops = {round(bar.get_y() + bar.get_height()) for bar in found["how 55 planned trials ended"].patches}
+    tops = {round(bar.get_y() + bar.get_height()) for bar in found["endings of 55 planned trials"].patches}
     assert max(tops) == 5, "two complete and one repeat, one infeasible, one missing"
     again = found["confirmed over selected steps"]
     ratios = [float(line.get_ydata()[0]) for line in again.lines if line.get_marker() == "s"]
@@ -235,7 +235,7 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     assert labels[:3] == [
         *("selected, and fit", "confirmed: median, range, and fit", "confirmed: median never reached")
     ]
-    assert words(page).count("verdict: ") == words(page).count("assumed: ") == 2
+    assert words(page).count("verdict: ") == words(page).count("assumptions: ") == 2
     assert "best of 3 trials · not pruned" in words(page)
 
 

@@ -12,9 +12,9 @@ from results.plans.search_space import Range, SearchSpace
 from ..conftest import Ran, plan, publish
 
 SKIPPED = {
-    "precision": "no two factorizations differ in number format alone",
-    "solvers": "no two factorizations differ in solver alone",
-    "tuning": "no factorization has 3 trials; ask for more with trials=16",
+    "precision": "no two factorizations differ only in number format",
+    "solvers": "no two factorizations differ only in solver",
+    "tuning": "no factorization has 3 trials. Run more with trials=16.",
 }
 
 
@@ -39,14 +39,14 @@ def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, c
     assert len(out.splitlines()) == 8
     first, *others = SKIPPED
     named = ", ".join([first, *others])
-    assert err == f"not drawn: {named}: --name {first}, or another of these, says why\n"
+    assert err == f"not drawn: {named}: run it with --name {first} or another of these for the reasons\n"
     for name, why in SKIPPED.items():
         err = cli("figures", "--store", folder, "--out", tmp_path / name, "--name", name)[2]
         assert err == f"not drawn: {name}: {why}\n"
     told = said(tmp_path / f"{stem}.svg")
     for expected in (
         "webgraph_synthetic · d = 16 · rotated_cg (2 steps) · float32",
-        "rows 1,000 · links 20,000 · cpu · median of 3 epochs and their middle half",
+        "rows 1,000 · links 20,000 · cpu · median and middle half of 3 epochs",
         "measured",
         "fit: serial + parallel / c + communication",
         "perfect scaling",
@@ -67,15 +67,15 @@ def test_two_core_counts_say_what_they_cannot_show(put, folder, tmp_path, cli):
     cli("figures", "--store", folder, "--out", tmp_path)
     told = said(tmp_path / "epochs-movielens-d16-rotated_cg-float32.svg")
     assert "2 cores are 2.00 × as fast as 1: efficiency 100%" in told
-    assert "what more cores would bring is not identified" in told
+    assert "the speed-up of more cores is not identified" in told
     assert "fit" not in told and "ALX" not in told
-    assert "two numbers of cores show no law" in said(tmp_path / "speedup-cpu.svg")
+    assert "two core counts cannot determine a law" in said(tmp_path / "speedup-cpu.svg")
 
 
 def test_emulated_cores_are_named_and_not_drawn(put, folder, tmp_path, cli):
     names = {cores: put({"emulated": cores > 2}, cores=cores).name for cores in (1, 2, 4)}
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "epochs")
-    why = "times of more cores than there are say nothing about speed"
+    why = "times on emulated cores do not measure speed"
     assert err == f"not drawn: epochs on emulated cores: {why}: {names[4]} (4 cores on 2 physical)\n"
     assert "not drawn: 4 cores, which were emulated" in said(next(tmp_path.glob("*.svg")))
 
@@ -104,7 +104,7 @@ def test_number_formats_are_compared_on_one_trial_and_a_divergence_is_told(put, 
         "trial 1: α = 0.18, λ = 0.018",
     ):
         assert expected in told
-    assert "the best of 2" in told
+    assert "best of 2" in told
     assert "diverged" in said(tmp_path / "recall-webgraph_synthetic.svg")
 
 
@@ -115,7 +115,7 @@ def test_solvers_are_compared_on_the_fewest_real_cores(put, folder, tmp_path, cl
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "solvers")
     assert (pictures(tmp_path), err) == (["solvers-webgraph_synthetic-d16-float32"], "")
     told = said(tmp_path / "solvers-webgraph_synthetic-d16-float32.svg")
-    assert "cg (2 steps): 0.500 s an epoch" in told and "qr: 0.500 s an epoch" in told and "float32 · 2 cores" in told
+    assert "cg (2 steps): 0.500 s per epoch" in told and "qr: 0.500 s per epoch" in told and "float32 · 2 cores" in told
 
 
 def test_solvers_on_emulated_cores_alone_are_refused(put, folder, tmp_path, cli):
@@ -149,7 +149,10 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     for size in (1, 2):
         publish(folder, plan(batch_size=size), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
-    assert err == "not drawn: optimizers, best_of, payoff: --name optimizers, or another of these, says why\n"
+    assert (
+        err
+        == "not drawn: optimizers, best_of, payoff: run it with --name optimizers or another of these for the reasons\n"
+    )
     for cores in (1, 2):
         put(cores=cores)
     cli("figures", "--store", folder, "--out", tmp_path / "both")
@@ -170,7 +173,7 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     put()
     code, _, err = cli("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
-    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of, payoff: no study has a target; ")
+    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of, payoff: no study has a target. ")
 
 
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):

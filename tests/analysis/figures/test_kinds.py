@@ -93,8 +93,8 @@ def test_targets_may_be_named_and_those_not_measured_are_told(swept: Path) -> No
     (picture,), skipped = drawn(swept, "targets", ("optimizer=sgd",), metric="test_error", values=(0.05, 0.2, 0.3))
     assert len(legend(picture)) == 2
     assert skipped == [
-        "targets of digits · fully_connected_64 · sgd: trials stopped once they had decided the targets of their own "
-        "study, too early to decide this one: plan it as a target (test error ≤ 0.05)"
+        "targets of digits · fully_connected_64 · sgd: trials stopped once they had decided the targets of their "
+        "study, which was too early for this one: add it to the targets of the plan (test error ≤ 0.05)"
     ]
 
 
@@ -107,10 +107,10 @@ def test_compare_tells_optimizers_models_and_data_apart(paper: Any, swept: Path)
     (picture,), skipped = drawn(paper.folder, "compare", where, by="model")
     assert len(legend(picture)) == 6
     assert skipped == [
-        f"compare of mnist · {model} · sgd: it has no target; give --metric, --value"
+        f"compare of mnist · {model} · sgd: it has no target. Give --metric and --value."
         for model in ("fc_1024_1024", "fc_64_64_64")
     ]
-    assert picture.figure.axes[0].get_ylabel() == "steps / those at batch size 1"
+    assert picture.figure.axes[0].get_ylabel() == "steps relative to batch size 1"
     (picture,), _ = drawn(paper.folder, "compare", ("model=resnet_50",), by="dataset")
     assert any(text.startswith("open_images_v4, validation average precision ≥ 0.31: ") for text in legend(picture))
     where = ("model=simple_cnn_base,dataset=*mnist,optimizer=nest*",)
@@ -122,7 +122,7 @@ def test_what_has_nothing_to_be_compared_with_is_told(swept: Path) -> None:
     pictures, skipped = drawn(swept, "compare", ("optimizer=sgd",))
     assert pictures == []
     assert skipped == [
-        "compare of digits · fully_connected_64: fewer than two optimizers have a curve; --by tells what is compared"
+        "compare of digits · fully_connected_64: fewer than two optimizers have a curve. Use --by to compare others."
     ]
 
 
@@ -158,7 +158,7 @@ def test_scatter_has_a_panel_per_batch_size(paper: Any) -> None:
     assert count[0] > 0 and count[3] <= 1
     pictures, skipped = drawn(paper.folder, "scatter", (f"{MNIST},optimizer=sgd",))
     assert pictures == []
-    assert skipped[0].endswith("its search is over learning_rate, not over learning_rate and momentum")
+    assert skipped[0].endswith("its search space (learning_rate) lacks learning_rate or momentum")
 
 
 def test_trials_are_split_by_values_or_by_thirds(paper: Any) -> None:
@@ -176,7 +176,7 @@ def test_budgets_of_steps_and_examples(paper: Any, swept: Path) -> None:
     assert len(legend(picture, 1)) == 8
     (picture,), _ = drawn(swept, "budget", ("optimizer=sgd",))
     (words,) = [text.get_text() for text in picture.figure.legends[0].get_texts()]
-    assert words == "beyond the target, at which trials stopped: how far says nothing"
+    assert words == "beyond the target, at which trials stopped (not comparable)"
 
 
 def test_pruned_trials_tell_no_more_than_steps(folder: Path) -> None:
@@ -209,17 +209,20 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
             "no field 'optimiser'; did you mean 'optimizer'?",
         ),
         (["--kind", "steps", "--where", "optimizer"], "--where takes FIELD=VALUE"),
-        (["--kind", "steps", "--where", "optimizer=adam"], "no study meets --where optimizer=adam; there are digits/"),
+        (
+            ["--kind", "steps", "--where", "optimizer=adam"],
+            "no study meets --where optimizer=adam. The store has digits/",
+        ),
         (["--kind", "steps", "--metric", "test_eror"], "unknown metric 'test_eror'"),
         (["--kind", "steps", "--metric", "test_error", "--value", "-1"], "--value: test_error is never below 0"),
         (["--kind", "steps", "--value", "1"], "--value needs --metric"),
         (["--kind", "compare", "--by", "size"], "unknown --by 'size'"),
         (["--kind", "split", "--by", "width"], "no trial has a metaparameter 'width'; choices: learning_rate"),
         (["--kind", "budget", "--steps", "0"], "--steps must be at least 1"),
-        (["--kind", "steps", "--name", "optimizers"], "--name and --kind do not go together"),
-        (["--where", "optimizer=sgd"], "--where goes with --kind"),
-        (["--rule", "released"], "--rule and --first go with --kind"),
-        (["--kind", "steps", "--first", "3"], "--first goes with --rule released"),
+        (["--kind", "steps", "--name", "optimizers"], "--name and --kind exclude each other."),
+        (["--where", "optimizer=sgd"], "--where needs --kind"),
+        (["--rule", "released"], "--rule and --first need --kind"),
+        (["--kind", "steps", "--first", "3"], "--first must be at least 1 and needs --rule released"),
     ):
         code, out, err = cli(*line, *more)
         assert (code, out) == (2, ""), more

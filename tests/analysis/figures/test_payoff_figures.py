@@ -89,4 +89,4 @@ def test_measured_and_predicted_are_lines_of_their_own():
 
 
 def test_a_gain_is_told_as_it_was_asked_for():
-    assert "makes it 99.9 % faster or more" in drawn(gain=0.999).texts[1].get_text()
+    assert "trains at least 99.9 % faster" in drawn(gain=0.999).texts[1].get_text()

@@ -99,11 +99,12 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
         "seed=1",
     ]
     assert "critical batch size not identified" in said[0]
-    assert err == "not drawn: optimizers (2), best_of (2), payoff: --name optimizers, or another of these, says why\n"
+    reasons = "run it with --name optimizers or another of these for the reasons"
+    assert err == f"not drawn: optimizers (2), best_of (2), payoff: {reasons}\n"
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),
-        ("best_of", "searches tell of one number of trials, or none has a fit"),
+        ("best_of", "fewer than two numbers of trials have a fit"),
     ):
         err = cli("figures", "--store", folder, "--out", tmp_path, "--name", name)[2]
         lines = {f"not drawn: {name} of {workload} · seed={seed}: {why}" for seed in (0, 1)}
@@ -165,8 +166,8 @@ def test_bad_arguments_are_told_in_one_line(swept, tmp_path, cli):
             ["--store", swept, "--out", tmp_path, "--name", "optimiser"],
             "unknown figure 'optimiser'; did you mean 'optimizers'?",
         ),
-        (["--store", swept, "--out", file], f"--out {file} is a file; name a folder"),
-        (["--store", swept, "--out", file / "folder"], "choose another --out DIR"),
+        (["--store", swept, "--out", file], f"--out {file} is a file. Name a folder."),
+        (["--store", swept, "--out", file / "folder"], "Choose another --out DIR"),
         (["--store", tmp_path / "none", "--out", tmp_path], "no store at"),
     ):
         code, out, err = cli("figures", *arguments)

@@ -42,16 +42,16 @@ def test_a_curve_has_a_row_for_each_answer(folder: Path, cli: Cli) -> None:
     _, out, _ = cli("fit", "--store", folder, "--csv")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns[:7]) == [
-        *("dataset", "model", "optimizer", "target_metric", "target_value", "of", "best_of")
+        *("dataset", "model", "optimizer", "target_metric", "target_value", "estimate", "trials_per_point")
     ]
-    assert list(zip(table["optimizer"], table["of"], strict=True)) == [
+    assert list(zip(table["optimizer"], table["estimate"], strict=True)) == [
         *(("momentum", "selected"), ("sgd", "selected"), ("sgd", "confirmed"))
     ]
-    assert table["best_of"].tolist() == [16] * 3
+    assert table["trials_per_point"].tolist() == [16] * 3
     before, after = table.loc[1:, "critical_batch_size"]
     assert before == pytest.approx(64, rel=0.05)
     assert after > 2 * before
-    assert "medians of 1 fresh seed" in table.loc[2, "reason"]
+    assert "medians of 1 new seed" in table.loc[2, "reason"]
     _, out, _ = cli("fit", "--store", folder, "--checks")
     assert "sgd · test_error · 0.1 · confirmed · 16" in " ".join(out.split())
 
@@ -86,7 +86,7 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     assert (np.diff(steps, axis=0) <= 0).all(), "a minimum falls with k"
     _, out, err = cli("fit", "--store", folder, "--best-of", "24,8", "--csv")
     assert err == ""
-    assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [8, 24] * 3
+    assert pd.read_csv(io.StringIO(out))["trials_per_point"].tolist() == [8, 24] * 3
 
 
 def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, cli: Cli) -> None:
@@ -94,9 +94,9 @@ def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, cli: Cli) -
     assert [curve_fits.trial_numbers(one) for one in curve_fits.of_store(folder)] == [[24]] * 3
     _, out, err = cli("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
     assert err == "note: no curve can be fitted at the best of 8, 9999 trials\n"
-    assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
+    assert pd.read_csv(io.StringIO(out))["trials_per_point"].tolist() == [24] * 3
     code, out, err = cli("fit", "--store", folder, "--best-of", "8")
-    assert (code, out, err) == (2, "", "error: no curve can be fitted at the best of 8 trials; available: 24\n")
+    assert (code, out, err) == (2, "", "error: no curve can be fitted at the best of 8 trials. Available: 24.\n")
 
 
 @pytest.mark.parametrize("words", ["8,,16", "0", "a", "-8"])
@@ -109,7 +109,7 @@ def test_numbers_of_trials_that_are_none_are_told_in_one_line(tmp_path: Path, cl
 
 def test_a_file_of_points_has_no_trials(tmp_path: Path, cli: Cli) -> None:
     code, _, err = cli("fit", "--points", tmp_path / "a.csv", "--best-of", "8")
-    assert (code, err) == (2, "error: --best-of goes with --store; a file of points has no trials in it\n")
+    assert (code, err) == (2, "error: --best-of needs --store: a file of points has no trials\n")
 
 
 def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_row(folder: Path) -> None:
@@ -128,7 +128,7 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
     assert {made.names for made in best_of_figures.knees(found) if isinstance(made, Picture)} == set(names)
     words = curve_fits.table_by_k(curve_fits.refit_by_k(found))
     assert len(words) == 4
-    assert set(words.index.get_level_values("of")) == {"stop=target", "stop=budget"}
+    assert set(words.index.get_level_values("estimate")) == {"stop=target", "stop=budget"}
 
 
 def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> CurveFits:

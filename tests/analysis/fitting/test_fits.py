@@ -41,7 +41,9 @@ def write_points(tmp_path, text):
 def test_true_curves_are_inside_their_intervals(swept, cli):
     code, out, err = cli("fit", "--store", swept, "--csv")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value,of,best_of," + HEADER
+    assert (
+        out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value,estimate,trials_per_point," + HEADER
+    )
     table = pd.read_csv(io.StringIO(out)).set_index("optimizer")
     assert list(table.index) == ["momentum", "nesterov", "sgd"]
     for optimizer, (critical, plateau, _) in TRUTH.items():
@@ -116,7 +118,9 @@ def test_pruned_curves_weigh_alike_and_say_so(folder):
     table = curve_fits.table(folder)
     assert (table["verdict"] == "identified").all()
     assert (
-        table["reason"].str.endswith("pruned, so trials beside the best are cut short: batch sizes weigh alike").all()
+        table["reason"]
+        .str.endswith("pruned, so all trials but the best are cut short: all batch sizes have equal weights")
+        .all()
     )
     assert table["half_trials_octaves"].isna().all()
 
@@ -135,7 +139,7 @@ def test_pruned_curves_with_unequal_trials_are_refused(folder, cli):
 def test_too_few_batch_sizes(folder, count, words):
     publish_curve(folder, BATCH_SIZES[:count])
     (row,) = curve_fits.table(folder).to_dict("records")
-    assert (row["verdict"], row["reason"]) == ("not_identified", f"at 3 trials; {words}, a fit needs 5")
+    assert (row["verdict"], row["reason"]) == ("not_identified", f"at 3 trials; {words}, but a fit needs 5")
     assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
 
 
@@ -176,7 +180,7 @@ def test_a_target_the_trials_did_not_run_for_is_refused(folder):
     assert curve_fits.table(folder, ("test_error", 0.19)).loc[0, "verdict"] == "identified"
     (row,) = curve_fits.table(folder, ("test_error", 0.01)).to_dict("records")
     assert row["verdict"] == "not_identified"
-    assert "too early to decide this one" in row["reason"]
+    assert "too early for this one" in row["reason"]
 
 
 def test_points_keep_their_columns_and_order(tmp_path, cli):
@@ -188,7 +192,7 @@ def test_points_keep_their_columns_and_order(tmp_path, cli):
     assert list(table.columns) == ["panel", *HEADER.split(",")]
     assert table["panel"].tolist() == ["a", "b"]
     np.testing.assert_allclose(table["critical_batch_size"], 64, rtol=0.01)
-    assert set(table["reason"]) == {"points without trials: batch sizes weigh alike"}
+    assert set(table["reason"]) == {"points without trials: all batch sizes have equal weights"}
 
 
 def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
@@ -217,7 +221,7 @@ def test_the_same_batch_size_twice_is_refused(tmp_path):
     (row,) = fits.table(*fits.of_file(file)).to_dict("records")
     assert (row["verdict"], row["reason"].split("; ")[-1]) == (
         "not_identified",
-        "several rows at batch size 4: add a column that tells their curves apart",
+        "several rows at batch size 4: add a column that separates their curves",
     )
 
 
@@ -227,14 +231,14 @@ def test_the_same_batch_size_twice_is_refused(tmp_path):
         ("batchsize,steps\n1,2\n", "lacks a column batch_size; did you mean 'batchsize'? choices: batchsize, steps"),
         ("batch_size,step\n1,2\n", "lacks a column steps_low, or a column steps; did you mean"),
         ("batch_size,steps_low\n1,2\n", "lacks a column steps_high, or a column steps"),
-        ("batch_size,steps\n1,2\n2,many\n", "steps in line 3 is 'many'; a positive number is needed"),
-        ("batch_size,steps\n0,2\n", "batch_size in line 2 is '0'; a positive number is needed"),
-        ("batch_size,steps\n,2\n", "batch_size in line 2 is empty; a positive number is needed"),
+        ("batch_size,steps\n1,2\n2,many\n", "steps in line 3 is 'many'. It must be a positive number."),
+        ("batch_size,steps\n0,2\n", "batch_size in line 2 is '0'. It must be a positive number."),
+        ("batch_size,steps\n,2\n", "batch_size in line 2 is empty. It must be a positive number."),
         (
             "batch_size,steps_low,steps_high\n2,1,2\n1,3,2.5\n",
-            "line 3 has steps_low 3 above steps_high 2.5; swap them\n",
+            "line 3 has steps_low 3 above steps_high 2.5. Swap them.\n",
         ),
-        ("batch_size,steps_low,steps_high\n1,-3,2\n", "steps_low in line 2 is '-3'; a positive number is needed"),
+        ("batch_size,steps_low,steps_high\n1,-3,2\n", "steps_low in line 2 is '-3'. It must be a positive number."),
         ("batch_size,steps\n", "has no rows"),
         ("", "is not a CSV table"),
         ("batch_size,steps\n1,2,3,4\n1,2,3,4,5\n", "is not a CSV table"),
@@ -258,7 +262,7 @@ def test_missing_points_and_clashing_arguments(tmp_path, cli):
         assert len(err.splitlines()) == 1
     file = write_points(tmp_path, "batch_size,steps\n1,2\n")
     code, _, err = cli("fit", "--points", file, "--metric", "test_error", "--value", "1")
-    assert (code, err) == (2, "error: --metric and --value go with --store; a file of points has its target in it\n")
+    assert (code, err) == (2, "error: --metric and --value need --store: a file of points contains its target\n")
 
 
 def test_a_reader_that_stops_early_hears_no_complaint(swept):
@@ -285,6 +289,6 @@ def test_a_check_that_cannot_tell_says_why(folder, cli):
         for line in out.splitlines()
         if line.startswith("cannot tell")
     }
-    assert all(why[bend].startswith("6 batch sizes, and 7 are needed") for bend in ("slope", "plateau", "knee"))
-    pruned = "pruned, so trials beside the best are cut short; pruning=off tells"
+    assert all(why[bend].startswith("6 batch sizes, but 7 are needed") for bend in ("slope", "plateau", "knee"))
+    pruned = "pruned, so all trials but the best are cut short (pruning=off avoids this)"
     assert [why[each] for each in ("points", "search", "space")] == [pruned] * 3

@@ -78,7 +78,7 @@ def test_evaluations_that_mlperf_does_not_tell_apart_are_named(
     mlperf: Path, cli: Callable[..., tuple[int, str, str]]
 ) -> None:
     _, out, _ = cli("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0)
-    assert "evaluations at batch sizes 256, 512, 768, 1,024 are taken to be as far apart as at the others" in out
+    assert "evaluations at batch sizes 256, 512, 768, 1,024 are assumed to be as far apart as at the others" in out
 
 
 @pytest.mark.slow

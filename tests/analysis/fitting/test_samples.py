@@ -86,7 +86,7 @@ def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space
     luck = np.log(points.sample.high) - np.log(points.high)[:, None]
     np.testing.assert_allclose(luck, np.broadcast_to(luck[0], luck.shape), atol=1e-3)
     points_fit = fits.of_points(points)
-    assert "all batch sizes tried the same points: the interval allows for luck they share" in points_fit.reason
+    assert "all batch sizes tried the same points: the interval allows for their shared luck" in points_fit.reason
     assert "points" in fits.doubts(points_fit)
 
 

@@ -248,7 +248,7 @@ def test_a_line_of_perfect_scaling_that_no_batch_size_is_on_is_doubted():
     fit = regimes.fit(MORE_SIZES, points.low, points.high)
     assert "perfect scaling" not in regimes.names(fit, MORE_SIZES)
     (check,) = (each for each in assumptions.check(fit, points) if each.assumption == "perfect scaling")
-    assert check.seen.startswith("at none of 13 batch sizes; ") and check.seen.endswith(" likely at batch size 1")
+    assert check.seen.startswith("at 0 of 13 batch sizes, ") and check.seen.endswith(" likely at batch size 1")
 
 
 def test_evaluations_far_apart_are_doubted():

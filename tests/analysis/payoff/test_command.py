@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.payoff import time_to_target
-from analysis.payoff.step_times import SAYS
+from analysis.payoff.step_times import BASES
 from analysis.payoff.time_to_target import NOTHING, LastDoubling
 
 from ..conftest import Ran, plan, publish
@@ -33,7 +33,7 @@ def times(tmp_path):
     def write(name="times.csv", **changes):
         seconds = np.full(len(SIZES), 0.1)
         columns = {"device_kind": "X", "devices": SIZES, "batch_size": SIZES, "seconds_per_step": seconds}
-        columns |= {"low": seconds / 1.02, "high": seconds * 1.02, "says": "measured"}
+        columns |= {"low": seconds / 1.02, "high": seconds * 1.02, "basis": "measured"}
         file = tmp_path / name
         pd.DataFrame(columns | changes).to_csv(file, index=False)
         return file
@@ -49,7 +49,7 @@ def next_words(out):
 
 def test_where_is_not_advised_where_it_is_refused(times, cli):
     code, _, err = cli("payoff", "--paper", "shallue2018", "--measured", times())
-    assert code == 2 and "several workloads" in err and "give it columns dataset and model" in err
+    assert code == 2 and "there are several" in err and "Add columns dataset and model." in err
     assert "--where" not in err
 
 
@@ -118,7 +118,7 @@ def test_every_answer_of_one_side_has_a_reason(cli):
 def test_a_row_has_a_batch_size_if_its_steps_have_one(points, times, cli, put, folder):
     code, _, err = cli("payoff", "--points", points, "--measured", times(batch_size=np.nan))
     assert (code, len(err.splitlines())) == (2, 1) and "nan" not in err
-    assert "row 1 has no batch_size, which a step of a curve over batch sizes has" in err
+    assert "row 1 has no batch_size. Only steps of a factorization go without one." in err
     put({"seconds": 0.5})
     code, _, err = cli("payoff", "--store", folder, "--measured", times())
     assert code == 2 and "row 1 has a batch_size, but a step of a factorization takes all data" in err
@@ -127,7 +127,7 @@ def test_a_row_has_a_batch_size_if_its_steps_have_one(points, times, cli, put, f
 def test_rows_beyond_the_curve_are_told(points, times, cli):
     more = np.array(SIZES) * 4
     _, out, _ = cli("payoff", "--points", points, "--measured", times(batch_size=more))
-    told = "measured at batch sizes 2,048, 4,096, which the curve does not reach: not used"
+    told = "measured at batch sizes 2,048, 4,096, outside the curve: not used"
     assert told in out
     assert told in cli("payoff", "--points", points, "--measured", times(batch_size=more), "--times")[1]
     assert "not used" not in cli("payoff", "--points", points, "--measured", times())[1]
@@ -138,29 +138,29 @@ def test_measured_and_predicted_times_never_share_a_column(points, times, cli):
     slower = np.full(len(SIZES), 0.7)
     ends = {"low": slower / 1.1, "high": slower * 1.1}
     measured = times("measured.csv")
-    predicted = times("predicted.csv", seconds_per_step=slower, says="predicted", **ends)
-    mixed = times("mixed.csv", says=[SAYS[i % 2] for i in range(len(SIZES))])
-    for says in SAYS:
-        code, _, err = cli("payoff", "--points", points, f"--{says}", mixed)
-        assert code == 2 and f"--{says} takes {says} times alone" in err
+    predicted = times("predicted.csv", seconds_per_step=slower, basis="predicted", **ends)
+    mixed = times("mixed.csv", basis=[BASES[i % 2] for i in range(len(SIZES))])
+    for basis in BASES:
+        code, _, err = cli("payoff", "--points", points, f"--{basis}", mixed)
+        assert code == 2 and f"--{basis} takes only {basis} times" in err
 
     def table(*files, times=True):
-        words = [word for says, file in zip(SAYS, files, strict=True) if file for word in (f"--{says}", file)]
+        words = [word for basis, file in zip(BASES, files, strict=True) if file for word in (f"--{basis}", file)]
         code, out, _ = cli("payoff", "--points", points, *words, "--csv", *["--times"] * times)
         assert code == 0
         return pd.read_csv(io.StringIO(out))
 
-    nothing = times("nothing.csv", says="predicted", device_kind="other")
+    nothing = times("nothing.csv", basis="predicted", device_kind="other")
     for whole in (True, False):
         both = table(measured, predicted, times=whole)
-        own = {says: [name for name in both if name.startswith(f"{says}_")] for says in SAYS}
+        own = {basis: [name for name in both if name.startswith(f"{basis}_")] for basis in BASES}
         shared = set(both) - {*own["measured"], *own["predicted"]}
         assert not [name for name in shared if "seconds" in name or "hours" in name or "price" in name]
-        for says, files in (("measured", (measured, nothing)), ("predicted", (None, predicted))):
-            other = {"measured": "predicted", "predicted": "measured"}[says]
+        for basis, files in (("measured", (measured, nothing)), ("predicted", (None, predicted))):
+            other = {"measured": "predicted", "predicted": "measured"}[basis]
             alone = table(*files, times=whole)
             alone = alone[alone["device_kind"] == "X"].reset_index(drop=True)
-            columns = [name for name in own[says] if name != "predicted_by"]
+            columns = [name for name in own[basis] if name != "predicted_by"]
             pd.testing.assert_frame_equal(alone[columns], both[columns])
             left = alone[[name for name in own[other] if name != "predicted_by"]]
             assert left.isna().all(axis=None)
@@ -171,7 +171,7 @@ def test_measured_and_predicted_times_never_share_a_column(points, times, cli):
 def test_measured_and_predicted_stand_in_blocks_of_their_own(points, times, cli):
     slower = np.full(len(SIZES), 0.7)
     ends = {"low": slower, "high": slower}
-    predicted = times("predicted.csv", seconds_per_step=slower, says="predicted", **ends)
+    predicted = times("predicted.csv", seconds_per_step=slower, basis="predicted", **ends)
     out = cli("payoff", "--points", points, "--measured", times(), "--predicted", predicted, "--times")[1]
     blocks = out.split("\n\n")
     (first,) = [block for block in blocks if block.startswith("measured; ")]
@@ -205,7 +205,7 @@ def test_docs_have_the_answers_of_the_paper_and_of_the_release(cli):
     assert set(of_batch["measured_verdict"].dropna()) == {"not_identified"}
     stated = of_cores[of_cores["measured_verdict"] != "not_identified"]
     assert (stated["measured_verdict"].tolist(), stated["measured_devices_low"].tolist()) == (["at_least"], [2])
-    words = f"Of its {len(of_cores)} rows of factorizations one says *at least 2*"
+    words = f"One of its {len(of_cores)} rows of factorizations is *at least 2*"
     assert words in " ".join(doc.split())
 
 

@@ -20,9 +20,9 @@ def write(file, **columns):
     return file
 
 
-def step_times(file, devices, batch_size, seconds, width=1.02, says="measured"):
+def step_times(file, devices, batch_size, seconds, width=1.02, basis="measured"):
     ends = {"low": seconds / width, "high": seconds * width}
-    kind = {"device_kind": "X", "says": says}
+    kind = {"device_kind": "X", "basis": basis}
     return write(file, devices=devices, batch_size=batch_size, seconds_per_step=seconds, **ends, **kind)
 
 
@@ -289,7 +289,7 @@ def test_only_bounds_hold_in_a_gap(tmp_path):
     (found,) = answers.answers([subject(steps)], measured=file)
     assert found.predicted.last.verdict == "at_most" and found.predicted.last.high >= 32
     (note,) = [note for note in found.notes if "between" in note]
-    assert note == "no batch size was timed on 1 device between 2 and 2,048: only bounds hold between them"
+    assert note == "no batch size was timed on 1 device between 2 and 2,048, so only bounds hold between them"
 
 
 def test_a_missing_doubling_ends_the_answer(tmp_path, cli):
@@ -304,9 +304,9 @@ def test_a_missing_doubling_ends_the_answer(tmp_path, cli):
 
     verdict, low, reason = asked(devices, seconds)
     assert (verdict, low) == ("at_least", 2)  # from 2 to 8 nothing was gained
-    assert "measured on 2 and on 8 devices, not on 4: no doubling beyond 2 is judged" in reason
+    assert "measured on 2 and 8 devices but not on 4, so no doubling beyond 2 is judged" in reason
     verdict, low, reason = asked(devices[[0, 2, 3]], seconds[[0, 2, 3]])
-    assert verdict == "not_identified" and "measured on 1 and on 8 devices, not on 2: no doubling" in reason
+    assert verdict == "not_identified" and "measured on 1 and 8 devices but not on 2, so no doubling" in reason
     assert asked(np.array([3.0, 4, 8]), np.array([8.0, 6, 4]))[:2] == ("at_least", 8)
 
 
@@ -314,7 +314,7 @@ def test_gains_of_predicted_times_keep_an_error_of_their_own(tmp_path, cli):
     """Ranges of × / 2 that all rows have in common do not make a gain exact."""
     points = write(tmp_path / "points.csv", batch_size=SIZES, steps=2.0**22 / SIZES)
     for width, own in ((2.0, 1.12), (1.05, 1.05)):
-        rows = step_times(tmp_path / "p.csv", SIZES, SIZES, np.full(len(SIZES), 0.1), width, says="predicted")
+        rows = step_times(tmp_path / "p.csv", SIZES, SIZES, np.full(len(SIZES), 0.1), width, basis="predicted")
         (found,) = answers.answers(answers.of_file(points), predicted=rows)
         gains = found.predicted.gains
         np.testing.assert_allclose(gains.best, 2, rtol=0.01)
@@ -331,8 +331,8 @@ def test_a_batch_size_below_the_curve_is_a_share(tmp_path, cli):
     timed = np.array([16.0, 32.0, 64.0, 256.0, 1024.0, 4096.0, 8192.0])
     times = step_times(tmp_path / "times.csv", np.ones(len(timed)), timed, fixed_and_each(timed))
     out = cli("payoff", "--points", points, "--measured", times)[1]
-    assert "measured at batch sizes 16, 32, which the curve does not reach: used only as one device's share" in out
-    assert "measured at batch size 8,192, which the curve does not reach: not used" in out
+    assert "measured at batch sizes 16, 32, outside the curve: used only as one device's share" in out
+    assert "measured at batch size 8,192, outside the curve: not used" in out
     times = step_times(tmp_path / "times.csv", np.full(len(timed), 2.0), timed, fixed_and_each(timed))
     out = cli("payoff", "--points", points, "--measured", times)[1]
-    assert "measured at batch sizes 16, 32, 8,192, which the curve does not reach: not used" in out
+    assert "measured at batch sizes 16, 32, 8,192, outside the curve: not used" in out

@@ -21,7 +21,7 @@ GOOD = {
     "seconds_per_step": 0.5,
     "low": 0.25,
     "high": 1.0,
-    "says": "predicted",
+    "basis": "predicted",
 }
 RUN = {
     "backend": "gpu",
@@ -44,17 +44,17 @@ def write(tmp_path, *rows, name="times.csv"):
 
 
 def test_rows_that_say_both_are_times_of_their_own():
-    rows = pd.DataFrame([GOOD, GOOD | {"says": "measured", "seconds_per_step": 0.75}])
+    rows = pd.DataFrame([GOOD, GOOD | {"basis": "measured", "seconds_per_step": 0.75}])
     measured, predicted = step_times.of_rows(rows, "both")
-    assert (measured.says, measured.seconds.tolist()) == (MEASURED, [0.75])
-    assert (predicted.says, predicted.seconds.tolist()) == (PREDICTED, [0.5])
+    assert (measured.basis, measured.seconds.tolist()) == (MEASURED, [0.75])
+    assert (predicted.basis, predicted.seconds.tolist()) == (PREDICTED, [0.5])
 
 
 @pytest.mark.parametrize("name", ["times.csv", "times.parquet"])
 def test_a_file_is_read_in_both_formats(tmp_path, name):
     rows = step_times.read(write(tmp_path, {}, {"devices": 8, "low": 0.5}, name=name), PREDICTED)
     (times,) = step_times.of_rows(rows, "--predicted")
-    assert (times.device_kind, times.says, times.by) == ("TPU v4", "predicted", "--predicted")
+    assert (times.device_kind, times.basis, times.by) == ("TPU v4", "predicted", "--predicted")
     assert times.devices.tolist() == [4, 8] and times.batch_size.tolist() == [64, 64]
     np.testing.assert_allclose(np.exp(-times.below), [0.5, 1.0])
     np.testing.assert_allclose(np.exp(times.above), [2.0, 2.0])
@@ -67,14 +67,21 @@ def test_a_file_is_read_in_both_formats(tmp_path, name):
     ("rows", "words"),
     [
         ([{"low": "gone"}], "lacks a column low"),
-        ([{"says": "measured"}], "row 1 says 'measured', but --predicted takes predicted times alone; give it by --m"),
-        ([{}, {"says": "guessed"}], "row 2 says 'guessed', but --predicted takes predicted times alone; it has to be"),
-        ([{"devices": 2.5}], "devices in row 1 is '2.5'; a whole number is needed"),
-        ([{"seconds_per_step": -1}], "seconds_per_step in row 1 is '-1'; a positive number is needed"),
-        ([{}, {"devices": 2, "high": float("inf")}], "high in row 2 is 'inf'; a positive number is needed"),
-        ([{"seconds_per_step": "soon"}], "seconds_per_step in row 1 is 'soon'; a positive number"),
-        ([{"low": 0.75}], "row 1 has 0.75, 0.5 and 1; low ≤ seconds_per_step ≤ high is needed"),
-        ([{}, {}], "row 2 is of the same devices and batch size as one before"),
+        ([{"basis": "gone", "says": "predicted"}], "the column says is now named basis. Rename it."),
+        (
+            [{"basis": "measured"}],
+            "row 1 has basis 'measured', but --predicted takes only predicted times. Give it ",
+        ),
+        (
+            [{}, {"basis": "guessed"}],
+            "row 2 has basis 'guessed', but --predicted takes only predicted times. It must be",
+        ),
+        ([{"devices": 2.5}], "devices in row 1 is '2.5'. It must be a whole number."),
+        ([{"seconds_per_step": -1}], "seconds_per_step in row 1 is '-1'. It must be a positive number."),
+        ([{}, {"devices": 2, "high": float("inf")}], "high in row 2 is 'inf'. It must be a positive number."),
+        ([{"seconds_per_step": "soon"}], "seconds_per_step in row 1 is 'soon'. It must be a positive number"),
+        ([{"low": 0.75}], "row 1 has low=0.75, seconds_per_step=0.5 and high=1. They must be in rising order."),
+        ([{}, {}], "row 2 has the same devices and batch size as an earlier one"),
         ([{"device_kind": None}], "device_kind in row 1 is empty"),
     ],
 )
@@ -121,9 +128,9 @@ def test_times_of_a_store_are_those_of_steps_of_one_trial_on_real_devices(tmp_pa
     assert [each.device_kind for each in (one, two, other)] == ["A", "A, 2 cores each", "B"]
     assert dict(zip(one.devices.tolist(), one.seconds.tolist(), strict=True)) == {1: 1.0, 4: 0.5, 8: 0.4}
     assert (two.seconds.tolist(), other.seconds.tolist()) == ([3.0], [7.0])
-    assert all(each.says == MEASURED for each in (one, two, other))
+    assert all(each.basis == MEASURED for each in (one, two, other))
     assert any("throughput" in note for note in one.notes)
-    assert any("taken to be 3%" in note for note in one.notes)
+    assert any("assumed to be 3%" in note for note in one.notes)
 
 
 def test_noise_is_found_whatever_the_law():
@@ -148,7 +155,7 @@ def test_without_communication_every_device_has_its_share():
         "A", MEASURED, "", np.array([1.0, 1, 1, 2]), batch, seconds, nothing, nothing, np.zeros(2)
     )
     told = step_times.without_communication(measured)
-    assert told is not None and told.says == PREDICTED and "without communication" in told.by
+    assert told is not None and told.basis == PREDICTED and "without communication" in told.by
     rows = {
         (count, size, round(float(np.exp(time)), 12))
         for count, each in told.choices(1, 4).items()
@@ -193,7 +200,7 @@ def test_rows_have_to_say_whose_they_are(tmp_path, swept, cli):
     swept = shutil.copytree(swept, tmp_path / "two")
     publish(swept, plan(dataset="other"), {0: Ran([(1, 0.05)])})
     code, _, err = cli("payoff", "--store", swept, "--predicted", write(tmp_path, {}))
-    assert code == 2 and "choose one with --where" in err
+    assert code == 2 and "choose one workload with --where" in err
     code, out, err = cli(
         "payoff", "--store", swept, "--predicted", write(tmp_path, {}), "--where", "dataset=digits", "--csv"
     )

@@ -144,7 +144,7 @@ def test_a_choice_fades_the_other_curves(browser: Browser) -> None:
 def test_a_search_without_a_hit_says_so_and_how_to_undo_it(browser: Browser) -> None:
     browser.open(dataset="digits", q="zebra")
     said = browser.run("return document.getElementById('nothing').innerText")
-    assert said == "No workload matches data set “digits” and the search “zebra”. Reset shows all 7 again."
+    assert said == "No workload matches data set “digits” and the search “zebra”. Press Reset to show all 7."
     count = "return [document.getElementById('count').value, document.getElementById('count').ariaLive]"
     assert browser.run(count) == ["no workload matches", "polite"]
     assert browser.run("return document.getElementById('nothing').checkVisibility()")
@@ -405,7 +405,7 @@ def test_without_scripts_all_tables_are_there(browser: Browser) -> None:
         from selenium.webdriver.common.by import By
 
         body = browser.driver.find_element(By.TAG_NAME, "body").text
-        assert "Scripts are off, so the charts, the filters and sorting are missing." in body
+        assert "Scripts are disabled, so charts, filters and sorting do not work." in body
         assert "identified" in body and "It adds up." in body
         assert not browser.driver.find_element(By.CLASS_NAME, "chart").is_displayed()
         assert browser.driver.find_element(By.CLASS_NAME, "detail").is_displayed()

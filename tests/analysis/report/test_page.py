@@ -41,7 +41,7 @@ def test_every_answer_is_a_point_with_its_study_trial_and_metaparameters(paged: 
     assert len(points) == 30 and len(made.rows(0)) == 33
     answers = {row["study"]: row for row in _steps(swept)}
     for point in points:
-        told = dict(line.split(": ", 1) for line in point["told"].split("\n")[1:])
+        told = dict(line.split(": ", 1) for line in point["label"].split("\n")[1:])
         own = answers[told["study"]]
         assert told["batch size"] == f"{point['x']:,.0f} examples"
         assert told["steps to target"] == f"more than {own['steps_low']:,}, at most {own['steps_high']:,}"
@@ -78,8 +78,8 @@ def test_the_ledger_adds_up_and_counts_what_has_not_run(paged: Paged, folder: Pa
     total = Ledger(*map(sum, zip(*(commit.ledger for commit in store.catalogue(folder)), strict=True)))
     assert total[:3] == (7, 5, 1)
     assert "19 planned = 5 complete + 1 infeasible + 13 missing. It adds up." in made.said()
-    assert "1 asked for, and not run yet" in made.said()
-    assert "No trial counts as pruned, time limit, lost, failed or unstated." in made.said()
+    assert "1 requested, not run yet" in made.said()
+    assert "No trials are pruned, time limit, lost, failed or unstated." in made.said()
     assert [group["optimizer"] for group in made.data["groups"]] == ["sgd", "momentum"]
 
 
@@ -90,7 +90,7 @@ def test_what_was_not_reached_is_said_and_open(paged: Paged, several: Path) -> N
     points = {point["x"]: point for point in made.rows(small)}
     assert [bool(points[size].get("open")) for size in (1, 2, 4)] == [True, True, False]
     assert (points[2]["y"], points[2]["arrow"]) == (64, "↑")
-    assert "steps to target: more than 64: not reached within the budget" in points[2]["told"]
+    assert "steps to target: more than 64: not reached within the budget" in points[2]["label"]
 
 
 def test_every_row_has_as_many_cells_as_its_table_has_columns(paged: Paged, several: Path) -> None:
@@ -114,7 +114,7 @@ def test_emulated_cores_are_named_and_on_no_curve(paged: Paged, several: Path) -
     said = made.said()
     assert "emulated" in said
     assert "not drawn: 8 cores, which were emulated" in said
-    assert "Two numbers of cores show this, but no law: what more cores would bring is not identified." in said
+    assert "Two core counts cannot determine a law: the speed-up of more cores is not identified." in said
     assert "Best of 4 trials: Recall@20" in said
 
 
@@ -170,7 +170,7 @@ def test_studies_of_others_alone(paged: Paged, tmp_path: Path, folder: Path) -> 
     made = paged(folder)
     assert [point["x"] for point in made.rows(0)] == sorted(sizes)
     assert "validation shortfall ≤ 0" in made.said()
-    assert "6 studies are published by others." in made.said()
+    assert "6 studies were published by others." in made.said()
     assert "Apache-2.0" in made.said() and "github.com/mlcommons/logging" in made.said()
     assert {group["kind"] for group in made.data["groups"]} == {"recorded"}
 
@@ -187,7 +187,7 @@ def test_a_workload_without_target_shows_its_best_error_until_one_is_asked_for(p
 def test_factorizations_alone(paged: Paged, put: Any, folder: Path) -> None:
     put(trials=1)
     made = paged(folder)
-    assert "No study over batch sizes" in made.said()
+    assert "There are no studies over batch sizes" in made.said()
     assert made.data["charts"] == []
     assert "2 planned" not in made.said() and "1 planned = 1 complete. It adds up." in made.said()
 
@@ -199,9 +199,9 @@ def test_repeats_are_told(paged: Paged, folder: Path) -> None:
     made = paged(folder)
     (selected,), (confirmed,) = made.rows(0), made.rows(1)
     for point in (selected, confirmed):
-        assert "confirmed: median never reached, 96 … never; 1 of 2 fresh seeds reached" in point["told"]
-    assert "trial: 0, the best of the search" in confirmed["told"]
-    assert "selected: more than 8, at most 64" in confirmed["told"]
+        assert "confirmed: median never reached, 96 … never; 1 of 2 fresh seeds reached" in point["label"]
+    assert "trial: 0, the best of the search" in confirmed["label"]
+    assert "selected: more than 8, at most 64" in confirmed["label"]
     assert (selected.get("open"), confirmed["open"], confirmed["arrow"]) == (None, 1, "↑")
 
 
@@ -209,10 +209,10 @@ def test_repeats_are_told(paged: Paged, folder: Path) -> None:
     ("arguments", "line"),
     [
         (["--store", "{tmp}/none", "--out", "{tmp}/a.html"], "no store at {tmp}/none; create one with"),
-        (["--store", "{tmp}", "--out", "{tmp}/a.html"], "no study in {tmp} has run yet; fill it with"),
-        (["--store", "{swept}", "--out", "{tmp}"], "--out {tmp} is a folder; name a file, such as {tmp}/report.html"),
+        (["--store", "{tmp}", "--out", "{tmp}/a.html"], "no study in {tmp} has run yet. Fill it with"),
+        (["--store", "{swept}", "--out", "{tmp}"], "--out {tmp} is a folder. Name a file, such as {tmp}/report.html."),
         (["--store", "{swept}", "--out", "/proc/none/a.html"], "cannot write /proc/none/a.html"),
-        (["--store", "{swept}", "--out", "{tmp}/a", "--metric", "test_error"], "--metric and --value go together"),
+        (["--store", "{swept}", "--out", "{tmp}/a", "--metric", "test_error"], "--metric and --value need each other"),
         (
             ["--store", "{swept}", "--out", "{tmp}/a", "--metric", "test_loss", "--value", "1"],
             "unknown metric 'test_loss'; ",
@@ -236,7 +236,7 @@ def test_without_the_charts_a_line_says_how_to_get_them(
     code, _, err = cli("report", "--store", swept, "--out", tmp_path / "a.html")
     assert (code, err) == (
         2,
-        "error: report needs vl-convert-python to draw its charts: pip install 'scaling-limits[report]'\n",
+        "error: The report needs vl-convert-python to draw charts. Run pip install 'scaling-limits[report]'.\n",
     )
 
 

@@ -39,7 +39,7 @@ def test_every_doubt_is_in_words_and_explained_once(swept: Path) -> None:
         legend = curves_html._legend([doubted, points_fit, doubted])
         assert legend.count(f"<dt>{words}</dt><dd>{meaning}</dd>") == legend.count("<dt>") == 1
         (listed,) = curves_html._checks(doubted.checks)
-        assert "What the fit assumes: 1 in doubt, 1 cannot be told" in listed
+        assert "Assumptions of the fit: 1 in doubt, 1 undecided" in listed
         assert f"<b> in doubt </b>{name}: {assumptions.ASSUMPTIONS[name]} (learning rate)" in listed
     assert curves_html._legend([points_fit._replace(checks=())]) == ""
 
@@ -116,12 +116,12 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:
     put({"seconds": 0.25}, cores=1)
     told = core_charts.notes(factorizations.load(folder))
-    assert told == ["No factorization was timed on two numbers of real cores, so nothing is said of more of them."]
+    assert told == ["No factorization was timed on two numbers of real cores, so scaling over cores is not measured."]
     put({"seconds": 0.125}, cores=2)
     assert core_charts.notes(factorizations.load(folder)) == []
     put({"emulated": True}, cores=8)
     (told_emulated,) = core_charts.notes(factorizations.load(folder))
-    assert told_emulated.startswith("Cores are emulated, so that seconds say nothing about speed: ")
+    assert told_emulated.startswith("Cores are emulated, so seconds do not measure speed: ")
 
 
 def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
@@ -144,4 +144,4 @@ def test_a_trial_that_diverged_is_a_cross_without_recall(put: Any, folder: Path)
         (True, None),
     ]
     assert sum(point["best"] for point in points) == 1
-    assert "diverged" in points[1]["told"]
+    assert "diverged" in points[1]["label"]

@@ -18,9 +18,9 @@ from ..conftest import BATCH_SIZES, ERROR, TRUTH, Ran, plan, publish
 
 NAMES = "digits,fully_connected_64,sgd"
 HEADER = (
-    "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,band_low,band_high,best_of,"
-    "trials,reached,undecided,success,success_low,success_high,expected_steps_low,expected_steps_high,fall,"
-    "sampled_enough,at_edge,differs"
+    "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,band_low,band_high,"
+    "trials_per_point,trials,reached,undecided,success,success_low,success_high,expected_steps_low,"
+    "expected_steps_high,relative_improvement,sampled_enough,at_edge,differs"
 )
 BUDGET = 80
 
@@ -76,7 +76,7 @@ def test_equally_many_trials_of_every_study_of_a_curve_count(folder, cli):
         code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv", *arguments)
         assert code == 0
         table = pd.read_csv(io.StringIO(out))
-        return table[["trials", "best_of", "steps_high"]].fillna(-1).to_numpy().tolist(), err
+        return table[["trials", "trials_per_point", "steps_high"]].fillna(-1).to_numpy().tolist(), err
 
     found, err = told()
     assert found == [[2, 1, 30], [5, 1, 60], [5, 1, 60]]
@@ -84,7 +84,7 @@ def test_equally_many_trials_of_every_study_of_a_curve_count(folder, cli):
     assert err.endswith(" (1)\n")
     found, err = told("--k", "6", "--best-of", "2")
     assert found == [[2, 2, -1], [6, 2, 30], [5, 2, -1]]
-    assert "note: without an answer, as too few of their trials count: digits-" in err
+    assert "note: without an answer, because too few of their trials count: digits-" in err
     assert "b32" in err and "(5)" in err and "(2)" in err
     assert told("--k", "2", "--best-of", "2")[0] == [[2, 2, 30], [2, 2, 30], [2, 2, 30]]
 
@@ -93,7 +93,7 @@ def test_a_study_that_leaves_the_others_few_trials_is_named(folder, cli):
     put(folder, EIGHT)
     short = put(folder, EIGHT[:3], batch_size=32)
     assert cli("steps", "--store", folder, "--rule", "median")[2] == (
-        "note: few trials of these count, and so no more of the others of their curves; --k N counts more: "
+        "note: only few trials of these count, which limits the other studies of their curves (--k N uses more): "
         f"{short.name} (3)\n"
     )
     assert short.name not in cli("steps", "--store", folder, "--rule", "median", "--k", "3")[2]
@@ -165,8 +165,8 @@ def test_pruned_studies_have_no_answer_but_the_minimum(folder, cli, rule):
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     shown = ", ".join(sorted(names)[:3]) + " and 1 more"
     assert err == (
-        f"error: --rule {rule[0]} needs whole curves, and pruning cut those of losing trials short: {shown}; "
-        "run them with pruning=off, or ask for --rule minimum\n"
+        f"error: --rule {rule[0]} needs whole curves, but pruning cut those of losing trials short: {shown}. "
+        "Run them with pruning=off, or use --rule minimum.\n"
     )
     assert cli("steps", "--store", folder)[0] == 0
 
@@ -177,7 +177,7 @@ def test_beside_studies_with_whole_curves_they_are_left_out_and_named(folder, cl
     put(folder, EIGHT)
     code, out, err = cli("steps", "--store", folder, "--csv", "--rule", *rule)
     assert (code, len(out.splitlines())) == (0, 2)
-    assert err.startswith(f"note: not in the table, as --rule {rule[0]} needs whole curves")
+    assert err.startswith(f"note: not in the table: --rule {rule[0]} needs whole curves")
     assert pruned.name in err and "pruning=off" in err
 
 
@@ -202,7 +202,7 @@ def test_medians_of_a_published_study(folder, cli):
 def test_bands_of_a_sweep_hold_what_its_trials_were_drawn_from(swept):
     table, notes = medians.answer(steps.load(swept)[0])
     assert notes == []
-    assert set(table["trials"]) == {24} and set(table["best_of"]) == {5}
+    assert set(table["trials"]) == {24} and set(table["trials_per_point"]) == {5}
     below = (1 - 0.5 ** (1 / 5)) / (7 / 8)  # one trial in eight diverges
     factor = np.exp(1.2 * stats.norm.ppf((1 + below) / 2))
     held = []
@@ -227,11 +227,11 @@ def test_a_summary_of_one_study(swept):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--k", "9"], "--k goes with --rule median, not minimum"),
-        (["--best-of", "9"], "--best-of goes with --rule median"),
-        (["--rule", "median", "--first", "9"], "--first goes with --rule released"),
+        (["--k", "9"], "--k needs --rule median, not minimum"),
+        (["--best-of", "9"], "--best-of needs --rule median"),
+        (["--rule", "median", "--first", "9"], "--first needs --rule released"),
         (["--rule", "median", "--k", "0"], "--k must be at least 1, not 0"),
-        (["--rule", "median", "--k", "8", "--best-of", "9"], "--best-of 9 needs at least 9 trials; --k gives 8"),
+        (["--rule", "median", "--k", "8", "--best-of", "9"], "--best-of 9 needs at least 9 trials. --k gives 8."),
         (["--rule", "mean"], "unknown --rule 'mean'"),
         (["--rule", "median", "--metric", "nope", "--value", "1"], "unknown metric 'nope'"),
     ],

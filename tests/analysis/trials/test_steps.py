@@ -132,7 +132,7 @@ def test_another_target_may_be_asked_for(small, cli):
 
 def test_a_harder_target_than_the_trials_ran_for_is_flagged(small, cli):
     _, _, err = cli("steps", "--store", small, "--csv", "--metric", "test_error", "--value", "0.01")
-    assert err.startswith("note: trials stopped once they had decided their own targets")
+    assert err.startswith("note: trials stopped once they had decided their targets")
     assert len(err.splitlines()) == 1
 
 
@@ -156,7 +156,7 @@ def test_a_store_in_which_everything_failed(folder, cli):
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
-    assert "0 batch sizes left, a fit needs 5" in cli("fit", "--store", folder)[1]
+    assert "0 batch sizes left, but a fit needs 5" in cli("fit", "--store", folder)[1]
 
 
 def test_a_study_without_a_run_is_named(folder, cli):
@@ -165,7 +165,7 @@ def test_a_study_without_a_run_is_named(folder, cli):
     store.ask(folder, waiting)
     _, out, err = cli("steps", "--store", folder, "--csv")
     assert len(out.splitlines()) == 2
-    assert err == f"note: not in the table, as no run has ended yet: {waiting.name}\n"
+    assert err == f"note: not in the table, because no run has ended yet: {waiting.name}\n"
 
 
 def test_rows_are_in_order_and_studies_keep_their_curve(folder):
@@ -218,7 +218,7 @@ def test_fewer_complete_trials_than_the_rule_takes_are_used_with_one_note(folder
     _, out, err = cli("steps", "--store", folder, "--csv", *question)
     assert [line.split(",")[6:9] for line in out.splitlines()[1:]] == [["0", "15", "6"]] * 2
     names = [by_hand.study(batch_size=size).name for size in (8, 16)]
-    assert err == f"note: fewer than 100 trials are COMPLETE, and all of them count: {names[0]} (3), {names[1]} (3)\n"
+    assert err == f"note: fewer than 100 trials are COMPLETE, so all of them count: {names[0]} (3), {names[1]} (3)\n"
 
 
 def test_by_the_released_rule_a_trial_may_end_before_it_is_below_its_own_target(folder, cli):
@@ -226,7 +226,7 @@ def test_by_the_released_rule_a_trial_may_end_before_it_is_below_its_own_target(
     question = ["--metric", "test_error", "--value", "0.1"]
     assert cli("steps", "--store", folder, *question)[2] == ""
     err = cli("steps", "--store", folder, *question, "--rule", "released", "--first", "1")[2]
-    assert err.startswith("note: trials stopped once they had decided their own targets")
+    assert err.startswith("note: trials stopped once they had decided their targets")
 
 
 def test_a_source_that_tells_only_the_end_of_a_trial_is_flagged(folder, cli):
@@ -270,10 +270,10 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
             "unknown metric 'tset_error'; did you mean 'test_error'? choices: ",
         ),
         (["--metric", "train_loss", "--value", "1"], "choices: test_error"),
-        (["--metric", "test_error"], "--metric and --value go together"),
-        (["--value", "0.1"], "--metric and --value go together"),
+        (["--metric", "test_error"], "--metric and --value need each other"),
+        (["--value", "0.1"], "--metric and --value need each other"),
         (["--rule", "released"], "--rule released needs --metric and --value"),
-        (["--first", "9"], "--first goes with --rule released"),
+        (["--first", "9"], "--first needs --rule released"),
         (
             ["--rule", "released", "--first", "0", "--metric", "test_error", "--value", "1"],
             "--first must be at least 1, not 0",
@@ -303,7 +303,7 @@ def test_missing_and_empty_stores(folder, cli):
     code, _, err = cli("steps", "--store", folder)
     assert (code, err.splitlines()) == (
         2,
-        [f"error: no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`"],
+        [f"error: no study in {folder} has run yet. Fill it with `python -m sweeps store={folder}`."],
     )
 
 
@@ -311,7 +311,7 @@ def test_studies_without_targets_need_one(folder, cli):
     publish(folder, plan(targets=()), {0: Ran([(1, 0.05)])})
     code, _, err = cli("steps", "--store", folder)
     assert code == 2
-    assert "ask for one with --metric and --value (recorded metrics: test_error)" in err
+    assert "Set one with --metric and --value (recorded metrics: test_error)." in err
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
@@ -319,10 +319,10 @@ def test_studies_without_targets_need_one(folder, cli):
 def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, cli, rule):
     by_hand.publish(small, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     name = by_hand.study().name
-    why = "published studies have no targets of their own; --metric and --value ask for one"
+    why = "published studies have no targets (set one with --metric and --value)"
     _, out, err = cli("steps", "--store", small, "--rule", rule, "--csv")
     assert "a/b" not in out
-    assert f"note: not in the table, as {why}: {name}\n" in err
+    assert f"note: not in the table, because {why}: {name}\n" in err
     assert why not in cli("steps", "--store", small, "--rule", rule, *ASKED)[2]
 
 
@@ -357,7 +357,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     (told,) = [row for row in out.splitlines() if " [0, 0] " in row]
     assert told.split()[-4:] == ["1", "2", "0", "1"]  # the trial, and how they ended
     assert "(900, 1,009]" in out
-    assert f"note: met at the start, before any step, and so in no fit: {name}\n" in err + out
+    assert f"note: met at the start, before any step, so not used in fits: {name}\n" in err + out
     _, table, _ = cli("steps", "--store", folder, *ASKED, "--csv")
     assert [row for row in table.splitlines() if ",0,0,1," in row]
     assert "[0, 0]" in cli("steps", "--store", folder, *ASKED, "--rule", "median", "--best-of", "3")[1]
@@ -400,5 +400,5 @@ def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_p
     twice = [commit.name for commit in store.catalogue(folder) if commit.plan["batch_size"] == 4096]
     (joined,) = (commit.name for commit in store.catalogue(folder) if commit.trials == 4)
     notes = err.splitlines()
-    assert f"note: the very same runs, listed under contradicting metaparameters: {twice[0]} and {twice[1]}" in notes
-    assert [note for note in notes if note.endswith(f"in the table of trials: {joined}")]
+    assert f"note: identical runs, listed with contradicting metaparameters: {twice[0]} and {twice[1]}" in notes
+    assert [note for note in notes if note.endswith(f"in the table of trials): {joined}")]

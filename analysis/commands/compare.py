@@ -1,0 +1,13 @@
+"""The command compare: two stores or releases side by side."""
+
+import argparse
+
+from analysis import compare, output
+from analysis.arguments import requested_target
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints a row for everything that is compared, and returns 1 if A and B contradict each other, else 0."""
+    table = compare.table(options.a, options.b, requested_target(options))
+    output.print_table(table, lambda: compare.as_text(table, options.a, options.b))
+    return int(compare.differs(table))

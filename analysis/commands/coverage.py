@@ -1,0 +1,30 @@
+"""The command coverage: how often the statements of fit and of epochs --fit hold on simulated data."""
+
+import argparse
+import time
+
+from analysis import output
+from analysis.cores import coverage as of_cores
+from analysis.fitting import coverage as of_fits
+from results import cli
+from results.bad_input import BadInput
+
+TABLES = {"fits": of_fits, "cores": of_cores}
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints a row per scenario."""
+    for name, least in (("datasets", 1), ("seed", 0)):
+        number = getattr(options, name)
+        if number < least:
+            raise BadInput(f"--{name} must be at least {least}, not {number}")
+    if cli.is_data():  # one table has one header
+        output.print_table(TABLES[options.of or "fits"].run(options.datasets, options.seed, cli.say), str)
+        return
+    blocks = [options.of] if options.of else list(TABLES)
+    for name in blocks:
+        began = time.monotonic()
+        table = TABLES[name].run(options.datasets, options.seed, cli.say)
+        if name != blocks[0]:
+            cli.answer("")
+        cli.answer(TABLES[name].as_text(table, options.seed, time.monotonic() - began))

@@ -1,0 +1,34 @@
+"""The command figures: figures as PNG and SVG."""
+
+import argparse
+from pathlib import Path
+
+from analysis.figures import registry
+from results import cli
+from results.bad_input import BadInput
+
+
+def run(options: argparse.Namespace) -> None:
+    """Lists figures, or draws them."""
+    if options.list:
+        cli.show(("figure", "shows"), registry.listed(), registry.listing)
+        return
+    if cli.is_data():
+        raise BadInput("--csv and --json need --list: figures are written as PNG and SVG")
+    if options.store is None or options.out is None:
+        raise BadInput("figures needs --store DIR and --out DIR, or --list")
+    from analysis.figures import requests  # slow to import, and --list does not need it
+
+    if options.kind is not None:
+        registry.write_kind(options.store, options.out, _report, requests.from_options(options))
+        return
+    requests.check_unused(options)
+    target = (options.metric, options.value[0]) if options.value else None
+    registry.write_all(options.store, options.out, _report, options.name, target)
+
+
+def _report(figure: object) -> None:
+    if isinstance(figure, Path):
+        cli.answer(str(figure))
+    else:
+        cli.say(f"not drawn: {figure}")

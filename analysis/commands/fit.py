@@ -1,0 +1,31 @@
+"""The command fit: critical batch sizes with intervals."""
+
+import argparse
+
+from analysis import output
+from analysis.arguments import requested_target
+from analysis.fitting import curve_fits, fits
+from results.bad_input import BadInput
+from results.cli import quoted, say
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints a row per fit, or per assumption with --checks."""
+    target = requested_target(options)
+    if options.points and target:
+        raise BadInput("--metric and --value need --store: a file of points contains its target")
+    if options.points and options.best_of:
+        raise BadInput("--best-of needs --store: a file of points has no trials")
+    if options.points:
+        named_fits = fits.of_file(options.points)
+    else:
+        fitted = curve_fits.of_store(options.store, target)
+        named_fits = curve_fits.rows_by_k(fitted, options.best_of) if options.best_of else curve_fits.rows(fitted)
+        for note in curve_fits.notes_by_k(fitted, options.best_of or ()):
+            say(f"note: {note}")
+    then = f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
+    if options.checks:
+        output.print_table(fits.checks(*named_fits), lambda: fits.checks_as_text(*named_fits) + then)
+    else:
+        table = fits.table(*named_fits)
+        output.print_table(table, lambda: fits.as_text(table) + then)

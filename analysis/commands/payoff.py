@@ -1,0 +1,55 @@
+"""The command payoff: how far more devices pay off, and what they cost."""
+
+import argparse
+
+from analysis import output
+from analysis.arguments import requested_target
+from analysis.payoff import answers
+from results.bad_input import BadInput
+from results.cli import quoted
+from results.plans.study import decimal
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints a row per curve and kind of device, or per number of devices with --times."""
+    request = requested_target(options)
+    if request and not options.store:
+        raise BadInput("--metric and --value need --store: points contain their target")
+    if options.where and not options.store:
+        raise BadInput("--where needs --store: it selects studies of a store")
+    if options.price and not options.times:
+        raise BadInput("--price needs --times, which lists the cost of every number of devices")
+    if options.store:
+        subjects = answers.of_store(options.store, request, options.where)
+    elif options.points:
+        subjects = answers.of_file(options.points)
+    else:
+        subjects = answers.of_paper(options.paper)
+    files = options.measured, options.predicted
+    found = answers.answers(subjects, options.gain, *files, choosable=bool(options.store))
+    prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
+    if options.times:
+        output.print_table(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))
+    else:
+        timed = any(one.measured or one.predicted for one in found)
+        then = f"next: python -m analysis payoff {_next_options(options, timed=timed)}"
+        output.print_table(answers.table(found), lambda: f"{answers.as_text(found)}\n\n{then}")
+
+
+def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
+    """The options of the next command: those given, without files of step times unless something is ``timed``."""
+    words: list[object] = []
+    names = ["store", "points", "paper", "metric", "value", "where", "gain"]
+    if timed:
+        names += ["measured", "predicted"]
+    for name in names:
+        value = getattr(options, name)
+        if name == "value" and value is not None:
+            value = decimal(value)
+        elif name == "gain":
+            value = None if value == answers.GAIN else f"{100 * value:g}"
+        for each in value if name == "where" else [value]:
+            if each is not None:
+                words += [f"--{name}", each]
+    words += ["--times"] if timed else ["--predicted", "FILE"]
+    return " ".join(map(quoted, words))

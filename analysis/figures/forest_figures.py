@@ -1,0 +1,120 @@
+"""Forest plots: the batch size up to which doubling pays off, one row per published workload."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from analysis.fitting.fits import PointsFit
+from analysis.payoff import answers
+from analysis.payoff.answers import Answer
+from analysis.plotting import draw, picture, ticks
+from analysis.plotting.draw import GRID, INK
+from analysis.plotting.picture import Picture, Pictures
+from results.papers import published_numbers
+
+SOURCE = "shallue2018"
+TITLE = "Up to which batch size does doubling still pay off?"
+GOAL = "Each doubling up to this batch size trains at least {gain:g} % faster. "
+GOAL += "Curves of Shallue et al. 2018, 90 % intervals."
+ACROSS, PER_ROW = 9.0, 0.42  # inches
+LEFT, RIGHT, MARGIN = 0.275, 0.795, 0.025  # of the axes and of all text, as shares of the width
+SMALLEST, LARGEST = 2**7.4, 2**16.9  # ends of the axis
+KNOWN, BOUND = draw.STYLES[0], draw.STYLES[1]
+FAINT = "#6F6F6F"
+
+
+class Row(NamedTuple):
+    """One row of a forest plot.
+
+    Attributes:
+      label, target: names of the workload and of its target.
+      answer: the batch size with its interval, or a lower bound.
+      largest: largest batch size at which the target was reached.
+    """
+
+    label: str
+    target: str
+    answer: answers.LastDoubling
+    largest: float
+
+    @property
+    def place(self) -> float:
+        """Batch size by which rows are sorted: the estimate, or the bound."""
+        return self.answer.low if self.answer.verdict == "at_least" else self.answer.best
+
+
+def of_paper() -> Pictures:
+    """Yields one picture of all workloads that the paper published, sorted by batch size, largest on top."""
+    found = answers.answers(answers.of_paper(SOURCE))
+    yield Picture((SOURCE,), _picture(rows(found), found[0].gain))
+
+
+def rows(found: Sequence[Answer]) -> list[Row]:
+    """Returns the rows from the smallest batch size to the largest, without answers that state no lower end."""
+    points = published_numbers.points(SOURCE)
+    titles = dict(zip(zip(points["dataset"], points["model"], strict=True), points["panel"], strict=True))
+    made = []
+    for one in found:
+        names = one.subject.names
+        if one.batch.verdict not in ("identified", "at_least") or not isinstance(one.subject.steps, PointsFit):
+            continue
+        metric = str(names["target_metric"]).removeprefix("validation_").replace("_", " ")
+        largest = float(one.subject.steps.points.batch_size.max())
+        target = f"{metric} ≤ {names['target_value']:g}"
+        made.append(Row(titles[names["dataset"], names["model"]], target, one.batch, largest))
+    return sorted(made, key=lambda row: row.place)
+
+
+def _picture(drawn: Sequence[Row], gain: float) -> Any:
+    high = 1.6 + PER_ROW * len(drawn)
+    figure, (ax,) = picture.panels(TITLE, GOAL.format(gain=100 * gain), (1,), across=ACROSS, below=high - 4.6)
+    for line in figure.texts:
+        line.set_x(MARGIN)
+    ax.set_position((LEFT, 0.86 / high, RIGHT - LEFT, 1 - 1.5 / high))
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(SMALLEST, LARGEST)
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ax.set_ylim(-0.6, len(drawn) - 0.4)
+    ax.set_yticks([])
+    ax.set_xlabel("batch size (examples)", fontsize=10)
+    ax.tick_params(axis="x", labelsize=9)
+    ax.grid(**GRID | {"axis": "x"})
+    ax.spines["left"].set_visible(False)
+    for y, row in enumerate(drawn):
+        _draw(ax, y, row)
+    handles = [
+        Line2D([], [], color=KNOWN.color, marker="o", markersize=6.5, linewidth=3.5, label="estimate, 90 % interval"),
+        Line2D([], [], color=BOUND.color, marker=">", markersize=8, linewidth=3.5, label="at least"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker="|",
+            markersize=11,
+            linewidth=0,
+            label="largest batch size with a published result",
+        ),
+    ]
+    figure.legend(handles=handles, ncols=3, loc="lower left", bbox_to_anchor=(LEFT - 0.01, 0.0), fontsize=9.5)
+    return figure
+
+
+def _draw(ax: Axes, y: float, row: Row) -> None:
+    """Draws one row: names on the left, an interval or an arrow, and the numbers on the right."""
+    answer = row.answer
+    left = (MARGIN - LEFT) / (RIGHT - LEFT)  # of the names, as a share of the axes
+    beside = ax.get_yaxis_transform()
+    ax.text(left, y + 0.17, row.label, transform=beside, va="center", fontsize=10.5, color=INK)
+    ax.text(left, y - 0.21, row.target, transform=beside, va="center", fontsize=8.5, color=FAINT)
+    ax.text(1.02, y, answer.in_words(), transform=beside, va="center", fontsize=10, color=INK)
+    ax.plot([row.largest], [y], marker="|", markersize=11, color=INK, zorder=4)
+    if answer.verdict == "at_least":
+        arrow = {"arrowstyle": "-|>,head_width=0.3,head_length=0.6", "shrinkA": 0, "shrinkB": 0, "color": BOUND.color}
+        ax.annotate(
+            "", (LARGEST, y), (answer.low, y), arrowprops=arrow | {"linewidth": 3.5, "capstyle": "butt"}, zorder=3
+        )
+    else:
+        ax.plot([answer.low, answer.high], [y, y], color=KNOWN.color, linewidth=3.5, solid_capstyle="butt", zorder=3)
+        ax.plot([answer.best], [y], marker="o", markersize=6.5, color=KNOWN.color, markeredgecolor="white", zorder=4)
