@@ -194,7 +194,7 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
     elif entry.bytes != file.bytes:
         findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
-        try:
+        with findings.reading(file.path):
             source: Source = file.path
             if file.bytes > IN_MEMORY:
                 digest = sha256(file.path, on_bytes)
@@ -205,8 +205,6 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
             if digest == file.sha256:
                 return source
             findings.fault(file.path, TORN, torn=True)
-        except OSError as error:
-            findings.fault(file.path, f"cannot be read ({error.strerror})")
     return None
 
 
@@ -232,22 +230,6 @@ def content_faults(
       rebuild: rebuild the envelope and compare it with the stored one.
     """
     rows: dict[str, Rows] = {}
-    faults = _tables(commit, study, record, sources, rows, endings, runs)
-    if "envelope" in sources and not faults:
-        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
-    return faults
-
-
-def _tables(
-    commit: Commit,
-    study: Plan,
-    record: Folder,
-    sources: Mapping[str, Source],
-    rows: dict[str, Rows],
-    endings: dict[int, TrialEnding],
-    runs: frozenset[int] | None,
-) -> list[Fault]:
-    """Returns the faults of the tables of a commit; fills ``rows`` and ``endings``."""
     faults: list[Fault] = []
     for table in TABLES:
         file = commit.files[table]
@@ -264,7 +246,10 @@ def _tables(
             continue
         if rows[table].length != file.rows:
             faults.append(Fault(file.path, f"holds {rows[table].length:,} rows but is listed with {file.rows:,}"))
-    return faults or row_faults(commit, study, record, rows, endings, runs)
+    faults = faults or row_faults(commit, study, record, rows, endings, runs)
+    if "envelope" in sources and not faults:
+        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
+    return faults
 
 
 def row_faults(

@@ -1,11 +1,12 @@
 """Faults of files, and the findings of checking a study's folder."""
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,6 +93,14 @@ class Findings:
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))
+
+    @contextlib.contextmanager
+    def reading(self, path: Folder) -> Iterator[None]:
+        """Turns an OSError into a fault of the file."""
+        try:
+            yield
+        except OSError as error:
+            self.fault(path, f"cannot be read ({error.strerror})")
 
     def temporary(self, path: Folder, entry: Entry) -> None:
         """Counts a temporary file as part of an active write, unless it is too old."""

@@ -72,11 +72,9 @@ def lists(folder: Folder) -> Listed:
 def check_file(path: Folder, expected: str, on_bytes: OnBytes) -> Findings:
     """Checks a file of a release against its listed hash."""
     findings = Findings(path)
-    try:
+    with findings.reading(path):
         if sha256(path, on_bytes) != expected:
             findings.fault(path, TORN)
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
     return findings
 
 
@@ -101,12 +99,7 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
 
 
 def slice_faults(
-    commit: Commit,
-    study: Plan,
-    endings: dict[int, TrialEnding] | None = None,
-    tables: dict[str, pa.Table] | None = None,
-    *,
-    rebuild: bool = True,
+    commit: Commit, study: Plan, endings: dict[int, TrialEnding], tables: dict[str, pa.Table], *, rebuild: bool = True
 ) -> list[Fault]:
     """Returns the faults of a study's slices of the files of a release.
 
@@ -117,7 +110,7 @@ def slice_faults(
       tables: filled with the study's own tables.
       rebuild: rebuild the envelope and compare it with the stored one.
     """
-    faults, rows, tables = [], {}, {} if tables is None else tables
+    faults, rows = [], {}
     for table in TABLES:
         file = commit.files[table]
         try:
@@ -136,7 +129,7 @@ def slice_faults(
         except Exception as error:  # an untrusted file can raise anything in its reader
             faults.append(Fault(file.path, brief(error).removeprefix(f"{file.path} ")))
     manifest = commit.files["studies"].path.parent / MANIFEST
-    faults = faults or row_faults(commit, study, manifest, rows, {} if endings is None else endings, None)
+    faults = faults or row_faults(commit, study, manifest, rows, endings, None)
     listed = commit.files.get("envelope")
     if faults or listed is None or listed.shared is None:
         return faults
@@ -165,17 +158,14 @@ def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str
     path = folder / SUMS
     if not _is_readable(path, sizes, findings):
         return None
-    try:
+    with findings.reading(path):
         data = path.read_bytes()
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
-        return None
-    lines = [line.partition("  ") for line in documents.lines_of_sums(data)]
-    hashes = {name: digest for digest, _, name in lines}
-    if documents.sums(hashes) != data:
+        lines = [line.partition("  ") for line in documents.lines_of_sums(data)]
+        hashes = {name: digest for digest, _, name in lines}
+        if documents.sums(hashes) == data:
+            return hashes
         findings.fault(path, TORN)
-        return None
-    return hashes
+    return None
 
 
 def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list[Commit] | None:

@@ -100,14 +100,13 @@ def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -
     if entry.bytes > RECORD_BYTES:
         findings.fault(path, f"is too large for a record: {entry.bytes:,} bytes", torn=True)
         return None
-    try:
+    with findings.reading(path):
         data = path.read_bytes()
         on_bytes(len(data))
-        return durable.unseal(data, path)
-    except Damaged:
-        findings.fault(path, TORN, torn=True)
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
+        try:
+            return durable.unseal(data, path)
+        except Damaged:
+            findings.fault(path, TORN, torn=True)
     return None
 
 
@@ -150,11 +149,8 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
         if record is None:
             continue
         counts = [record.get("claim"), record.get("parts")]
-        if (
-            record.keys() != _CLAIM
-            or counts[0] != number
-            or any(type(n) is not int or not 0 <= n <= MOST for n in counts)
-        ):
+        is_valid = record.keys() == _CLAIM and all(type(n) is int and 0 <= n <= MOST for n in counts)
+        if not is_valid or record["claim"] != number:
             findings.fault(path, "is not a claim with the number in its name")
         elif record["purpose"] not in PURPOSES:
             findings.fault(path, "is a claim with an unknown purpose")
@@ -168,8 +164,8 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
         # Parts of a merge count only once its commit record exists; older software counted them earlier.
         is_void = before and before.purpose == "merge" and number - 1 not in listing.commits
         if before and claim.parts < before.parts and claim.purpose != "repair" and not is_void:
-            counts = f"counts {claim.parts} parts, but the claim before it counted {before.parts}"
-            findings.fault(folder / claim_file(number), counts)
+            fault = f"counts {claim.parts} parts, but the claim before it counted {before.parts}"
+            findings.fault(folder / claim_file(number), fault)
 
 
 def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
@@ -231,15 +227,13 @@ def check_parts(
 def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
     """Whether a part ends in the hash of its other bytes; a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
-    try:
+    with findings.reading(path):
         with path.open("rb") as file:
             file.seek(payload)
             digest = file.read(DIGEST_BYTES + 1)
         if sha256(path, on_bytes, payload) == digest.hex():
             return True
         findings.fault(path, TORN, torn=True)
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
     return False
 
 

@@ -215,8 +215,8 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
 
 
 def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict[str, Any]:
-    outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost")] * len(absent)
-    blank = [None] * len(absent)
+    outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost") for _ in absent]
+    blank = [None for _ in absent]
     columns: dict[str, Any] = {
         "trial": [trial.number for trial in trials] + list(absent),
         "seed": [trial.seed for trial in trials] + blank,

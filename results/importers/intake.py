@@ -42,13 +42,14 @@ class Intake:
       trials, rows: number of newly stored trials and measurements.
       present: number of trials that the store already had.
       left_out: columns that were not imported.
+      warnings: warnings about data that cannot be imported.
     """
 
     def __init__(self, folder: Folder, pool: ThreadPoolExecutor, warnings: ImportWarnings):
         self.studies: dict[str, PartialStudy] = {}
         self.trials = self.rows = self.present = 0
         self.left_out: set[str] = set()
-        self._folder, self._pool, self._warnings = folder, pool, warnings
+        self._folder, self._pool, self.warnings = folder, pool, warnings
         self._under_way: collections.deque[_UnderWay] = collections.deque()
         self._seen = self._waiting = self._configured = 0
         self._current: PartialStudy | None = None
@@ -75,7 +76,7 @@ class Intake:
             else:
                 self._take_curve(study, place.trial, entry)
         except Unusable as error:
-            self.warn(entry.path, error)
+            self.warnings.add(entry.path, error)
         self._make_room(study)
 
     def take_put_off(self, place: ArchivePath, entry: ArchiveEntry) -> None:
@@ -165,28 +166,24 @@ class Intake:
         if trial not in study.statuses and trial not in study.measured and trial not in study.lost:
             self._seen += 1
 
-    def warn(self, place: str, why: object) -> None:
-        """Adds a warning about data that cannot be imported."""
-        self._warnings.add(place, why)
-
     def check_bounds(self) -> None:
         """Raises Broken if the archive is larger than any published one."""
         for what, count, most in (
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
-            ("faults", len(self._warnings.lines), MOST_WARNINGS),
+            ("faults", len(self.warnings.lines), MOST_WARNINGS),
             ("bytes of study.json", self._configured, MOST_CONFIGURED),
         ):
             if count > most:
                 raise Broken(f"it holds more than {most:,} {what}")
 
     def _refuse(self, study: PartialStudy, why: str) -> None:
-        self.warn(study.path, why)
+        self.warnings.add(study.path, why)
         study.refused = True
         self._forget(study, study.curves.keys() | study.outcomes.keys())
 
     def _lose(self, study: PartialStudy, trial: int, place: str, why: object) -> None:
-        self.warn(place, why)
+        self.warnings.add(place, why)
         study.lost.add(trial)
         study.visible = False
         study.put_off.discard(trial)
@@ -251,10 +248,10 @@ class Intake:
             self.left_out |= stored.left_out
             study.lost |= stored.broken.keys()
             for trial, why in stored.broken.items():
-                self.warn(f"{study.path}/{trial}/measurements.csv", why)
+                self.warnings.add(f"{study.path}/{trial}/measurements.csv", why)
             for trial, rows in stored.repeated.items():
                 place = f"{study.path}/{trial}/measurements.csv"
-                self.warn(place, f"{rows} rows repeat a step; the first of each is kept")
+                self.warnings.add(place, f"{rows} rows repeat a step; the first of each is kept")
 
 
 def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:

@@ -186,7 +186,7 @@ def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collec
     metaparameters = [outcomes.get(trial, _LOST).metaparameters for trial in ids]
     names = sorted({name for values in metaparameters for name in values})
     data: dict[str, Any] = {
-        "study": [study.name] * len(ids),
+        "study": [study.name for _ in ids],
         "trial": ids,
         "status": [each.status for each in endings],
         "reason": ["lost" if t in lost else _REASONS.get(each.status) for t, each in zip(ids, endings, strict=True)],

@@ -119,7 +119,7 @@ def _pass(path: Folder, intake: Intake, report: Report) -> str:
         with contextlib.closing(_entries(path, "import", report)) as entries:
             for entry in entries:
                 if why := _reason_to_skip(entry):
-                    intake.warn(_printable(entry.path), f"{why}; skipped")
+                    intake.warnings.add(_printable(entry.path), f"{why}; skipped")
                 elif place := shallue2018_format.place(entry.path):
                     intake.take(place, entry)
                 intake.check_bounds()

@@ -13,7 +13,7 @@ from results.checks import commit_checks, release_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
 from results.storage import compaction, envelope, migrations
-from results.storage.commits import Commit, File, read_table
+from results.storage.commits import Commit, File
 from results.storage.compaction import TABLES, Piece, select_trials
 
 MOST_CLAIMS = 1000  # claims of a study that is copied unchanged; one with more is written again
@@ -66,10 +66,11 @@ def read_checked(commit: Commit) -> Piece:
     """
     if commit.files["studies"].shared is None:
         return _piece(commit, files_checked(commit)[1])
-    for fault in release_checks.slice_faults(commit, commit.study):
+    tables: dict[str, pa.Table] = {}
+    for fault in release_checks.slice_faults(commit, commit.study, {}, tables):
         if fault.what != commit_checks.OLDER_ENVELOPE:  # such an envelope is built again with the tables
             raise Damaged(f"{fault.line}. {_CHECK}")
-    return Piece(*(read_table(commit, table) for table in TABLES))
+    return Piece(**tables)
 
 
 def files_checked(commit: Commit) -> tuple[Commit, dict[str, bytes | memoryview]]:
@@ -119,7 +120,7 @@ def _bytes(file: File) -> bytes:
     except FileNotFoundError:
         raise Damaged(f"{file.path} is missing. {_CHECK}") from None
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-        raise Damaged(f"{file.path} has changed since it was written. {_CHECK}")
+        raise Damaged(f"{file.path} is not what was written. {_CHECK}")
     return data
 
 

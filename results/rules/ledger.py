@@ -24,15 +24,15 @@ class TrialEnding(NamedTuple):
 class Ledger(NamedTuple):
     """Numbers of trials by ending; the first field is the sum of all others."""
 
-    planned: int
-    complete: int
-    infeasible: int
-    pruned: int
-    time_limit: int
-    lost: int
-    failed: int
-    unstated: int
-    missing: int
+    planned: int = 0
+    complete: int = 0
+    infeasible: int = 0
+    pruned: int = 0
+    time_limit: int = 0
+    lost: int = 0
+    failed: int = 0
+    unstated: int = 0
+    missing: int = 0
 
     @property
     def adds_up(self) -> bool:
@@ -82,4 +82,4 @@ def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
 
 def total(ledgers: Iterable[Ledger]) -> Ledger:
     """Returns the sum of several ledgers."""
-    return Ledger(*map(sum, zip(Ledger(*[0] * len(Ledger._fields)), *ledgers, strict=True)))
+    return Ledger(*map(sum, zip(*ledgers, strict=True)))

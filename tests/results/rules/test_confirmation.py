@@ -289,7 +289,7 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchSt
         for _ in range(2):  # the second time brings nothing new
             lines: list[str] = []
             assert merge.merge([tmp_path / place for place in order], tmp_path / order, lines.append) == 0
-        assert lines == [f"{tmp_path / order}: studies: 0 new, 0 grown, 2 already there"]
+        assert lines == [f"{tmp_path / order}: studies: 0 new, 0 grown, 2 already present"]
         trials = store.read(tmp_path / order).trials
         assert trials["trial"].tolist() == [0, 1, 2, 3, *sorted([*REPEATS, APART + 3])]
         assert trials.loc[trials["role"] == "confirm", "trial"].tolist() == [APART + 3]
@@ -362,7 +362,7 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
     put(tmp_path, study, SEARCHED, REPEATS)
     path = tmp_path / study.name / confirm_file(Repeats(confirm=2))
     whole = path.read_bytes()
-    for data, words in ((whole[:-9], "torn"), (None, "is missing, but a commit has that many repeats")):
+    for data, words in ((whole[:-9], "torn"), (None, "is missing, although a commit has this number of repeats")):
         path.unlink()
         if data:
             path.write_bytes(data)
