@@ -50,7 +50,7 @@ def local(text: str | Path) -> Path:
         return text
     expanded = os.path.expanduser(text)
     if expanded.partition("/")[0] == "~":
-        raise BadInput(f"{text}: this user has no home folder; set HOME, or write the whole path")
+        raise BadInput(f"{text}: this user has no home folder. Set HOME, or write the whole path.")
     return Path(expanded)
 
 
@@ -69,7 +69,7 @@ def location(text: "Location") -> Folder:
         _ = path.fs  # whose package may not be installed
         return path
     except ImportError as error:
-        raise BadInput(f"{text} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
+        raise BadInput(f"{text} cannot be opened ({error}). gs:// needs `pip install scaling-limits[gcs]`.") from None
     except ValueError as error:
         raise BadInput(f"{text} cannot be opened: {first_line(error)}") from None
 
@@ -245,7 +245,7 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
         del record["sha256"]
         return record
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged(f"{path} is not what was written; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not what was written. Check everything with `python -m results verify`.") from None
 
 
 def check_depth(value: object, most: int) -> None:
@@ -271,14 +271,14 @@ def read(path: Folder, most: int | None = None) -> bytes:
     check_file(path)
     try:
         if most is not None and (size := path.stat().st_size) > most:
-            raise Damaged(f"{path} holds {size:,} bytes; no such file of ours has more than {most:,}")
+            raise Damaged(f"{path} holds {size:,} bytes, more than the limit of {most:,}")
         return path.read_bytes()
     except FileNotFoundError:
         raise
     except MemoryError:
         raise Damaged(f"{path} is far too large") from None
     except OSError as error:
-        raise Damaged(f"{path} cannot be read ({error.strerror}); check its permissions or its disk") from None
+        raise Damaged(f"{path} cannot be read ({error.strerror}). Check its permissions and its disk.") from None
 
 
 def check_file(path: Folder) -> None:
@@ -290,7 +290,7 @@ def check_file(path: Folder) -> None:
     except OSError:
         return  # reading it reports why
     if not stat.S_ISREG(mode):
-        raise Damaged(f"{path} is not a regular file; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not a regular file. Check everything with `python -m results verify`.")
 
 
 def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 
-_NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it"
+_NO_LOCK = "should be an empty file but is a link, a folder or a pipe. Remove it."
 
 # What was asked for
 
@@ -60,9 +60,11 @@ _NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it
 def check_writable(store: Folder) -> None:
     """Raises BadInput unless files can be created in ``store``, or where it would be created. Leaves nothing."""
     if not isinstance(store, Path):
-        raise BadInput(f"store={store} is not on this machine; run into a local folder, then `python -m results merge`")
+        raise BadInput(
+            f"store={store} is not on this machine. Run into a local folder, then use `python -m results merge`."
+        )
     if store.exists() and not store.is_dir():
-        raise BadInput(f"store={store} is a file; name a folder")
+        raise BadInput(f"store={store} is a file. Name a folder.")
     parent = store
     while not parent.exists():
         parent = parent.parent
@@ -71,7 +73,7 @@ def check_writable(store: Folder) -> None:
             os.link(file.name, f"{file.name}-link")
             os.unlink(f"{file.name}-link")
     except OSError as error:
-        raise BadInput(f"store={store} cannot be written ({error.strerror}); choose another with store=DIR") from None
+        raise BadInput(f"store={store} cannot be written ({error.strerror}). Choose another with store=DIR.") from None
 
 
 @durable.located
@@ -152,7 +154,7 @@ def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
     ours, theirs = study.plan(), stored.plan()
     differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
     changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in differing)
-    return BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
+    return BadInput(f"{store / study.name} holds another plan ({changes}). Use another store=DIR.")
 
 
 @durable.located
@@ -168,7 +170,7 @@ def check_is_store(store: Folder) -> None:
     """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
     if released_commits(store) is not None:
         raise BadInput(
-            f"{store} is a release, which is never changed; merge it into a store with `python -m results merge`"
+            f"{store} is a release, which never changes. Merge it into a store with `python -m results merge`."
         )
     if store.is_dir():
         check_layout(store)
@@ -176,8 +178,8 @@ def check_is_store(store: Folder) -> None:
 
 
 def _no_store(store: Folder) -> BadInput:
-    create = f"create one with `python -m sweeps store={quoted(store)}`, or name another"
-    return BadInput(f"no store at {store}; {advice(store, create)}")
+    create = f"Create one with `python -m sweeps store={quoted(store)}`, or name another."
+    return BadInput(f"no store at {store}. {advice(store, create)}")
 
 
 # Reading
@@ -243,7 +245,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     try:
         return retry(look)
     except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
+        raise Damaged(f"{error.filename or error} is missing. For details, run `python -m results verify`.") from None
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:

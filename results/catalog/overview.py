@@ -77,7 +77,9 @@ def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     try:
         return retry(lambda: _survey(folder, rule))
     except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing. Run `python -m results verify` for details.") from None
+        raise Damaged(
+            f"{error.filename or error} is missing. Check everything with `python -m results verify`."
+        ) from None
 
 
 def _survey(folder: Folder, rule: Rule) -> Overview:

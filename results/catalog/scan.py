@@ -143,7 +143,7 @@ def _check_bounded(file: Path, columns: Sequence[str]) -> None:
         pass  # reading the file reports this
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = first_line(error)
-        raise Damaged(f"{file} cannot be read ({reason}). Run `python -m results verify` for details.") from None
+        raise Damaged(f"{file} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
 
 
 def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
@@ -152,5 +152,7 @@ def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
         frame = rows.collect(engine="streaming")
     except (FileNotFoundError, pl.exceptions.PolarsError) as error:
         reason = first_line(error)
-        raise Damaged(f"a file of the store cannot be read ({reason}). Run `python -m results verify`.") from None
+        raise Damaged(
+            f"a file of the store cannot be read ({reason}). Check everything with `python -m results verify`."
+        ) from None
     return frame.with_columns(pl.col("study").replace(names))

@@ -94,13 +94,13 @@ class BatchStudy(Plan):
         if spacing < 0:
             raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
         if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
-            raise BadInput("a target is given twice; keep one of them")
+            raise BadInput("a target is given twice. Keep one of them.")
         if is_exact and not self.targets:
-            raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+            raise BadInput("pruning=exact needs a target to prune against. Give one, or use pruning=off.")
         if is_exact and self.stop == "budget":
-            raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
+            raise BadInput("pruning=exact ends trials before their budget. Use stop=target or pruning=off.")
         if self.confirm and not self.targets:
-            raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
+            raise BadInput("confirm needs a target, which determines the best trial. Give one, or use confirm=0.")
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:

@@ -5,11 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
-from results.plans.schema import PROVENANCE, TIMING, Column
+from results.plans.schema import BOOL, FLOAT64, INT32, INT64, PROVENANCE, TEXT, TIMING, Column
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
@@ -25,35 +23,33 @@ _PER_DEVICE = "bytes per device, from the compiler"
 # Measurements of layouts have these after the loss: the reason of a rejection; counts from the compiled step;
 # predictions; and measurements.
 COLUMNS = (
-    Column("refusal", pa.string(), "kind of the error that rejected the layout; null if it was accepted"),
-    Column("explanation", pa.string(), "the rejection, in one line"),
-    Column("ideal_flops", pa.float64(), "FLOPs of the matmuls of a step, each done once"),
-    Column("executed_flops", pa.float64(), "counted: FLOPs of the compiled step, over all devices"),
-    Column("redundancy", pa.float64(), "counted: executed over ideal FLOPs; 1 if no device repeats another's work"),
-    Column("argument_bytes", pa.int64(), f"counted: parameters, optimizer and batch, {_PER_DEVICE}"),
-    Column("temporary_bytes", pa.int64(), f"counted: all other memory of a step, {_PER_DEVICE}"),
-    Column("peak_bytes", pa.int64(), f"counted: both, and results that do not replace an argument, {_PER_DEVICE}"),
-    Column("wire_bytes", pa.float64(), "counted: bytes that a device sends in a step, by the best ring algorithm"),
-    Column("collectives", pa.string(), "counted: operation, mesh axes, count, bytes and wire bytes, JSON"),
-    Column("unknown_loops", pa.int32(), "counted: loops without a known trip count, each counted as one iteration"),
-    Column("hardware", pa.string(), "device of the predictions"),
-    Column("predicted_compute_seconds", pa.float64(), "predicted: matmuls of a step at the device's peak"),
-    Column("predicted_memory_seconds", pa.float64(), "predicted: reading and writing the device's memory once a step"),
-    Column("predicted_exchange_seconds", pa.float64(), "predicted: collectives of a step, latency and bytes"),
-    Column("predicted_step_seconds", pa.float64(), "predicted: a step without overlap of these"),
-    Column("predicted_fits", pa.bool_(), "predicted: whether peak_bytes fit in the device's memory"),
-    Column("scheduled_cycles", pa.float64(), "predicted: cycles of a step, estimated by the TPU compiler"),
+    Column("refusal", TEXT, "kind of the error that rejected the layout; null if it was accepted"),
+    Column("explanation", TEXT, "the rejection, in one line"),
+    Column("ideal_flops", FLOAT64, "FLOPs of the matmuls of a step, each done once"),
+    Column("executed_flops", FLOAT64, "counted: FLOPs of the compiled step, over all devices"),
+    Column("redundancy", FLOAT64, "counted: executed over ideal FLOPs; 1 if no device repeats another's work"),
+    Column("argument_bytes", INT64, f"counted: parameters, optimizer and batch, {_PER_DEVICE}"),
+    Column("temporary_bytes", INT64, f"counted: all other memory of a step, {_PER_DEVICE}"),
+    Column("peak_bytes", INT64, f"counted: both, and results that do not replace an argument, {_PER_DEVICE}"),
+    Column("wire_bytes", FLOAT64, "counted: bytes that a device sends in a step, by the best ring algorithm"),
+    Column("collectives", TEXT, "counted: operation, mesh axes, count, bytes and wire bytes, JSON"),
+    Column("unknown_loops", INT32, "counted: loops without a known trip count, each counted as one iteration"),
+    Column("hardware", TEXT, "device of the predictions"),
+    Column("predicted_compute_seconds", FLOAT64, "predicted: matmuls of a step at the device's peak"),
+    Column("predicted_memory_seconds", FLOAT64, "predicted: reading and writing the device's memory once a step"),
+    Column("predicted_exchange_seconds", FLOAT64, "predicted: collectives of a step, latency and bytes"),
+    Column("predicted_step_seconds", FLOAT64, "predicted: a step without overlap of these"),
+    Column("predicted_fits", BOOL, "predicted: whether peak_bytes fit in the device's memory"),
+    Column("scheduled_cycles", FLOAT64, "predicted: cycles of a step, estimated by the TPU compiler"),
     Column(
         "gradient_difference",
-        pa.float64(),
+        FLOAT64,
         "measured: largest difference over all parameters, relative to the gradient on one device",
     ),
-    Column(
-        "step_seconds", pa.float64(), "measured: median seconds of a step; null if it was not timed", category=TIMING
-    ),
-    Column("step_seconds_low", pa.float64(), "measured: lower quartile of seconds of a step", category=TIMING),
-    Column("step_seconds_high", pa.float64(), "measured: upper quartile of seconds of a step", category=TIMING),
-    Column("timed_steps", pa.int32(), "measured: timed steps, after warming up", category=PROVENANCE),
+    Column("step_seconds", FLOAT64, "measured: median seconds of a step; null if it was not timed", category=TIMING),
+    Column("step_seconds_low", FLOAT64, "measured: lower quartile of seconds of a step", category=TIMING),
+    Column("step_seconds_high", FLOAT64, "measured: upper quartile of seconds of a step", category=TIMING),
+    Column("timed_steps", INT32, "measured: timed steps, after warming up", category=PROVENANCE),
 )
 
 

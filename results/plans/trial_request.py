@@ -77,6 +77,6 @@ def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
     if top > MOST_CANDIDATES:
         raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
     if top > 1 and pruned:
-        raise BadInput(f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off")
+        raise BadInput(f"confirm_top={top}: exact pruning finds only the winner. Use confirm_top=1 or pruning=off.")
     if top > 1 and confirm % 2:
         raise BadInput(f"confirm must be even, not {confirm}: {how}")

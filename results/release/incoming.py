@@ -19,7 +19,7 @@ from results.storage.compaction import TABLES, Piece, select_trials
 MOST_CLAIMS = 1000  # claims of a study that is copied unchanged; one with more is written again
 
 
-_CHECK = "Run `python -m results verify` for details."
+_CHECK = "Check everything with `python -m results verify`."
 
 
 class Incoming(NamedTuple):

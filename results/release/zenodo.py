@@ -75,4 +75,4 @@ def metadata(release: Folder) -> dict[str, Any]:
             f"no release at {release}: it has no croissant.json. Write a release with `results export`."
         ) from None
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not valid. Check the release with `python -m results verify`.") from None
+        raise Damaged(f"{path} is not valid. Check everything with `python -m results verify`.") from None

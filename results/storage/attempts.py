@@ -66,7 +66,7 @@ def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = 
         number = max(listing(os.listdir(folder)).attempts, default=0) + 1
         if number > MOST:  # nothing would find it
             last = attempt_file(MOST)
-            raise BadInput(f"{folder} holds {last}, the last there can be; remove the logs of attempts in it")
+            raise BadInput(f"{folder} holds {last}, the last possible attempt. Remove the attempt logs in it.")
         path = folder / attempt_file(number)
         with contextlib.suppress(FileExistsError):  # another process was quicker
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

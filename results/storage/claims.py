@@ -211,7 +211,7 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
         return retry(look)
     except LookupError as error:
         raise Damaged(
-            f"{store / name}: {error}; repair it with `python -m results repair --store {quoted(store)}`"
+            f"{store / name}: {error}. Repair it with `python -m results repair --store {quoted(store)}`."
         ) from None
 
 
@@ -219,7 +219,7 @@ def _cutoff(folder: Folder, number: int) -> int:
     path = folder / claim_file(number)
     parts = durable.read_sealed(path).get("parts")
     if type(parts) is not int or not 0 <= parts <= MOST:
-        raise Damaged(f"{path} is not a claim; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not a claim. Check everything with `python -m results verify`.")
     return parts
 
 

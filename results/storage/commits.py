@@ -132,7 +132,7 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
     path = folder / commit_file(commits[-1])
     commit = commit_of(durable.read_sealed(path), folder, path)
     if commit.name != name:
-        raise Damaged(f"{path} is of the study {commit.name}; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} is of the study {commit.name}. Check everything with `python -m results verify`.")
     return commit
 
 
@@ -196,7 +196,7 @@ def commit_of(
     except BadInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not a record of a study; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not a record of a study. Check everything with `python -m results verify`.") from None
 
 
 def _file(told: Mapping[str, Any], folder: Folder) -> File:
@@ -301,17 +301,17 @@ def read_table(commit: Commit, table: str) -> pa.Table:
         raise
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = first_line(error)
-        raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
     own = {(column.name, column.type) for column in KINDS[commit.kind].columns}
     others = [kind for name, kind in columns[len(known) :] if (name, kind) not in own]  # metaparameters and metrics
     names = {name for name, _ in columns}
     if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
-        raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} has other columns than {table}. Check everything with `python -m results verify`.")
     for name in names & set(schema.NEVER_NULL):
         if count := content[name].null_count:
             raise Damaged(
-                f"{path} has {number_of(count, 'row')} without {name}; check all of it with `python -m results verify`"
+                f"{path} has {number_of(count, 'row')} without {name}. Check everything with `python -m results verify`."
             )
     return content
 
@@ -320,7 +320,7 @@ def check_intact(commit: Commit, table: str) -> None:
     """Raises Damaged unless every byte of a table of a visible study is as it was written."""
     file = commit.files[table]
     if durable.sha256(file.path) != file.sha256:
-        raise Damaged(f"{file.path} is not what was written; check all of it with `python -m results verify`")
+        raise Damaged(f"{file.path} is not what was written. Check everything with `python -m results verify`.")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -349,4 +349,4 @@ def retry(look: Callable[[], T]) -> T:
         return look()
     except FileNotFoundError as error:
         missing = error.filename or error
-        raise Damaged(f"{missing} is missing; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{missing} is missing. Check everything with `python -m results verify`.") from None

@@ -43,7 +43,7 @@ def read_part(path: Folder) -> Piece:
     data = durable.read(path)
     payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
-        raise Damaged(f"{path} is not what was written; drop it with `python -m results repair`")
+        raise Damaged(f"{path} is not what was written. Drop it with `python -m results repair`.")
     source = pa.BufferReader(payload)
     tables = []
     try:

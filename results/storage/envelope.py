@@ -229,7 +229,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
             raise ValueError("an interval in it is empty")
     except (ValueError, pa.ArrowException) as error:
         reason = first_line(error)
-        raise Damaged(f"an envelope is damaged ({reason}); check it with `python -m results verify`") from None
+        raise Damaged(f"an envelope is damaged ({reason}). Check it with `python -m results verify`.") from None
     return table
 
 

@@ -24,8 +24,8 @@ def advice(folder: Folder, otherwise: str) -> str:
     """What to do about a folder that is not there: a release that the repository ships is to be had from that."""
     meant = similar_path(folder, is_store) if isinstance(folder, Path) else None
     is_shipped = folder.parent.name == "results" and folder.name in SHIPPED
-    instead = "the repository ships it, so name that of a checkout" if is_shipped else otherwise
-    return f"did you mean {meant}? {instead}" if meant else instead
+    instead = "The repository ships it. Name the one in a checkout." if is_shipped else otherwise
+    return f"Did you mean {meant}? {instead}" if meant else instead
 
 
 def check_not_above(folder: Folder) -> None:
@@ -35,7 +35,7 @@ def check_not_above(folder: Folder) -> None:
         names = ", ".join(map(str, below[:_SHOWN])) + (
             f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else ""
         )
-        raise BadInput(f"{folder} holds no studies; stores below it: {names}")
+        raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {names}")
 
 
 def check_layout(folder: Folder) -> None:
@@ -88,9 +88,9 @@ def entries(folder: Folder) -> list[Entry]:
     try:
         content = _local_entries(folder) if isinstance(folder, Path) else _remote_entries(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"no folder {printable(folder)}; {advice(folder, 'name an existing one')}") from None
+        raise BadInput(f"no folder {printable(folder)}. {advice(folder, 'Name an existing one.')}") from None
     except OSError as error:
-        raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}); check its permissions") from None
+        raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}). Check its permissions.") from None
     return sorted(content)
 
 

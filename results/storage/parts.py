@@ -98,7 +98,7 @@ def attempt_file(number: int) -> str:
 def _digits(number: int) -> str:
     """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
     if number > MOST:
-        raise BadInput(f"a study holds at most {MOST:,} claims and parts; merge it into another store")
+        raise BadInput(f"a study holds at most {MOST:,} claims and parts. Merge it into another store.")
     return f"{number:06d}"
 
 

@@ -26,7 +26,7 @@ WORKLOAD = tuple(column for column in schema.STUDIES if column.name in ("dataset
 _FURTHER = (pa.float32(), pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_())
 _TYPES = {str(kind): kind for kind in _FURTHER}  # of further columns
 MOST_AHEAD = 8  # row groups that are decoded before they are asked for; of more the memory is dear to get
-_CHECK = "check all of it with `python -m results verify`"
+_CHECK = "Check everything with `python -m results verify`."
 
 
 class SharedFile:
@@ -82,7 +82,7 @@ class SharedFile:
         except (FileNotFoundError, BadInput):
             raise
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-            raise Damaged(f"{self.path} cannot be read ({first_line(error)}); {_CHECK}") from None
+            raise Damaged(f"{self.path} cannot be read ({first_line(error)}). {_CHECK}") from None
 
     @property
     def schema(self) -> pa.Schema:
@@ -95,7 +95,7 @@ class SharedFile:
             size = stream.seek(0, os.SEEK_END)
             self._metadata = bounds.Parquet(stream, bounds.allowed(size)).metadata
         if self._metadata.num_rows != self.rows or size != self.bytes:
-            raise Damaged(f"{self.path} is not what was written; {_CHECK}")
+            raise Damaged(f"{self.path} is not what was written. {_CHECK}")
         groups = range(self._metadata.num_row_groups)
         self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
 
@@ -107,7 +107,7 @@ class SharedFile:
             int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
         )
         if start + rows > self.rows:
-            raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed; {_CHECK}")
+            raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed. {_CHECK}")
         if not rows:
             return self._metadata.schema.to_arrow_schema().empty_table()
         if not self._groups.keys() >= set(wanted):

@@ -449,7 +449,7 @@ def test_text_where_numbers_belong_is_refused_as_it_is_read(folder: Path, table:
 def test_rows_without_a_step_are_refused_as_they_are_read(folder: Path) -> None:
     study = study_in(folder)
     rewrite(study, "measurements", lambda rows: first(rows, "step", None))
-    with pytest.raises(Damaged, match=r"measurements-000004.parquet has 1 row without step; check all of it"):
+    with pytest.raises(Damaged, match=r"measurements-000004.parquet has 1 row without step. Check everything"):
         store.read(folder)
 
 

@@ -297,7 +297,7 @@ def test_mistakes_are_told_in_one_line(small, cli, arguments, message):
 def test_missing_and_empty_stores(folder, cli):
     assert cli("steps", "--store", folder)[::2] == (
         2,
-        f"error: no store at {folder}; create one with `python -m sweeps store={folder}`, or name another\n",
+        f"error: no store at {folder}. Create one with `python -m sweeps store={folder}`, or name another.\n",
     )
     folder.mkdir()
     code, _, err = cli("steps", "--store", folder)

@@ -64,7 +64,7 @@ def test_a_target_that_no_trial_can_come_to_or_start_above_is_not_possible() -> 
     for metric, value in (("validation_error", 0), ("test_error", 1), ("validation_loss", 7), ("test_r2_error", 1.5)):
         Target(metric, value).check_possible("here")
     for metric, value in (("validation_error", -1e-9), ("train_loss", -1), ("test_squared_error", -2)):
-        with pytest.raises(BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached; 0 can be$"):
+        with pytest.raises(BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached. Use 0 or more.$"):
             Target(metric, value).check_possible("here")
     with pytest.raises(BadInput, match=r"^here: validation_recall_20_error is never above 1, so 20 is no target; "):
         Target("validation_recall_20_error", 20).check_possible("here")

@@ -211,7 +211,7 @@ def test_another_winner_of_a_contest_makes_extra_what_the_one_before_reported(
         ({"confirm_top": 0}, "confirm_top must be a whole number of at least 1"),
         ({"confirm_top": 101}, "confirm_top must be at most 100"),
         ({"confirm": 3, "confirm_top": 2}, "confirm must be even, not 3: half of the repeats choose"),
-        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning knows only the winner"),
+        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning finds only the winner"),
     ],
 )
 def test_what_cannot_be_confirmed_is_refused(study: BatchStudy, changes: dict, words: str) -> None:

@@ -424,7 +424,7 @@ def test_there_are_no_names_that_nobody_would_see() -> None:
         lambda: claim_file(parts.MOST + 1),
         lambda: parts.commit_file(parts.MOST + 1),
     ):
-        with pytest.raises(BadInput, match="at most 999,999 claims and parts; merge it into another store"):
+        with pytest.raises(BadInput, match="at most 999,999 claims and parts. Merge it into another store"):
             name()
 
 
