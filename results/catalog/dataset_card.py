@@ -15,7 +15,7 @@ AUTHORS = "The scaling-limits authors"
 _README = """\
 # {title}
 
-How far does adding parallelism keep paying off? This release holds {studies:,} studies of {trials:,} trials with
+How far does adding parallelism keep paying off? This release holds {studies:,} studies with {trials:,} trials and
 {measurements:,} measurements. A *study* is the trials of one workload (data set, model, optimizer) at one batch size,
 with metaparameters tuned for that batch size. A *trial* is one training run. A *measurement* is its metrics at one
 step.
@@ -23,7 +23,7 @@ step.
 {ledgers}
 
 In every row, planned = complete + infeasible + incomplete + missing.
-An INFEASIBLE trial diverged{refused}; it is a result, not a gap.
+An INFEASIBLE trial diverged{refused}. It is a result, not a missing value.
 The `trials` table gives the reason for every INCOMPLETE trial.
 
 ## Files
@@ -55,7 +55,7 @@ and reads about a thousand records per second, so start with `studies`. chDB als
 `SELECT * FROM '{all_measurements}'`, and DataFusion accepts it after `enable_url_table()`.
 
 Join measurements to trials on `study` and `trial`, and trials to studies on `study` (and `run`). The number of
-examples seen is `step * batch_size`; compute it in 64 bits.
+examples seen is `step * batch_size`. Compute it in 64 bits.
 
 scaling-limits, the software that wrote this release, reads it like a store:
 
@@ -76,7 +76,7 @@ of people.
 - Null means not measured, or not applicable to the study. NaN and infinity are measured values, from the last
   evaluation of INFEASIBLE trials. They never count as at or below a target. Pandas shows null as NaN unless you pass
   `dtype_backend="pyarrow"`.
-- Every metric is an error: lower is better. Steps to target is the first measured step at or past the target; the
+- Every metric is an error: lower is better. Steps to target is the first measured step at or below the target. The
   true step lies between the previous evaluation and that one.
 - Metrics measured by this software are float32. Published metrics are float64, as in their source. Compare with a
   target in the column's own type: as a float32, 0.12 is less than 0.12.
@@ -99,7 +99,7 @@ of people.
 
 _LAYOUTS = """\
 - Studies of kind `layout` run steps of a Transformer on a mesh of devices. The data set `counting` is numbers in
-  order. The result is the cost of a step; these few steps are not a result about training. Rejected layouts are
+  order. The result is the cost of a step. A run is too short to draw conclusions about training. Rejected layouts are
   INFEASIBLE.
 """
 
@@ -107,9 +107,10 @@ _ABOUT_POINTS = """\
 ## Points and curves
 
 A row of `points` is a study and a target. Rows with the same `curve` belong to one curve over batch sizes, or over
-cores for factorizations. All rows of a curve over batch sizes carry the same fit. {shared}Factorizations differ in
-`solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, and layouts in `mesh`, `layout` and `engine`.
-Imported studies at the same place on a curve differ in `records`.
+cores for factorizations. All rows of a curve over batch sizes have the same fit.
+
+{shared}Factorizations differ in `solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, and layouts in
+`mesh`, `layout` and `engine`. Imported studies at the same place on a curve differ in `records`.
 
 `verdict` is `identified` (`critical_batch_size`, between `critical_low` and `critical_high`), `at_least`
 (`critical_low` or more), `at_most` (`critical_high` or less) or `not_identified` (no bound is known). `doubts` lists
@@ -138,6 +139,23 @@ _NULLS = (
     "Null means not measured, or not applicable to the study. NaN and infinity are measured values: a trial that",
     "diverged has them at its last evaluation and is INFEASIBLE.",
 )
+
+
+_REFERENCES = """\
+references:
+  - type: article
+    title: "Measuring the Effects of Data Parallelism on Neural Network Training"
+    authors:
+      - {family-names: Shallue, given-names: Christopher J.}
+      - {family-names: Lee, given-names: Jaehoon}
+      - {family-names: Antognini, given-names: Joseph}
+      - {family-names: Sohl-Dickstein, given-names: Jascha}
+      - {family-names: Frostig, given-names: Roy}
+      - {family-names: Dahl, given-names: George E.}
+    year: 2019
+    journal: Journal of Machine Learning Research
+    notes: "arXiv 1811.03600; defines the studies"
+"""
 
 
 def readme(release: Contents) -> bytes:
@@ -205,42 +223,30 @@ def licence_list(release: Contents) -> bytes:
 
 def citation(release: Contents, manifest_sha256: str) -> bytes:
     """CITATION.cff of the release."""
-    lines = [
-        "cff-version: 1.2.0",
-        "type: dataset",
-        f"title: {json.dumps(TITLE)}",
-        'message: "If you use these data, please cite this release and the sources it names."',
-        "authors:",
-        f"  - name: {json.dumps(AUTHORS)}",
-        f"version: {json.dumps(release.version)}",
-        "identifiers:",
-        "  - type: other",
-        f"    value: sha256:{manifest_sha256}",
-        '    description: "sha256 of manifest.json, which lists the sha256 of every table"',
-        f'date-released: "{release.newest}"',
-    ]
-    if len(release.licences) == 1:
-        lines.append(f"license: {release.licences[0].licence}")
-    lines += [
-        "references:",
-        "  - type: article",
-        '    title: "Measuring the Effects of Data Parallelism on Neural Network Training"',
-        "    authors:",
-        "      - {family-names: Shallue, given-names: Christopher J.}",
-        "      - {family-names: Lee, given-names: Jaehoon}",
-        "      - {family-names: Antognini, given-names: Joseph}",
-        "      - {family-names: Sohl-Dickstein, given-names: Jascha}",
-        "      - {family-names: Frostig, given-names: Roy}",
-        "      - {family-names: Dahl, given-names: George E.}",
-        "    year: 2019",
-        "    journal: Journal of Machine Learning Research",
-        '    notes: "arXiv 1811.03600; defines the studies"',
-    ]
+    licence = f"license: {release.licences[0].licence}\n" if len(release.licences) == 1 else ""
+    text = f"""\
+cff-version: 1.2.0
+type: dataset
+title: {json.dumps(TITLE)}
+message: "If you use these data, please cite this release and the sources it names."
+authors:
+  - name: {json.dumps(AUTHORS)}
+version: {json.dumps(release.version)}
+identifiers:
+  - type: other
+    value: sha256:{manifest_sha256}
+    description: "sha256 of manifest.json, which lists the sha256 of every table"
+date-released: "{release.newest}"
+{licence}{_REFERENCES}"""
     for terms in release.sources:
         if terms.source != OWN:
-            lines += ["  - type: data", f"    title: {json.dumps(terms.citation or terms.source)}", "    authors:"]
-            lines += [f"      - name: {json.dumps(terms.author)}"]
-    return ("\n".join(lines) + "\n").encode()
+            text += f"""\
+  - type: data
+    title: {json.dumps(terms.citation or terms.source)}
+    authors:
+      - name: {json.dumps(terms.author)}
+"""
+    return text.encode()
 
 
 def bibtex(release: Contents) -> str:

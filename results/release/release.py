@@ -120,13 +120,16 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         files[table] = [SharedFile(target / each.name, *each[1:]) for each in writer.shards]
     slices: list[dict[str, File]] = []
     for number, commit in enumerate(commits):
+        further = list(own["trials"][number])[len(schema.TRIALS) :]
+        types: dict[str, dict[str, str]] = {
+            "studies": {},
+            "trials": {field.name: str(field.type) for field in further},
+            "measurements": dict(sorted(commit.metrics.items())),
+        }
         slices.append({})
         for table, writer in writers.items():
             at = writer.places[number]
-            further = own["trials"][number].names[len(schema.TRIALS) :] if table == "trials" else ()
-            types = {name: str(own["trials"][number].field(name).type) for name in further}
-            types |= dict(sorted(commit.metrics.items())) if table == "measurements" else {}
-            slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types)
+            slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types[table])
     bound = [
         envelope.rebind(data, {table: each[table].sha256 for table in envelope.HASHED})
         for (data, _), each in zip(envelopes, slices, strict=True)

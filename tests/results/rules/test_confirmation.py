@@ -353,7 +353,7 @@ def test_verify_finds_a_forged_role_of_a_repeat(
         claim.commit(grown)
     monkeypatch.setattr(compaction, "with_roles", honest)
     assert verify.run(tmp_path, quiet) == 1
-    assert f"has trial {APART + 1} as extra, but by the best trials it is confirm" in capsys.readouterr().out
+    assert f"has role extra for trial {APART + 1}, which the best trials make confirm" in capsys.readouterr().out
 
 
 def test_a_torn_or_missing_request_is_found_and_made_anew(
@@ -373,7 +373,7 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
         assert verify.run(tmp_path, quiet) == 0
     path.write_bytes(durable.seal({"confirm": 3}))
     assert verify.run(tmp_path, quiet) == 1
-    assert "does not ask for the number of repeats in its name" in capsys.readouterr().out
+    assert "does not request the number of repeats in its name" in capsys.readouterr().out
 
 
 # Requests in any order, and merges in any order: the finished trials of a study, as plain sets
