@@ -227,7 +227,7 @@ def _studies(study: Plan, table: pa.Table, runs: frozenset[int] | None) -> Itera
     values = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
     for column, value in zip(_FROM_PLAN, values, strict=True):
         if set(table[column].to_pylist()) - {value, None}:
-            yield f"has a {column} that contradicts the plan"
+            yield f"contradicts the plan in column {column}"
     run = table["run"].to_numpy()
     if np.any(np.diff(run) <= 0):
         yield "does not have every run once, in order"
