@@ -187,28 +187,16 @@ def dictionary(release: Contents) -> bytes:
     lines += _table(("kind", "definition"), METRIC_KINDS.items())
     lines += ["", *_NULLS]
     for table in release.columns:
-        rows = [
-            (f"`{column.name}`", column.type, column.meaning) for column in contents.describe_columns(release, table)
-        ]
-        lines += [
-            "",
-            f"## {table}",
-            "",
-            f"One row is {contents.ABOUT[table]}.",
-            "",
-            *_table(("column", "type", "meaning"), rows),
-        ]
+        columns = contents.describe_columns(release, table)
+        rows = [(f"`{column.name}`", column.type, column.meaning) for column in columns]
+        lines += ["", f"## {table}", "", f"One row is {contents.ABOUT[table]}.", ""]
+        lines += _table(("column", "type", "meaning"), rows)
     return ("\n".join(lines) + "\n").encode()
 
 
 def licence_list(release: Contents) -> bytes:
     """The licence of every row, by table and source."""
-    lines = [
-        "# Licences",
-        "",
-        "Licences by table and source. The plan of a study names its source.",
-        "",
-    ]
+    lines = ["# Licences", "", "Licences by table and source. The plan of a study names its source.", ""]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
         for table in release.columns
@@ -289,11 +277,11 @@ def _usage(release: Contents) -> list[tuple[str, str]]:
 
 def _size(rows: int) -> str:
     """The size category of the Hugging Face hub for a number of rows."""
+    if rows < 1000:
+        return "n<1K"
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
-    for place, end in enumerate(ends):
-        if rows < 1000 * 10**place:
-            return f"{ends[place - 1]}<n<{end}" if place else "n<1K"
-    return "n>1T"
+    place = len(str(rows)) - 4
+    return f"{ends[place]}<n<{ends[place + 1]}" if place < 9 else "n>1T"
 
 
 def _ledgers(release: Contents) -> str:

@@ -54,10 +54,12 @@ def _wrong_rows(stored: pa.Table, derived: pa.Table) -> list[str]:
         return []
     if len(set(keys)) < len(keys):
         return ["has a study twice with the same target"]
-    for study, metric, value in sorted(set(wanted) - set(keys), key=str)[:1]:
+    if missing := set(wanted) - set(keys):
+        study, metric, value = min(missing, key=str)
         at = f" at {metric} {decimal(value)}" if metric else ""
         return [f"lacks {study}{at}" if any(study == key[0] for key in keys) else f"lacks the study {study}"]
-    for study, *_ in sorted(set(keys) - set(wanted), key=str)[:1]:
+    if extra := set(keys) - set(wanted):
+        study = min(extra, key=str)[0]
         is_known = any(study == key[0] for key in wanted)
         return [f"has a wrong target of {study}" if is_known else f"has the unknown study {study}"]
     return ["is not sorted by study and target"]

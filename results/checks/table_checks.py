@@ -92,8 +92,8 @@ def flaws(
     curves = scan(tables["measurements"], 0 if recorded else 1)  # ours are never evaluated at step 0
     names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
-        for name in sorted(map(str, stored - {study.name}))[:1]:
-            yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
+        if others := stored - {study.name}:
+            yield Flaw(table, f"holds rows of another study, {min(map(str, others))[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
         nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
         for column in nulls:

@@ -97,11 +97,12 @@ def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
     for each in records:
         candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
-        home = next((group for group in candidates if all(_same(each, member) for member in group)), None)
-        if home is None:
-            candidates.append([each])
+        for group in candidates:
+            if all(_same(each, member) for member in group):
+                group.append(each)
+                break
         else:
-            home.append(each)
+            candidates.append([each])
     return [group for candidates in groups.values() for group in candidates]
 
 

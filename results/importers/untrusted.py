@@ -1,6 +1,5 @@
 """Reading of untrusted files: every problem becomes a line for the user, never a crash."""
 
-import collections
 import contextlib
 import json
 import math
@@ -208,10 +207,11 @@ def numeric(value: object) -> float | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        counts = collections.Counter(name for name, _ in pairs)
-        raise Unusable(f"has {brief(next(name for name, count in counts.items() if count > 1))} twice")
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise Unusable(f"has {brief(name)} twice")
+        content[name] = value
     return content
 
 
