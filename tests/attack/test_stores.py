@@ -300,7 +300,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
             empty_part(study, b""),
             move("part-000004-000005.arrows", "part-000009-000005.arrows")(study),
         ],
-        "are not all from 4 on",
+        "are not consecutive from 4",
     ),
     "a part of another study": (part_of_another, "part-000004-000005.arrows: holds rows of another study"),
     "another study's folder": (lambda study: study.rename(study.with_name("else")), "else/plan-000000008.json: holds"),

@@ -64,9 +64,11 @@ def test_a_target_that_no_trial_can_come_to_or_start_above_is_not_possible() -> 
     for metric, value in (("validation_error", 0), ("test_error", 1), ("validation_loss", 7), ("test_r2_error", 1.5)):
         Target(metric, value).check_possible("here")
     for metric, value in (("validation_error", -1e-9), ("train_loss", -1), ("test_squared_error", -2)):
-        with pytest.raises(BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached. Use 0 or more.$"):
+        with pytest.raises(
+            BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached. Use 0 or more.$"
+        ):
             Target(metric, value).check_possible("here")
-    with pytest.raises(BadInput, match=r"^here: validation_recall_20_error is never above 1, so 20 is no target; "):
+    with pytest.raises(BadInput, match=r"^here: validation_recall_20_error is never above 1, so 20 is not a target. "):
         Target("validation_recall_20_error", 20).check_possible("here")
 
 
@@ -121,7 +123,7 @@ def test_scales_are_uniform_in_what_they_say() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"scale": "LOG", "low": 1.0, "high": 0.1}, "swap"),
+        ({"scale": "LOG", "low": 1.0, "high": 0.1}, "Swap"),
         ({"scale": "LOG", "low": 0.0, "high": 0.1}, "positive"),
         ({"scale": "REVERSE_LOG", "low": 0.0, "high": 1.0}, "below 1"),
         ({"scale": "LGO", "low": 0.1, "high": 1.0}, "'LOG'"),
