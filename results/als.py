@@ -26,8 +26,8 @@ class Als:
       gather: all_gather (every core copies the other table), all_to_all (cores exchange the rows that a block of work
         needs), or auto (all_gather unless the copy is too large).
       kernel: implementation of a row's sums over its links: xla, or fused (C++, CPUs only).
-      epochs: epochs of every trial; an epoch solves all rows, then all columns.
-      evaluate_every: epochs between evaluations; the last epoch is always evaluated.
+      epochs: epochs of every trial. An epoch solves all rows, then all columns.
+      evaluate_every: epochs between evaluations. The last epoch is always evaluated.
       evaluation_rows: number of evaluated rows with held-out links, half for validation and half for test. The sample
         is random but fixed for a data set. None evaluates all rows.
 

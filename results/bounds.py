@@ -50,7 +50,7 @@ class Parquet:
     """
 
     def __init__(self, source: Any, most: int, metadata: Any = None):
-        """Opens ``source``, an open seekable file, which may take ``most`` bytes of memory; see ``allowed``."""
+        """Opens ``source``, an open seekable file, which may take ``most`` bytes of memory. See ``allowed``."""
         self._source, self._allowed = source, most
         self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
@@ -87,14 +87,14 @@ class Parquet:
         return self._with_plain_texts(table, self._allowed - decoded, plain=plain)
 
     def check(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns ``decoded_bytes``; TooLarge if the file may not take that much."""
+        """Returns ``decoded_bytes``. Raises TooLarge if the file may not take that much."""
         decoded = self.decoded_bytes(columns, groups)
         if decoded > self._allowed:
             raise TooLarge(f"it would take {decoded:,} bytes of memory, but its size allows {self._allowed:,}")
         return decoded
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns the bytes of memory of decoded columns, with texts as dictionaries; TooLarge for other types."""
+        """Returns the memory in bytes of decoded columns, with texts as dictionaries. Raises TooLarge for other types."""
         wanted: list[tuple[int, int, bool]] = []
         self._longest_texts = total = 0  # bytes of expanded texts if each were as long as its whole dictionary
         for name in columns:
@@ -139,7 +139,7 @@ class Parquet:
 
 
 def _footer_limits(source: Any, most: int) -> dict[str, int]:
-    """Returns limits for opening a Parquet file in PyArrow; TooLarge if the footer would take more than ``most`` bytes.
+    """Returns limits for opening a Parquet file in PyArrow. Raises TooLarge if the footer could exceed ``most`` bytes.
 
     A struct takes at least 3 bytes of the footer, the last of which is zero, and 800 bytes of memory. So the number of
     zeros bounds the number of structs. PyArrow allocates the stated length of a list before reading it, so lists are
@@ -204,7 +204,7 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
 
 
 def text(path: Path, most: int = MOST_CSV) -> bytes:
-    """Reads a text file, which may be a pipe; TooLarge if it has more than ``most`` bytes."""
+    """Reads a text file, which may be a pipe. Raises TooLarge if it has more than ``most`` bytes."""
     with open(path, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -279,7 +279,7 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Parses a struct in Thrift's compact protocol; returns fields by number and the end, or raises IndexError."""
+    """Parses a struct in Thrift's compact protocol. Returns fields by number and the end, or raises IndexError."""
     if depth > 4:
         raise IndexError("too deep")
     fields: dict[int, Any] = {}
@@ -352,14 +352,14 @@ class _FlatBuffer:
         return int.from_bytes(self.data[at : at + size], "little", signed=signed)
 
     def field(self, table: int, index: int) -> int:
-        """Returns the position of a field of a table; 0 if it is missing."""
+        """Returns the position of a field of a table, or 0 if it is missing."""
         names = table - self.number(table, 4, signed=True)
         place = 4 + 2 * index
         within = self.number(names + place, 2) if place < self.number(names, 2) else 0
         return table + within if within else 0
 
     def inner(self, table: int, index: int) -> int:
-        """Returns the position of a field's table, text or list; 0 if it is missing."""
+        """Returns the position of a field's table, text or list, or 0 if it is missing."""
         at = self.field(table, index)
         return at + self.number(at, 4) if at else 0
 
@@ -376,7 +376,7 @@ class _FlatBuffer:
 
 
 def _check_schema(data: bytes) -> None:
-    """Raises TooLarge if an Arrow schema would take more memory than its size allows; its parts can be shared."""
+    """Raises TooLarge if an Arrow schema would take more memory than its size allows. Its parts can be shared."""
     (_count_schema_once if len(data) <= _KEPT_SCHEMA else _count_schema)(data)
 
 

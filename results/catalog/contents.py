@@ -88,7 +88,7 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
 
     Args:
       commits: studies, sorted by name.
-      points: the file of points; None without points.
+      points: the file of points. None without points.
     """
     shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
     columns = {table: next(iter(files)).schema for table, files in shared.items()}

@@ -42,7 +42,7 @@ class Overview(NamedTuple):
     rule: Rule
 
     def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
-        """Returns the answers by name of the study; studies that never reached the target have none."""
+        """Returns the answers by name of the study. Studies that never reached the target have none."""
         enveloped, others = self._split(names)
         by_name = envelope.answers(enveloped, target, self.rule)
         if others:
@@ -140,7 +140,7 @@ def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
 
 
 def _names(folder: Folder, name: str = "") -> list[str]:
-    """Returns the names in a folder of the store; empty if it is a file."""
+    """Returns the names in a folder of the store, or an empty list if it is a file."""
     if not isinstance(folder, Path):
         return [each.name for each in (folder / name).iterdir()]
     try:

@@ -46,7 +46,7 @@ class Reached(NamedTuple):
         return Reached(self.trial[wanted], self.low[wanted], self.high[wanted])
 
     def answer(self) -> Answer | None:
-        """Returns the answer of these trials; None if there are none."""
+        """Returns the answer of these trials, or None if there are none."""
         if not len(self.trial):
             return None
         best = int(np.lexsort((self.trial, self.high))[0])
@@ -197,7 +197,7 @@ def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any]
 
 
 def _choice(study: Plan, best: int, repeats: Sequence[int], high: Mapping[int, int]) -> int | None:
-    """Returns the trial that repeats would choose for a later target of the study; None if it was not repeated."""
+    """Returns the trial that repeats would choose for a later target of the study, or None if it was not repeated."""
     if not repeats:
         return best
     candidates = sorted({int(confirmation.original(i)) for i in repeats}, key=lambda i: (high.get(i, math.inf), i))

@@ -35,7 +35,7 @@ def intervals(
     """Returns the first evaluation at the target, for every trial that ``rule`` counts and that reached it.
 
     Args:
-      commits: visible studies; those without the metric have no rows.
+      commits: visible studies. Those without the metric have no rows.
       target: metric and value.
       rule: rule for counting and comparing trials.
       role: search, confirm (all repeats, requested or extra), or None for both.
@@ -70,7 +70,7 @@ def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict
 
 
 def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role: str | None) -> pl.DataFrame:
-    """Filters trials (study, trial, ...) by rule and role; a role of None keeps both."""
+    """Filters trials (study, trial, ...) by rule and role. A role of None keeps both."""
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
         repeats = pl.col("study").is_in(confirmed) & confirmation.is_repeat(pl.col("trial"))

@@ -41,7 +41,7 @@ OLDER_ENVELOPE = (
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """Returns the study of an untrusted plan; BadInput unless the plan is valid and belongs to this name."""
+    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another name."""
     try:
         study = from_plan(plan, trials, repeats, name)
         derived = study.name
@@ -64,7 +64,7 @@ def commits(
     *,
     rebuild: bool,
 ) -> set[str]:
-    """Checks every commit with its files, newest first; returns the names of all files that the records list."""
+    """Checks every commit with its files, newest first. Returns the names of all files that the records list."""
     listed: set[str] = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
@@ -100,7 +100,7 @@ def commits(
 
 
 def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
-    """Returns the claim numbers that a run can have; None if a claim is not intact."""
+    """Returns the claim numbers that a run can have, or None if a claim is not intact."""
     if len(findings.claims) < len(listing.claims):
         return None
     return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
@@ -125,7 +125,7 @@ def _check_commit(
       present: existing files of the commit, by table.
       findings: takes the faults and the endings of the trials.
       on_bytes: called with the number of bytes checked since its last call.
-      runs: valid run numbers; None if they are not known.
+      runs: valid run numbers, or None if they are not known.
       rebuild: rebuild the envelope and compare, which takes ten times as long as all other checks.
 
     Returns:
@@ -146,7 +146,7 @@ def _check_commit(
 def rebuild_record(
     folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: TrialRequest, runs: frozenset[int] | None
 ) -> dict[str, Any] | None:
-    """Rebuilds the record of a lost commit from its tables; None unless these are valid and match its envelope.
+    """Rebuilds the record of a lost commit from its tables. Returns None unless they are valid and match its envelope.
 
     Args:
       folder: the study's folder.
@@ -154,7 +154,7 @@ def rebuild_record(
       parts: number of parts in it.
       plan: the study's plan.
       request: a request that the commit may have answered.
-      runs: valid run numbers; None if they are not known.
+      runs: valid run numbers, or None if they are not known.
     """
     names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
     try:
@@ -226,7 +226,7 @@ def content_faults(
       record: the commit record, which lists the other files.
       sources: file or buffer of every table.
       endings: filled with the ending of every trial.
-      runs: valid run numbers; None if they are not known.
+      runs: valid run numbers, or None if they are not known.
       rebuild: rebuild the envelope and compare it with the stored one.
     """
     rows: dict[str, Rows] = {}
@@ -260,7 +260,7 @@ def row_faults(
     endings: dict[int, TrialEnding],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
-    """Returns the faults of the rows of a commit's tables; see ``content_faults`` for the arguments."""
+    """Returns the faults of the rows of a commit's tables. See ``content_faults`` for the arguments."""
     faults = []
     measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
     if {field.name: str(field.type) for field in measured} != commit.metrics:
@@ -319,7 +319,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
       commit: the commit.
       study: its plan.
       source: the envelope.
-      rows: its tables; None skips rebuilding the envelope.
+      rows: its tables. None skips rebuilding the envelope.
     """
     file = commit.files["envelope"]
     try:
@@ -377,7 +377,7 @@ def outcomes(rows: Rows) -> dict[int, TrialEnding]:
 
 
 def _buffer(source: Source) -> pa.Buffer:
-    """Returns a file as a buffer; a local file is memory-mapped."""
+    """Returns a file as a buffer. A local file is memory-mapped."""
     if isinstance(source, pa.Buffer):
         return source
     return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())

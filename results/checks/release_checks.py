@@ -139,7 +139,7 @@ def slice_faults(
 
 
 def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[str, int]]:
-    """Yields the path and size of every file under a folder; anything that is neither file nor folder is a fault."""
+    """Yields the path and size of every file under a folder. Anything that is neither file nor folder is a fault."""
     within = entries(folder / inside if inside else folder)
     for entry in within:
         path = f"{inside}/{entry.name}" if inside else entry.name
@@ -185,7 +185,7 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list
 
 
 def _is_readable(path: Folder, sizes: dict[str, int], findings: Findings) -> bool:
-    """Whether a list exists and is not too large; a fault if not."""
+    """Whether a list exists and is not too large. Adds a fault if not."""
     if path.name not in sizes:
         findings.fault(path, "is missing; fetch the release again")
     elif sizes[path.name] > LIST_BYTES:

@@ -38,7 +38,7 @@ def check(
 
     Args:
       folder: the study's folder.
-      within: its entries; None reads them.
+      within: its entries. None reads them.
       on_bytes: called with the number of bytes checked since its last call.
       rebuild: rebuild the envelope and compare it with the stored one.
     """
@@ -77,7 +77,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
 
 
 def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str, Entry]:
-    """Returns the files that may belong to a study; everything else is a fault."""
+    """Returns the files that may belong to a study. Everything else is a fault."""
     files = {}
     for entry in within:
         named = parts.listing([entry.name])
@@ -225,7 +225,7 @@ def check_parts(
 
 
 def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
-    """Whether a part ends in the hash of its other bytes; a fault if not."""
+    """Whether a part ends in the hash of its other bytes. Adds a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
     with findings.reading(path):
         with path.open("rb") as file:

@@ -78,7 +78,7 @@ def flaws(
     Args:
       study: the plan, with the planned trials.
       tables: studies, trials and measurements.
-      runs: valid run numbers; None if they are not known.
+      runs: valid run numbers, or None if they are not known.
       whole: the tables contain the whole study, not only a part.
     """
     wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
@@ -187,7 +187,7 @@ def _texts(column: pa.ChunkedArray) -> set:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Returns a column as one array; copies it only if it has several chunks."""
+    """Returns a column as one array. Copies it only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

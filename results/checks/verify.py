@@ -58,7 +58,7 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
 
 @durable.located
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
-    """Checks a store or a release; see ``run`` for the arguments."""
+    """Checks a store or a release. See ``run`` for the arguments."""
     within = entries(folder)
     if release_checks.is_release({entry.name for entry in within}):
         return release(folder, report, full=full)
@@ -139,7 +139,7 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
 
 
 def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: bool = False) -> list[Findings]:
-    """Runs checks in one thread per processor; hashing and decoding release the interpreter lock.
+    """Runs checks in one thread per processor. Hashing and decoding release the interpreter lock.
 
     Args:
       items: items to check.

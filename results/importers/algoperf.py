@@ -101,12 +101,12 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
 
 
 def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Content | None:
-    """Returns a study with all its trials; None if its batch size is unknown.
+    """Returns a study with all its trials, or None if its batch size is unknown.
 
     Args:
       key: key of the study.
       folders: folders of its trials.
-      path: the imported folder; warnings name places relative to it.
+      path: the imported folder. Warnings name places relative to it.
       warnings: takes a line for everything that is missing.
     """
     trials = list(_trials(key, folders, path, warnings))

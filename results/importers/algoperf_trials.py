@@ -37,7 +37,7 @@ class Evaluations(NamedTuple):
 
     Attributes:
       step: steps, int64[evaluations], increasing, from 0.
-      source: columns of the source by name, float64[evaluations]; null if the source has no value.
+      source: columns of the source by name, float64[evaluations]. Null if the source has no value.
     """
 
     step: np.ndarray
@@ -59,8 +59,8 @@ class LoggedTrial(NamedTuple):
     Attributes:
       folder: the trial's folder.
       number: number in the folder's name.
-      evaluations: evaluations; None if there are none or the file is invalid.
-      metadata, flags, metaparameters: contents of the JSON files; empty if a file is missing or invalid.
+      evaluations: evaluations, or None if there are none or the file is invalid.
+      metadata, flags, metaparameters: contents of the JSON files. Empty if a file is missing or invalid.
       faults: missing or invalid files, in a few words each.
     """
 
@@ -121,7 +121,7 @@ def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Log
 
 
 def parse_evaluations(data: bytes) -> Evaluations:
-    """Parses the evaluations in a CSV file; Unusable if there are none."""
+    """Parses the evaluations in a CSV file. Raises Unusable if there are none."""
     header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
     metrics = [name for name in algoperf_workloads.COLUMNS if name in header]
     is_header = "global_step" in header and metrics and len(set(header)) == len(header)
@@ -151,7 +151,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
 
 
 def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the workload's targets by column of the source; empty if the metadata do not state them."""
+    """Returns the workload's targets by column of the source, if the metadata state them."""
     metric = metadata.get("workload.target_metric_name")
     values = {}
     for split in ("validation", "test"):

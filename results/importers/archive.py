@@ -36,9 +36,9 @@ class OpenArchive(NamedTuple):
     """An opened archive or folder.
 
     Attributes:
-      entries: everything in it except folders, in order; raises Broken.
+      entries: everything in it except folders, in order. Raises Broken.
       position: returns the number of bytes read.
-      size: size of the archive in bytes; 0 for a folder.
+      size: size of the archive in bytes, or 0 for a folder.
     """
 
     entries: Iterator[ArchiveEntry]
@@ -47,7 +47,7 @@ class OpenArchive(NamedTuple):
 
 
 def sha256(path: Folder, report: Callable[[int], object]) -> str:
-    """Returns the sha256 of a file as hex; calls ``report`` with the number of bytes read so far."""
+    """Returns the sha256 of a file as hex. Calls ``report`` with the number of bytes read so far."""
     digest, total = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(4 * CHUNK):
@@ -106,7 +106,7 @@ class _BunzipProcess:
         self.position = 0
 
     def read(self, size: int) -> bytes:
-        """Returns the next piece, in the decoder's own size; empty at the end."""
+        """Returns the next piece, in the decoder's own size, or empty bytes at the end."""
         assert self._process.stdout and self._process.stderr
         head = self._process.stdout.read(bunzip.HEAD.size)
         if len(head) < bunzip.HEAD.size:

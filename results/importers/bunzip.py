@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """The standard library's decoder in large steps; bz2.BZ2File decodes in steps of 8 KiB."""
+    """The standard library's decoder in large steps. The class bz2.BZ2File decodes in steps of 8 KiB."""
 
     def __init__(self, file: BinaryIO):
         self._file, self._decoder = file, bz2.BZ2Decompressor()

@@ -103,7 +103,7 @@ def _first_line(text: bytes) -> bytes:
 def _parse_together(
     files: Mapping[int, bytes], skip: int, header: _CsvHeader, broken: dict[int, str]
 ) -> Iterable[pa.Table]:
-    """Parses files with the same header, which has ``skip`` bytes; adds faults to ``broken``."""
+    """Parses files with the same header, which has ``skip`` bytes. Adds faults to ``broken``."""
     try:
         yield _rows(files, skip, header)
         return
@@ -118,7 +118,7 @@ def _parse_together(
 
 
 def _rows(files: Mapping[int, bytes], skip: int, header: _CsvHeader) -> pa.Table:
-    """Returns all rows of some files with their trials; Unusable if rows cannot be assigned to trials."""
+    """Returns all rows of some files with their trials. Raises Unusable if rows cannot be assigned to trials."""
     trials = list(files)
     pieces: list[bytes | memoryview] = []
     counts = []

@@ -93,7 +93,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
 
 
 def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
-    """Groups equal records into studies; see the module's docstring."""
+    """Groups equal records into studies. See the module's docstring."""
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
     for each in records:
         candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
@@ -229,7 +229,7 @@ def _details(
 
 
 def _spacing(record: ReferencePoint) -> float | None:
-    """Returns the largest distance between evaluations, in samples, that fits all runs; None if they cannot show it."""
+    """Returns the largest distance between evaluations, in samples, that fits all runs, or None if it is unknown."""
     samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None

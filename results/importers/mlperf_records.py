@@ -24,10 +24,10 @@ class Benchmark(NamedTuple):
     """A benchmark. Its texts are part of plans, so a change would rename the studies.
 
     Attributes:
-      dataset, model: our names; the source has one name for both.
+      dataset, model: our names. The source has one name for both.
       unit: unit of "Epochs to converge" in the source.
       unit_source: source of the unit.
-      examples: training examples per epoch; None if they are not known.
+      examples: training examples per epoch, or None if they are not known.
       examples_source: source of ``examples``, or the reason why they are not known.
       tokens: tokens per example, if the unit is tokens.
     """
@@ -123,7 +123,7 @@ def canonical(name: str, release: str) -> str:
 
 
 def benchmark_of(name: str, release: str) -> Benchmark:
-    """Returns the benchmark of a record; an unknown benchmark has neither unit nor examples."""
+    """Returns the benchmark of a record. An unknown benchmark has neither unit nor examples."""
     word = untrusted.word(canonical(name, release), "unnamed")
     unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
     return BENCHMARKS.get(canonical(name, release), unknown)
@@ -176,7 +176,7 @@ class ReferencePoint(NamedTuple):
 
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
-        """Training examples of each run; None if the unit or the size of an epoch is not known."""
+        """Training examples of each run, or None if the unit or the size of an epoch is not known."""
         known = self.known
         scale = {"samples": 1, "steps": self.batch_size, "epochs": known.examples or 0}.get(self.unit, 0)
         if self.unit == "tokens" and known.tokens:
@@ -205,7 +205,7 @@ def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
 
 
 def record(release: str, name: str, fields: object) -> ReferencePoint:
-    """Parses a record; Unusable if a required value is missing or has the wrong type."""
+    """Parses a record. Raises Unusable if a required value is missing or has the wrong type."""
     if not isinstance(fields, dict):
         raise Unusable("is not an object")
     benchmark, batch_size = untrusted.text(fields.get("Benchmark"), 80), untrusted.int_or_none(fields.get("BS"), 1)

@@ -46,7 +46,7 @@ class Stored(NamedTuple):
 
     Attributes:
       trials, rows: number of new trials and measurements.
-      broken: reason by trial for unreadable measurements; these trials are stored as lost.
+      broken: reason by trial for unreadable measurements. These trials are stored as lost.
       repeated: number of dropped rows that repeat a step, by trial.
       left_out: columns that were not imported.
     """
@@ -175,7 +175,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
 
 
 def _lost_trials(claim: claims.Claim) -> set[int]:
-    """Returns the trials that are stored as lost; losing them again adds no information."""
+    """Returns the trials that are stored as lost. Losing them again adds no information."""
     trials = claim.tables().trials
     return set(trials.loc[trials["reason"] == "lost", "trial"]) if len(trials) else set()
 

@@ -132,7 +132,7 @@ def _pass(path: Folder, intake: Intake, report: Report) -> str:
 
 
 def _reason_to_skip(entry: archive.ArchiveEntry) -> str:
-    """Returns the reason for skipping an entry with a warning; empty if it is usable, or not part of the format."""
+    """Returns the reason for skipping an entry with a warning, or an empty string."""
     if entry.odd:
         return f"is {entry.odd}"
     if entry.path.startswith("/") or ".." in entry.path.split("/"):
@@ -165,7 +165,7 @@ def _entries(path: Folder, label: str, report: Report) -> Generator[archive.Arch
 def _report_import(
     path: Folder, folder: Folder, intake: Intake, broken: str, warnings: ImportWarnings, report: Report
 ) -> int:
-    """Reports imported and skipped data; returns the exit code."""
+    """Reports imported and skipped data. Returns the exit code."""
     imported = {study.path: study.counts() for study in intake.studies.values() if study.recorded and not study.refused}
     if not imported:
         reasons = [f"{path}: {broken}"] if broken else []

@@ -75,7 +75,7 @@ class TrialMetadata(NamedTuple):
 
 
 def place(path: str) -> ArchivePath | None:
-    """Parses the path of a file; None if the format has no such file."""
+    """Parses the path of a file. Returns None if the format has no such file."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None
@@ -90,7 +90,7 @@ def metric(column: str) -> str | None:
 
 
 def study(path: str, data: bytes) -> Recorded:
-    """Parses the study.json of a folder; Unusable if it is invalid."""
+    """Parses the study.json of a folder. Raises Unusable if it is invalid."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
     content = json_object(data, _DECODER)
     size, stops, steps, configs = (
@@ -115,7 +115,7 @@ def study(path: str, data: bytes) -> Recorded:
 
 
 def outcome(trial: int, data: bytes) -> TrialMetadata:
-    """Parses the metadata.json of a trial; Unusable if it is invalid."""
+    """Parses the metadata.json of a trial. Raises Unusable if it is invalid."""
     content = json_object(data, _DECODER)
     if numeric(content.get("trial_id")) != trial:
         raise Unusable(f"has trial_id {brief(content.get('trial_id'))}")

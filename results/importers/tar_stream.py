@@ -23,7 +23,7 @@ _WITHOUT_DATA = {
 
 
 class Broken(Exception):
-    """An archive that cannot be read any further; its text is the reason."""
+    """An archive that cannot be read any further. Its text is the reason."""
 
 
 class ArchiveEntry(NamedTuple):
@@ -32,8 +32,8 @@ class ArchiveEntry(NamedTuple):
     Attributes:
       path: name with forward slashes.
       size: size in bytes.
-      odd: type of a special member, such as "a symbolic link"; empty for regular files.
-      read: returns the bytes; call it at most once, before requesting the next entry.
+      odd: type of a special member, such as "a symbolic link". Empty for regular files.
+      read: returns the bytes. Call it at most once, before requesting the next entry.
     """
 
     path: str
@@ -55,7 +55,7 @@ class _Stream:
         self._chunks, self._held, self._at = chunks, b"", 0
 
     def take(self, count: int) -> bytes:
-        """Returns the next ``count`` bytes; fewer only at the end."""
+        """Returns the next ``count`` bytes, or fewer at the end."""
         end = self._at + count
         if end <= len(self._held):
             piece = self._held[self._at : end]
@@ -73,7 +73,7 @@ class _Stream:
         return b"".join(pieces)
 
     def skip(self, count: int) -> None:
-        """Skips the next ``count`` bytes; Broken if there are fewer."""
+        """Skips the next ``count`` bytes. Raises Broken if there are fewer."""
         while count > 0:
             step = len(self.take(min(count, CHUNK)))
             if not step:

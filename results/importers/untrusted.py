@@ -152,12 +152,12 @@ def _reason(error: OSError) -> str:
 
 
 def read_json(path: Folder, root: Folder) -> dict[str, Any]:
-    """Reads a JSON object; Unusable if it is another type, has NaN or Infinity, or repeats a name."""
+    """Reads a JSON object. Raises Unusable if it is another type, has NaN or Infinity, or repeats a name."""
     return json_object(read_bytes(path, root, JSON_BYTES), _STRICT)
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
-    """Parses a JSON object; Unusable if ``data`` is another type."""
+    """Parses a JSON object. Raises Unusable if ``data`` is another type."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
         check_depth(content, MOST_DEPTH)

@@ -27,7 +27,7 @@ class Incoming(NamedTuple):
 
     Attributes:
       study: the requested study.
-      commit: its commit record; None if the destination has the study under another name.
+      commit: its commit record, or None if the destination has the study under another name.
       runs: checks and reads its runs, oldest first.
     """
 
@@ -105,7 +105,7 @@ def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, dict[str, bytes | 
 
 
 def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
-    """Opens a table in memory; BadInput with ``path`` if it is not a table, or its schema is not supported."""
+    """Opens a table in memory. Raises BadInput with ``path`` if it is not a table, or its schema is not supported."""
     try:
         file = bounds.Parquet(pa.BufferReader(data), bounds.allowed(len(data)))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text

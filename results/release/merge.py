@@ -40,7 +40,7 @@ def merge(sources: Sequence[Location], into: Location, report: Callable[[str], N
       0, or 1 if the sources have no studies.
 
     Raises:
-      BadInput: a source is damaged, or two places contradict each other about a trial; see ``results.release.union``.
+      BadInput: a source is damaged, or two places contradict each other about a trial. See ``results.release.union``.
     """
     return _merge([durable.location(source) for source in sources], durable.location(into), report)
 
@@ -166,7 +166,7 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
 def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study file by file. Returns False, without writing, if the store has results or a larger request of it.
 
-    The study keeps its commit number, because its runs have the numbers of earlier claims; these claims are created
+    The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created
     here. Parts are not copied, so the claims and the record count none. If the copy is interrupted at any point, later
     writers find a consistent state.
     """

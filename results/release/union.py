@@ -21,7 +21,7 @@ class Difference(NamedTuple):
     Attributes:
       what: the value, such as ``validation_loss at step 20``.
       here, there: the values in both places.
-      values: number of differing values; a row that one place lacks counts with all its values.
+      values: number of differing values. A row that one place lacks counts with all its values.
     """
 
     what: str
@@ -39,11 +39,11 @@ class Union(NamedTuple):
 
     Attributes:
       take: trials to take from the other place: new ones, those that it finished and we must rerun, and longer ones.
-      conflicts: contradictions by trial. In our own studies both places finished the trial; in published studies
+      conflicts: contradictions by trial. In our own studies both places finished the trial. In published studies
         neither curve continues the other.
       clashes: columns with different types. If there are any, nothing else is compared.
-      finished: trials that one place finished and the other must rerun; the finished one wins.
-      unfinished: differences by trial that both places must rerun; the longer one is kept, or ours.
+      finished: trials that one place finished and the other must rerun. The finished one wins.
+      unfinished: differences by trial that both places must rerun. The longer one is kept, or ours.
       shorter: differences by trial of a published study in which our curve continues theirs.
     """
 

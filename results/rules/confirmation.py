@@ -42,12 +42,12 @@ def is_repeat(trial: Any) -> Any:
 
 
 def original(trial: Any) -> Any:
-    """Returns the repeated trial of an id or array of ids; a trial of the search is its own original."""
+    """Returns the repeated trial of an id or array of ids. A trial of the search is its own original."""
     return trial % APART
 
 
 def repeat(trial: Any) -> Any:
-    """Returns the number of the repeat of an id or array of ids, from 1; 0 for a trial of the search."""
+    """Returns the number of the repeat of an id or array of ids, from 1, or 0 for a trial of the search."""
     return trial // APART
 
 
@@ -117,7 +117,7 @@ def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFra
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
-    """Returns the candidate with the smallest median steps; ties go to the better one in the search.
+    """Returns the candidate with the smallest median steps. Ties go to the better one in the search.
 
     Args:
       best: candidates, best of the search first.

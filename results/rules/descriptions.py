@@ -18,8 +18,8 @@ class StudyDescription(NamedTuple):
 
     Attributes:
       study: name of the study.
-      source: source of a published study; None if this software measured it.
-      dataset, model, optimizer, batch_size: as in the tables; a factorization has no batch size.
+      source: source of a published study, or None if this software measured it.
+      dataset, model, optimizer, batch_size: as in the tables. A factorization has no batch size.
       targets: the study's own targets, pairs of metric and value.
       metrics: measured metrics, with Arrow's names of their types.
       rows: number of measurements.
@@ -47,7 +47,7 @@ class StudyDescription(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all fields have valid types and values; a description may come from an untrusted file."""
+        """Whether all fields have valid types and values. A description may come from an untrusted file."""
         counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (

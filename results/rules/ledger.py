@@ -14,7 +14,7 @@ from results.rules.confirmation import CONFIRM, SEARCH
 
 
 class TrialEnding(NamedTuple):
-    """The ending and the role of a trial; the role is one of ``results.rules.confirmation.ROLES``."""
+    """The ending and the role of a trial. The role is one of ``results.rules.confirmation.ROLES``."""
 
     role: str
     status: str
@@ -22,7 +22,7 @@ class TrialEnding(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """Numbers of trials by ending; the first field is the sum of all others."""
+    """Numbers of trials by ending. The first field is the sum of all others."""
 
     planned: int = 0
     complete: int = 0
