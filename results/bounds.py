@@ -94,7 +94,7 @@ class Parquet:
         return decoded
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns the memory in bytes of decoded columns, with texts as dictionaries. Raises TooLarge for other types."""
+        """Returns the bytes of decoded columns, with texts as dictionaries. Raises TooLarge for other types."""
         wanted: list[tuple[int, int, bool]] = []
         self._longest_texts = total = 0  # bytes of expanded texts if each were as long as its whole dictionary
         for name in columns:

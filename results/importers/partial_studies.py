@@ -16,7 +16,6 @@ from results.plans import schema
 from results.plans.recorded import Recorded
 from results.storage import claims
 
-
 _LOST = TrialMetadata("INCOMPLETE", None, {})
 _REASONS = {"INCOMPLETE": "unstated"}
 
