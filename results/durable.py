@@ -2,7 +2,7 @@
 
 A file is created by writing a temporary file next to it, flushing it to disk, linking it to its name, which fails if
 the name is taken, and flushing the folder. Files are never rewritten in place. Leftovers of killed processes are
-removed by age, because other processes cannot detect whether their writer is alive; a live writer writes its temporary
+removed by age, because other processes cannot detect whether their writer is alive. A live writer writes its temporary
 file again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a rename, and a
 new folder gets its name in the same way.
 """
@@ -45,7 +45,7 @@ class Damaged(BadInput):
 
 
 def local(text: str | Path) -> Path:
-    """Returns a local path; a leading ~ is the home folder, as in a shell. Raises BadInput if it is unknown."""
+    """Returns a local path. A leading ~ is the home folder, as in a shell. Raises BadInput if it is unknown."""
     if isinstance(text, Path):
         return text
     expanded = os.path.expanduser(text)
@@ -282,7 +282,7 @@ def read(path: Folder, most: int | None = None) -> bytes:
 
 
 def check_file(path: Folder) -> None:
-    """Raises Damaged if a local path exists and is not a regular file; reading a pipe, for example, would block."""
+    """Raises Damaged if a local path exists and is not a regular file. Reading a pipe, for example, would block."""
     if not isinstance(path, Path):
         return
     try:

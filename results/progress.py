@@ -18,7 +18,7 @@ def show_progress(what: str, total: int, unit: str, report: Callable[[str], None
     Args:
       what: name of the work.
       total: total amount, or 0 if unknown.
-      unit: unit of the amounts; large ones are shown with a prefix, such as megabytes.
+      unit: unit of the amounts. Large ones are shown with a prefix, such as megabytes.
       report: receives a line without a terminal.
     """
     if sys.stderr.isatty():

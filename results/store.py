@@ -108,7 +108,7 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
 def with_stored_name(store: Folder, study: T) -> T:
     """Returns the study with its name in a store, or the name that it would get there.
 
-    A name ends in digits of the plan's hash. A study that is stored under an older, shorter name keeps it; another
+    A name ends in digits of the plan's hash. A study that is stored under an older, shorter name keeps it. Another
     plan with the same short name gets the current, longer one.
 
     Raises:
@@ -217,8 +217,8 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
     Args:
       store: folder of the store or release.
-      name: name of one study; None reads all.
-      tables: tables to read; the others are returned empty.
+      name: name of one study. None reads all.
+      tables: tables to read. The others are returned empty.
 
     Returns:
       Tables sorted by study and (run | trial | trial, step), every trial once. Missing values are NaN. The table of
@@ -253,7 +253,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
-    """Concatenates tables of studies; a column of float and double becomes double, a missing column null.
+    """Concatenates tables of studies. A column of float and double becomes double, a missing column null.
 
     Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """
@@ -268,7 +268,7 @@ class StudyProgress(NamedTuple):
     Attributes:
       visible: whether everything written is visible.
       ledger: ledger of the requested trials.
-      to_run: number of trials still to run; an upper bound for repeats until their trials are known.
+      to_run: number of trials still to run, an upper bound until the trials to repeat are known.
     """
 
     visible: bool
@@ -338,7 +338,7 @@ def missing_trials(store: Folder, study: Plan) -> list[int]:
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
     """Claims a study for writing, once all other processes of this machine have released it.
 
-    The wait is a file lock, which the kernel releases when a process ends; no result depends on it. Machines that share
+    The wait is a file lock, which the kernel releases when a process ends. No result depends on it. Machines that share
     a file system without locks do not wait, and the newer claim wins.
     """
     with lock(store, name):
@@ -366,7 +366,7 @@ def is_running(store: Folder, name: str) -> bool:
 @durable.located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
-    """Locks the study against other processes of this machine, after waiting for them; ends with the process."""
+    """Waits for other processes of this machine, and locks the study against them until this process ends."""
     path = store / name / ".lock"
     if not isinstance(path, Path):
         yield

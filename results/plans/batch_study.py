@@ -31,15 +31,15 @@ class BatchStudy(Plan):
       schedule: decay of the learning rate over a trial: constant, linear or cosine.
       batch_size: global batch size, in examples.
       space: ranges of the metaparameters.
-      targets: targets to reach; if empty, every trial runs to its budget.
+      targets: targets to reach. If empty, every trial runs to its budget.
       budget_steps: maximum number of steps of a trial.
       evaluation_ratio: factor between the steps of evaluations, which bounds the relative error of steps to target.
       evaluation_spacing: minimum mean number of steps per evaluation, which bounds their cost; 0 is no bound.
       seed: seed of the search and of every trial.
-      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` does not.
+      pruning: ``exact`` stops a trial once it cannot change any answer. ``off`` does not.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
-      comparable: Major.Minor of the software; results of different versions are not comparable.
-      stop: ``target`` ends a trial once it has reached all its targets; ``budget`` continues to the budget, so that
+      comparable: Major.Minor of the software. Results of different versions are not comparable.
+      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that
         any target can be read from its curve.
       confirm: number of repeats of the best trial with fresh seeds, see ``results.rules.confirmation``. Not part of
         the identity.
@@ -47,7 +47,7 @@ class BatchStudy(Plan):
       digits: number of hex digits of the plan's hash in its name, see ``results.store.with_stored_name``. Not part of
         the identity.
       dataset_options: options of a user's own data that ``dataset_version`` does not cover: label, task and split.
-      precision: float32 or bfloat16, of activations and matmuls; the same on every machine.
+      precision: float32 or bfloat16, of activations and matmuls on every machine.
     """
 
     dataset: str

@@ -18,7 +18,7 @@ METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 class Factorization(Als, Plan):
     """The trials of one factorization on one number of cores: exactly the fields that determine a result.
 
-    The options of the solver are in ``results.als.Als``; this class adds data, cores and search.
+    The options of the solver are in ``results.als.Als``. This class adds data, cores and search.
 
     The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed links,
     α · score² on all pairs, and a ridge.
@@ -31,7 +31,7 @@ class Factorization(Als, Plan):
       space: ranges of ``METAPARAMETERS``.
       seed: seed of the search and of every trial.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
-      comparable: Major.Minor of the software; results of different versions are not comparable.
+      comparable: Major.Minor of the software. Results of different versions are not comparable.
       digits: number of hex digits of the plan's hash in its name. Not part of the identity.
     """
 

@@ -27,7 +27,7 @@ class Kind(NamedTuple):
       unit: unit of steps, such as step or epoch.
       columns: columns of its measurements other than metrics.
       endings: possible pairs of status and reason of its trials.
-      recorded: whether others measured it; it cannot be run.
+      recorded: whether others measured it. It cannot be run.
       alone: whether a study must have the machine to itself, because its times are results.
     """
 

@@ -67,7 +67,7 @@ class LayoutStudy(Plan):
       length: tokens per sequence.
       mesh: axes and their sizes, such as ``data:2;model:4``.
       layout: axes of tensors and the mesh axes they are split over, such as ``batch:data;heads:model``.
-      strict: whether pairs with unknown axes are errors; if not, they are ignored, as in Mesh-TensorFlow.
+      strict: whether pairs with unknown axes are errors. If not, they are ignored, as in Mesh-TensorFlow.
       device_count: devices that the mesh must have.
       engine: ``cpu-emulated`` (run for its results, on devices that a CPU emulates), ``device`` (run and timed) or
         ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice, without the slice, and not run).
@@ -75,10 +75,10 @@ class LayoutStudy(Plan):
       precision: precision of activations and matmuls.
       rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
       budget_steps: steps to run.
-      space: empty; nothing is tuned.
+      space: empty, as layouts have no metaparameters.
       seed: seed of parameters and data.
       trials: 1, or more with their own seeds. Not part of the identity.
-      comparable: Major.Minor of the software; results of different versions are not comparable.
+      comparable: Major.Minor of the software. Results of different versions are not comparable.
       digits: number of hex digits of the plan's hash in its name. Not part of the identity.
     """
 
@@ -168,7 +168,7 @@ class LayoutStudy(Plan):
 
     @property
     def devices(self) -> int:
-        """The number of devices it is measured on; compiling ahead of time needs only the processor."""
+        """The number of devices it is measured on. Compiling ahead of time needs only the processor."""
         return 1 if self.engine_name == AHEAD else self.device_count
 
     @property

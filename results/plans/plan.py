@@ -31,7 +31,7 @@ class Plan(Protocol):
       stop: ``target`` or ``budget``, whichever ends its trials.
       pruning: ``exact`` if losing trials are stopped early, else ``off``.
       source: source of a published study, or None for studies of this software.
-      budget_steps: maximum number of steps of a trial; the largest possible one for published studies.
+      budget_steps: maximum number of steps of a trial, or the largest possible number for published studies.
       most_evaluations: upper bound of the number of evaluations of a trial.
       trials: number of requested trials.
       digits: number of hex digits of the plan's hash in its name.
@@ -134,7 +134,7 @@ class Plan(Protocol):
 
     @functools.cached_property
     def name(self) -> str:
-        """The slug and ``digits`` of the plan's sha256; also the study's folder in a store."""
+        """The slug and ``digits`` of the plan's sha256, also the study's folder in a store."""
         return f"{self.slug}-{hashlib.sha256(self.plan_json.encode()).hexdigest()[: self.digits]}"
 
     @functools.cached_property

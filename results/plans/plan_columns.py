@@ -42,7 +42,7 @@ def columns(study: Plan) -> dict[str, Any]:
 
 
 def targets(study: Plan) -> list[Target]:
-    """The targets of a study: its own, or those of its source; MLPerf's is a shortfall of 0."""
+    """The targets of a study: its own, or those of its source. MLPerf's is a shortfall of 0."""
     if study.targets or not KINDS[study.kind].recorded:
         return list(study.targets)
     stated = study.plan()["details"].get("targets")

@@ -21,7 +21,7 @@ class Recorded(Plan):
 
     Attributes:
       source: shallue2018, mlperf-rcp or algoperf.
-      dataset, model, optimizer: names in the source; ``/`` is allowed.
+      dataset, model, optimizer: names in the source. ``/`` is allowed.
       batch_size: global batch size, in examples.
       space: ranges of the metaparameters, or empty if the source does not report them.
       details: other data that distinguish the study or are needed to read it, plain JSON data.

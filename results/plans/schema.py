@@ -24,8 +24,8 @@ class Column(NamedTuple):
     Attributes:
       name, type, meaning: as stored.
       otherwise: value of rows that specify none.
-      category: RESULT is the same wherever a study ran and however often it was resumed; PROVENANCE is the origin of
-        results; TIMING is their cost.
+      category: RESULT is the same wherever a study ran and however often it was resumed. PROVENANCE is the origin of
+        results. TIMING is their cost.
     """
 
     name: str
@@ -167,7 +167,7 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
 
 def empty(columns: tuple[Column, ...], extra: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
-    """The columns of a table without rows; ``extra``: further columns, by Arrow's name of their type."""
+    """The columns of a table without rows. ``extra``: further columns, by Arrow's name of their type."""
     return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 
 

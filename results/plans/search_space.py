@@ -30,8 +30,8 @@ def finite(what: str, value: object) -> float:
 class Range:
     """The range of one metaparameter, with the scales of Shallue et al. (2018).
 
-    LINEAR is uniform in [low, high]; LOG uniform in the logarithm; REVERSE_LOG uniform in log(1 - value);
-    INTEGER uniform over the integers low..high; DISCRETE uniform over ``values``.
+    LINEAR is uniform in [low, high], LOG in the logarithm and REVERSE_LOG in log(1 - value). INTEGER is uniform over
+    the integers low..high, and DISCRETE over ``values``.
     """
 
     scale: Scale
@@ -92,7 +92,7 @@ class SearchSpace(dict[str, Range]):
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Mapping[str, Any]]) -> "SearchSpace":
-        """Builds a space from plain data; errors name the metaparameter."""
+        """Builds a space from plain data. Errors name the metaparameter."""
         ranges = {}
         for name, fields in plan.items():
             try:

@@ -60,7 +60,7 @@ def check_int(what: str, value: object, least: int, most: int | None = None) -> 
 
 
 def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """A target's value in a column's own type; a value beyond its range becomes its largest finite number."""
+    """A target's value in a column's own type. A value beyond its range becomes its largest finite number."""
     with np.errstate(over="ignore"):
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
@@ -79,7 +79,7 @@ class Target:
     def check_possible(self, where: str) -> None:
         """Raises BadInput for a value that no trial can reach, or that every trial has reached from its start.
 
-        Only new requests are checked; stored studies are read with any targets.
+        Only new requests are checked. Stored studies are read with any targets.
 
         Args:
           where: the option that set the value.
@@ -94,7 +94,7 @@ class Target:
             )
 
     def reached(self, measured: np.ndarray) -> np.ndarray:
-        """Whether each measured value is at or below the target, in the column's own type; NaN never is.
+        """Whether each measured value is at or below the target, in the column's own type. NaN never is.
 
         Args:
           measured: values of the metric, any shape, float32 or float64.
@@ -116,7 +116,7 @@ class Trial:
 
 
 def unreadable(plan: Mapping[str, Any], why: str) -> str:
-    """Error message about a plan of another version; ``why``: the fields that it has too many or lacks."""
+    """Error message about a plan of another version. ``why``: the fields that it has too many or lacks."""
     return f"scaling-limits {COMPARABLE} cannot read a plan of version {plan.get('comparable')}: unexpected {why}"
 
 

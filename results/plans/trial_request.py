@@ -11,7 +11,7 @@ MOST_CANDIDATES = 100
 
 
 class Repeats(NamedTuple):
-    """The requested repeats of the best trials of a search; the larger of two requests counts.
+    """The requested repeats of the best trials of a search. The larger of two requests counts.
 
     Attributes:
       top: number of best trials that are candidates.
@@ -38,12 +38,12 @@ class Repeats(NamedTuple):
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:
-        """Returns plain data; omits ``confirm_top`` for one candidate, as older records do."""
+        """Returns plain data, without ``confirm_top`` for one candidate, as in older records."""
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "Repeats":
-        """Returns the repeats of a ``record``; no repeats if it has none."""
+        """Returns the repeats in a ``record``, by default zero."""
         return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
 
 

@@ -1,4 +1,4 @@
-"""Attempts: a log in the study's folder for every attempt to run it; the logs of unfinished attempts are kept.
+"""Attempts: a log in the study's folder for every attempt to run it. The logs of unfinished attempts are kept.
 
     attempt 3: slurm 17_4                                       launcher, and its job if any
     began on node2, process 812, at 2026-11-23T16:30:00+00:00   missing while the job waits
@@ -38,7 +38,7 @@ class Attempt(NamedTuple):
       launcher: name of the launcher.
       job: job of a cluster, or None without a cluster.
       host, process, began: None until it begins.
-      code: exit code, or minus the signal; None while it runs, or if its machine was lost.
+      code: exit code, or minus the signal, or None while it runs or if its machine was lost.
       cause: cause of the end, in one line, or None if ``code`` is.
     """
 

@@ -1,4 +1,4 @@
-"""Claims: the right to write to a study, valid until the next claim; see ``results.storage.parts``."""
+"""Claims: the right to write to a study, valid until the next claim. See ``results.storage.parts``."""
 
 import contextlib
 import datetime
@@ -30,7 +30,7 @@ class TakenOver(Exception):
 
 
 class Claim:
-    """The right to write to a study until the next claim; created by ``results.store.claim``.
+    """The right to write to a study until the next claim, created by ``results.store.claim``.
 
     Attributes:
       settled: ids of the trials that need no further run.
@@ -121,7 +121,7 @@ class Claim:
             self._write(compaction.select_trials(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
-        """Reads everything that counts; retries if a stalled process has committed parts in the meantime."""
+        """Reads everything that counts. Retries if a stalled process has committed parts in the meantime."""
 
         def look() -> list[Piece]:
             try:
@@ -187,7 +187,7 @@ class Claim:
 
 
 def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
-    """Returns the file of a claim of this process; ``parts`` is its cut-off."""
+    """Returns the file of a claim of this process. ``parts`` is its cut-off."""
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at}
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
@@ -223,13 +223,13 @@ def _cutoff(folder: Folder, number: int) -> int:
 
 
 def pieces(folder: Folder, base: Commit | None, parts: list[Part], in_memory: Mapping[Part, Piece]) -> list[Piece]:
-    """Returns the tables of a commit and of parts; ``in_memory`` holds parts that need not be read."""
+    """Returns the tables of a commit and of parts. ``in_memory`` holds parts that need not be read."""
     committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
     return committed_piece + [in_memory.get(part) or compaction.read_part(folder / part.file) for part in parts]
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
-    """Returns the merged tables of a commit and of parts; the last copy of a trial counts."""
+    """Returns the merged tables of a commit and of parts. The last copy of a trial counts."""
     return _frames(pieces(folder, base, parts, {}))
 
 
@@ -240,7 +240,7 @@ def _frames(stored: list[Piece]) -> Tables:
 
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
-    """Returns the ending of every stored trial by its id; the last copy of a trial counts."""
+    """Returns the ending of every stored trial by its id. The last copy of a trial counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)

@@ -52,10 +52,10 @@ class File(NamedTuple):
 
     Attributes:
       path, sha256: location and hash of the whole file.
-      bytes: size of the file; for a slice, approximate size of the study's share.
+      bytes: size of the file, or approximate size of a slice.
       rows: number of rows of the study.
       shared: the shared file of a slice, or None if the file belongs to one study.
-      start: first row of a slice; its first byte for envelopes.
+      start: first row of a slice, or first byte for envelopes.
       columns: for a slice of a table, Arrow type names of the columns that only some studies have, by column.
     """
 
@@ -100,17 +100,17 @@ class Commit(NamedTuple):
 
     @property
     def extra(self) -> int:
-        """The number of stored repeats that are no longer requested; ledgers do not count them."""
+        """The number of stored repeats that are no longer requested. Ledgers do not count them."""
         return self.files["trials"].rows - (self.ledger.planned - self.ledger.missing)
 
     @property
     def kind(self) -> str:
-        """The kind of the study, a key of ``results.plans.kinds.KINDS``; BadInput for any other."""
+        """The kind of the study, a key of ``results.plans.kinds.KINDS``. Raises BadInput for another."""
         return kind_of(self.plan)
 
     @property
     def study(self) -> Plan:
-        """The study with its request; BadInput if the plan is from other software or of another study."""
+        """The study with its request. Raises BadInput if the plan is from other software or of another study."""
         try:
             study = from_plan(self.plan, self.trials, self.repeats, self.name)
         except BadInput:

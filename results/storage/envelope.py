@@ -9,7 +9,7 @@ were last measured at different steps is repeated for each of these steps, with 
 rule counts the first k COMPLETE trials, and k is a later choice: among these, a row is omitted only because of a
 smaller id.
 
-An envelope is valid for the files whose sha256 it holds and for the rules it names; readers ignore others. It is an
+An envelope is valid for the files whose sha256 it holds and for the rules it names. Readers ignore others. It is an
 Arrow stream of two batches: the rows for the rule `minimum`, so that it reads little, and the others.
 """
 
@@ -150,7 +150,7 @@ def is_readable(head: Mapping[str, Any]) -> bool:
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Whether any row has an empty interval, which ends at or before its start; [0, 0], met at the start, is valid.
+    """Whether any row has an interval that ends at or before its start, other than [0, 0], which means met at the start.
 
     Args:
       table: rows of an envelope.
@@ -176,7 +176,7 @@ def is_same(data: bytes, table: pa.Table) -> bool:
 
 
 def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[str, Answer]:
-    """Returns the answer of each study that has one, by name; equal to the result of a scan.
+    """Returns the answer of each study that has one, by name, equal to the result of a scan.
 
     Args:
       envelopes: envelopes of studies, read for ``rule``.
@@ -198,7 +198,7 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
 
     Args:
       envelopes: envelopes of studies, read for ``rule``.
-      metric: the metric; studies without it are omitted.
+      metric: the metric. Studies without it are omitted.
       rule: selects the trials that count.
     """
     by_study = {}
@@ -232,7 +232,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
 
 
 def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rule: Rule) -> dict[str, Answer]:
-    """Returns the answers of studies with the same columns, at once for speed; ``table`` has their rows."""
+    """Returns the answers of studies with the same columns, at once for speed. ``table`` has their rows."""
     trial, rank, before, step, measured = (table[name].to_numpy() for name in (*COLUMNS, target.metric))
     value = in_type(target.value, measured.dtype.type)
     counts = measured < value if rule.strict else measured <= value
@@ -358,7 +358,7 @@ def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Whether each row is below all rows of smaller ranks with the same or a smaller key; bool[rows]."""
+    """Whether each row is below all rows of smaller ranks with the same or a smaller key, as bool[rows]."""
     # A table of the lowest value so far, by rank and by key. Keys are coarse: one column for every `edge` keys, and a
     # row counts from the next column on. So a few redundant rows may be kept, but no necessary row is lost.
     edge = int(key.max(initial=0)) // MOST_EDGES + 1

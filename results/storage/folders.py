@@ -74,7 +74,7 @@ class Entry(NamedTuple):
       name: name within the folder.
       kind: file, folder, link or device (anything else).
       bytes: size.
-      modified: time of the last write, seconds since 1970; now, if the file system does not record it.
+      modified: time of the last write, seconds since 1970, or now if the file system does not record it.
     """
 
     name: str

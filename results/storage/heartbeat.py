@@ -1,6 +1,6 @@
 """Heartbeat: the live progress of a running study, in a temporary file of its folder.
 
-It is for observers such as ``sweeps.status``; no result depends on it. The process that runs the sweep replaces it
+It is for observers such as ``sweeps.status``. No result depends on it. The process that runs the sweep replaces it
 every few seconds and removes it when the study ends. Its name is that of a temporary file: other readers skip it, and
 the heartbeat of a killed process is removed like other leftovers.
 """
@@ -60,7 +60,7 @@ class Heartbeat(NamedTuple):
 
 
 def write(folder: Path, beat: Heartbeat) -> None:
-    """Replaces the heartbeat in a study's folder, which may be missing; never raises OSError."""
+    """Replaces the heartbeat in a study's folder, which may be missing. Never raises OSError."""
     temporary = folder / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     record = beat._asdict() | {"host": socket.gethostname(), "pid": os.getpid()}
     with contextlib.suppress(OSError):  # nothing depends on it
@@ -131,7 +131,7 @@ class Watch:
         self._last: dict[Path, tuple[int, float]] = {}  # time of writing by its clock, and time of observing it by ours
 
     def look(self, folders: Iterable[Path]) -> dict[Path, Heartbeat]:
-        """Returns the heartbeats of running studies by folder; waits a few seconds if a second look is needed."""
+        """Returns the heartbeats of running studies by folder. Waits a few seconds if a second look is needed."""
         folders = list(folders)
         known = {folder: self.one(folder) for folder in folders}
         doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]

@@ -56,7 +56,7 @@ class SharedFile:
             return self._intact
 
     def content(self, start: int, size: int) -> bytes:
-        """Returns ``size`` of its bytes from ``start``; the file is read once."""
+        """Returns ``size`` of its bytes from ``start``. The file is read once."""
         with self._lock:
             if self._data is None:
                 self._data = durable.read(self.path, self.bytes)
@@ -71,7 +71,7 @@ class SharedFile:
             return self._hidden
 
     def table(self, start: int, rows: int) -> pa.Table:
-        """Returns some of its rows with all columns; only their row groups are decoded.
+        """Returns some of its rows with all columns. Only their row groups are decoded.
 
         Raises:
           Damaged: the file is not a table, or has too few rows.
@@ -156,7 +156,7 @@ def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Returns the columns of a shared table from those of its studies; a metric in float and double is double."""
+    """Returns the columns of a shared table from those of its studies. A metric in float and double is double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
     derived = plan_columns.COLUMNS if table == "studies" else WORKLOAD
