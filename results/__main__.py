@@ -2,7 +2,7 @@
 
 from results import cli, printing
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # before all other imports, to guard them too
     cli.run("results.__main__")
 
 import argparse
@@ -21,17 +21,17 @@ The dataset: check it, import published data, publish it.
   python -m results import shallue2018 FILE --store DIR   the released archive of Shallue et al. (2018)
   python -m results import mlperf-rcp DIR --store DIR     MLPerf's reference convergence points
   python -m results import algoperf-logs DIR --store DIR  AlgoPerf's public training logs
-  python -m results export --store DIR --out DIR          a release: four tables, dataset card, hashes
-  python -m results merge SRC... --store DIR              stores and releases into one; refuses conflicts
+  python -m results export --store DIR --out DIR          write a release: four tables, dataset card, hashes
+  python -m results merge SRC... --store DIR              join stores and releases; conflicts are rejected
 
-DIR and FILE may be URLs that fsspec knows, such as gs://bucket/folder (with the extra gcs:
-pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
+DIR and FILE can be fsspec URLs, such as gs://bucket/folder (install the extra gcs:
+pip install "scaling-limits[gcs]"). Sweeps write to local folders only.
 """
 
 
 @cli.guarded
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command; 0 is success, 1 faults found or nothing done, 2 invalid input."""
+    """Runs a command; 0 is success, 1 means faults or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code: int = options.command(options)
@@ -54,18 +54,20 @@ def parser() -> CommandParser:
         sub.set_defaults(command=run)
         return sub
 
-    sub = command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
+    sub = command(
+        "verify", "report faults in a store or a release, one per line, and exit with 1 if there are any", _verify
+    )
     cli.add_output_arguments(sub)
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
-    command("repair", "rebuilds or drops torn files, and lists them", _repair)
-    sub = command("import", "imports published data into a store", _import)
+    command("repair", "rebuild or drop torn files, and list them", _repair)
+    sub = command("import", "import published data into a store", _import)
     sub.add_argument("source", metavar="{" + ",".join(SOURCES) + "}", help="the source of the data")
     sub.add_argument("path", type=location, help="the archive, or the folder")
     sub.add_argument("--any-checksum", action="store_true", help="accept an archive that is not the published one")
     sub.add_argument("--replace", action="store_true", help="take values that changed in the logs since their import")
-    sub = command("export", "writes a release of a store", _export)
+    sub = command("export", "write a release of a store", _export)
     sub.add_argument("--out", type=location, required=True, metavar="DIR", help="new folder of the release")
-    sub = command("merge", "joins stores and releases into a store", _merge)
+    sub = command("merge", "join stores and releases into one store", _merge)
     sub.add_argument("sources", nargs="+", type=location, metavar="SRC", help="a store or a release")
     return top
 
@@ -87,11 +89,11 @@ def _import(options: argparse.Namespace) -> int:
 
     if options.source not in SOURCES:
         hint = f"unknown source {options.source!r}; {nearest(options.source, SOURCES)}"
-        raise BadInput(f"{hint}; steps in a CSV file of your own need no import: python -m analysis fit --points FILE")
+        raise BadInput(f"{hint}. To fit a CSV file of your own, run `python -m analysis fit --points FILE`.")
     if options.any_checksum and options.source != "shallue2018":
-        raise BadInput("--any-checksum is for import shallue2018, the only source that is one published file")
+        raise BadInput("--any-checksum is an option of import shallue2018 only. Leave it out.")
     if options.replace and options.source != "algoperf-logs":
-        raise BadInput("--replace is for import algoperf-logs, the only source of logs")
+        raise BadInput("--replace is an option of import algoperf-logs only. Leave it out.")
     if options.source == "shallue2018":
         return shallue2018.run(options.path, options.store, any_checksum=options.any_checksum, report=report)
     if options.source == "mlperf-rcp":
@@ -100,7 +102,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from analysis import points  # the one import of what lies above: a release has the answers of its studies
+    from analysis import points  # the one import from a higher layer: a release contains its studies' answers
     from results.release import release
 
     return release.export(options.store, options.out, report, points.table)

@@ -1,4 +1,4 @@
-"""ALS: the options of an implicit factorization, declared here and nowhere else."""
+"""ALS: the options of an implicit factorization, declared only here."""
 
 import dataclasses
 
@@ -14,25 +14,25 @@ _FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Als:
-    """Everything about a factorization but its data, its cores and what is tuned.
+    """Options of a factorization, except its data, its cores and its metaparameters.
 
     Attributes:
       dim: length of a row of both tables.
-      solver: of a row's least squares: cg (conjugate gradients from where the row was), rotated_cg (on tables rotated
-        to a diagonal Gramian), cholesky, lu or qr.
-      cg_steps: of the first two.
-      table_dtype, solver_dtype: float32 or bfloat16; the latter of everything a solver computes.
+      solver: solver of each row's least-squares problem: cg (conjugate gradients, warm-started from the row),
+        rotated_cg (cg on tables rotated to a diagonal Gramian), cholesky, lu or qr.
+      cg_steps: iterations of cg and rotated_cg.
+      table_dtype, solver_dtype: dtypes of the tables and of all arithmetic in the solver, float32 or bfloat16.
       ridge: frequency, λ · (links of the row + α · rows of the other table), or constant, λ.
-      gather: all_gather (every core copies the other table), all_to_all (cores exchange what a block of work needs), or
-        auto: the copy unless it is too large.
-      kernel: what computes a row's sums over its links: programs of XLA, or, on CPUs, a fused one of C++.
-      epochs: of every trial; one solves all rows, then all columns.
-      evaluate_every: epochs from one evaluation to the next; the last one is evaluated, too.
-      evaluation_rows: how many rows with held-out links are evaluated, half of them validation, half test; a sample at
-        random, but always the same of the same data. None takes all.
+      gather: all_gather (every core copies the other table), all_to_all (cores exchange the rows that a block of work
+        needs), or auto (all_gather unless the copy is too large).
+      kernel: implementation of a row's sums over its links: xla, or fused (C++, CPUs only).
+      epochs: epochs of every trial. An epoch solves all rows, then all columns.
+      evaluate_every: epochs between evaluations. The last epoch is always evaluated.
+      evaluation_rows: number of evaluated rows with held-out links, half for validation and half for test. The sample
+        is random but fixed for a data set. None evaluates all rows.
 
     Raises:
-      BadInput: for a name that there is not, and a kernel that does not go with the solver.
+      BadInput: an option is unknown, or the kernel does not support the solver.
     """
 
     dim: int
@@ -48,17 +48,14 @@ class Als:
     evaluation_rows: int | None = None
 
     def __post_init__(self) -> None:
-        for field, choices in (
-            ("solver", SOLVERS),
-            ("table_dtype", DTYPES),
-            ("solver_dtype", DTYPES),
-            ("ridge", RIDGES),
-            ("gather", GATHERS),
-            ("kernel", KERNELS),
-        ):
-            check_choice(field, getattr(self, field), choices)
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("table_dtype", self.table_dtype, DTYPES)
+        check_choice("solver_dtype", self.solver_dtype, DTYPES)
+        check_choice("ridge", self.ridge, RIDGES)
+        check_choice("gather", self.gather, GATHERS)
+        check_choice("kernel", self.kernel, KERNELS)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
-            raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32; use kernel=xla for others")
+            raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32. Use kernel=xla.")
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Als))

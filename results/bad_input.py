@@ -1,11 +1,11 @@
-"""Errors in a user's input, in one line: what is wrong, where, and what would be right."""
+"""Errors in a user's input: one line with the wrong value, its place and the remedy."""
 
 import difflib
 import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-_LOOKED_AT = 1000  # names in a folder, of which one may have been meant
+_LOOKED_AT = 1000  # names in a folder that are compared with a misspelled one
 _ALIKE = 0.75
 LAST_READER = "0.2.0"  # the last version that read plans, stores and releases of 0.1
 
@@ -22,7 +22,7 @@ class TooOld(BadInput):
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
-    """The end of an error line: the closest of ``choices`` if one is close, and all of them if that keeps it short."""
+    """Returns the end of an error line: the closest of ``choices``, and all of them if the line stays short."""
     known = sorted(choices)
     close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
     if close and len(known) > 12:
@@ -32,18 +32,18 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 
 
 def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
-    """Raises BadInput unless ``word`` is one of ``choices``; ``what`` names the thing chosen."""
+    """Raises BadInput unless ``word`` is one of ``choices``; ``what`` names the kind of choice."""
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
 
 
 def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Path | None:
-    """The path that one which leads nowhere may have meant: with the names closest to it that are there.
+    """Returns the existing path most similar to a misspelled one, or None.
 
     Args:
-      path: local.
-      fits: what it has to be, a file unless told.
+      path: a local path that does not exist.
+      fits: required property of the result, by default that it is a file.
     """
     there, missing = path, list[str]()
     try:
@@ -57,27 +57,27 @@ def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Pat
                 name = close[0] if close else name
             there /= name
         return there if there != path and fits(there) else None
-    except OSError:  # a file where a folder should be, or a folder that is not to be read
+    except OSError:  # a file in place of a folder, or a folder that cannot be read
         return None
 
 
 def meaning(path: Path) -> str:
-    """The end of an error line on a file that is not there: that which may have been meant, if any is close."""
+    """Returns the end of an error line about a missing file: a similar path, if there is one."""
     meant = similar_path(path)
     return f"; did you mean {meant}?" if meant else ""
 
 
 def printable(text: object) -> str:
-    """Text made safe for a line of output: characters that would break the line, or cannot be encoded, are escaped."""
+    """Escapes characters that would break a line of output or cannot be encoded."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def first_line(error: object) -> str:
-    """The first line of an error's text that is not empty; the name of its type where there is none."""
+    """Returns the first nonempty line of an error's text, or the name of its type."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def number_of(count: int, noun: str) -> str:
-    """A number of things in words, such as "1 study", "2 studies" and "1,200 trials"."""
+    """Returns a count with its noun, such as "1 study", "2 studies" and "1,200 trials"."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"

@@ -76,7 +76,7 @@ OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
 class Terminated(BaseException):
-    """SIGTERM as an exception, like KeyboardInterrupt; ``saved`` if a trial under way was saved and can be resumed."""
+    """SIGTERM as an exception, like KeyboardInterrupt. ``saved``: whether a running trial can be resumed."""
 
     saved = False
 
@@ -110,11 +110,11 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
-    """Ends the process with the exit code of a module's ``main``; the import of the module is guarded, too.
+    """Ends the process with the exit code of a module's ``main``. The import of the module is guarded, too.
 
     Args:
       module: of the command.
-      words: arguments of ``main``; None: those of this process.
+      words: arguments of ``main``, by default those of this process.
     """
 
     @guarded
@@ -130,7 +130,7 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
 
     Args:
       words: of a command line.
-      flags: options without a value, such as --multirun; they stay as they are.
+      flags: options without a value, such as --multirun. They stay as they are.
 
     Raises:
       BadInput: an option lacks its value, and does not resemble one of the flags.
@@ -264,14 +264,14 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns the first SIGTERM into an exception, so that the command can end in order; further ones are ignored.
+    """Turns the first SIGTERM into an exception, so that the command can end in order. Further ones are ignored.
 
     SLURM signals all processes of a job, and the parent of this process signals it again: that must not interrupt the
     saving.
     """
 
     def ignored(number: int, frame: FrameType | None) -> None:
-        """Does nothing; unlike SIG_IGN, later processes do not inherit it."""
+        """Does nothing. Unlike SIG_IGN, later processes do not inherit it."""
 
     def terminated(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, ignored)

@@ -1,10 +1,10 @@
 """Atomic, durable file creation: immutable files, and records that end in their own hash.
 
-A file is made by writing a temporary one beside it, flushing it to disk, linking it to its name, which fails if that
-is taken, and flushing the folder. Nothing is ever rewritten in place. Files that a killed process left behind are
-removed by age alone, because nobody else can know whether their writer is still alive; a live writer writes its
-temporary file again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a
-rename, and a new folder takes its name in the same way.
+A file is created by writing a temporary file next to it, flushing it to disk, linking it to its name, which fails if
+the name is taken, and flushing the folder. Files are never rewritten in place. Leftovers of killed processes are
+removed by age, because other processes cannot detect whether their writer is alive. A live writer writes its temporary
+file again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a rename, and a
+new folder gets its name in the same way.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from upath import UPath
 
 TEMPORARY = ".tmp-"
-LEFTOVER_SECONDS = 24 * 3600  # by the clock of whoever looks; a writer that it was too short for writes again
-MOST_DEPTH = 64  # of lists and objects within each other, in a record
-RECORD_BYTES = 4 << 20  # no plan, claim or commit record comes near
-LIST_BYTES = 32 << 20  # no list of a release comes near; ours have 0.7 MB
-_ITEM_BYTES = 10  # that each list, object or item of a list of a release takes at least, on average; ours take 23
-_WRITES = 100  # of one file, whose temporary file somebody keeps removing
+LEFTOVER_SECONDS = 24 * 3600  # by the local clock; a writer that needs longer writes again
+MOST_DEPTH = 64  # maximum nesting of lists and objects in a record
+RECORD_BYTES = 4 << 20  # far more than any plan, claim or commit record
+LIST_BYTES = 32 << 20  # far more than the list of a release; ours have 0.7 MB
+_ITEM_BYTES = 10  # minimum average size of an item in the list of a release; ours take 23
+_WRITES = 100  # attempts at one file whose temporary file keeps being removed
 
 Folder: TypeAlias = Union[Path, "UPath"]
 Location: TypeAlias = Union[str, Path, "UPath"]
@@ -41,21 +41,21 @@ R = TypeVar("R")
 
 
 class Damaged(BadInput):
-    """A durable file whose bytes are not those that were written."""
+    """A durable file differs from the bytes that were written."""
 
 
 def local(text: str | Path) -> Path:
-    """A local path. At the start of a text ~ is the home folder, as in a shell; BadInput if there is none."""
+    """Returns a local path. A leading ~ is the home folder, as in a shell. Raises BadInput if it is unknown."""
     if isinstance(text, Path):
         return text
     expanded = os.path.expanduser(text)
     if expanded.partition("/")[0] == "~":
-        raise BadInput(f"{text}: this user has no home folder; set HOME, or write the whole path")
+        raise BadInput(f"{text}: this user has no home folder. Set HOME, or write the whole path.")
     return Path(expanded)
 
 
 def location(text: "Location") -> Folder:
-    """A local path, also of file://, or an fsspec path if ``text`` is a URL such as gs://bucket/folder."""
+    """Returns a local path, also for file://, or an fsspec path for a URL such as gs://bucket/folder."""
     if isinstance(text, Path):
         return text
     if isinstance(text, str) and "://" not in text:
@@ -66,16 +66,16 @@ def location(text: "Location") -> Folder:
         path = UPath(text)
         if path.protocol in ("file", "local"):
             return Path(path.path)
-        _ = path.fs  # whose package may not be installed
+        _ = path.fs  # raises ImportError if its package is not installed
         return path
     except ImportError as error:
-        raise BadInput(f"{text} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
+        raise BadInput(f"{text} cannot be opened ({error}). gs:// needs `pip install scaling-limits[gcs]`.") from None
     except ValueError as error:
         raise BadInput(f"{text} cannot be opened: {first_line(error)}") from None
 
 
 def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Lets a function of a folder take a text, too, as ``location`` reads it."""
+    """Lets a function of a folder also take a text, parsed by ``location``."""
 
     @functools.wraps(function)
     def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
@@ -97,11 +97,11 @@ def located_both(
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably; False, and no change, if the name is taken.
+    """Creates a file atomically and durably. Returns False without a change if the name is taken.
 
     Args:
-      path: in a folder that exists. Local, or of an fsspec file system that can create exclusively.
-      data: everything the file holds.
+      path: path in an existing folder, local or on an fsspec file system with exclusive creation.
+      data: content of the file.
     """
     if not isinstance(path, Path):
         with contextlib.suppress(FileExistsError):
@@ -114,7 +114,7 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
             _write(temporary, data)
             created = _link(temporary, path)
             break
-        except OSError as error:  # removed, by a process whose clock is off, or that we had stalled too long for
+        except OSError as error:  # removed by a process with a wrong clock, or after a long stall of this one
             if not attempts or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
                 raise
         finally:
@@ -124,12 +124,12 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
 
 
 def replace(path: Folder, *pieces: bytes | memoryview, check: Callable[[], None] = lambda: None) -> None:
-    """Creates a file, or atomically replaces one: at every moment either the old or the whole new file is there.
+    """Creates a file, or replaces one atomically: readers see either the old or the complete new file.
 
     Args:
-      path: in a folder that exists. Local, or of an fsspec file system that puts whole objects in their place.
-      pieces: everything the file holds, in order.
-      check: called just before the file takes its place, which it does not where this raises.
+      path: path in an existing folder, local or on an fsspec file system that replaces whole objects.
+      pieces: content of the file, in order.
+      check: called just before the replacement, which is cancelled if it raises.
     """
     if not isinstance(path, Path):
         check()
@@ -147,12 +147,12 @@ def replace(path: Folder, *pieces: bytes | memoryview, check: Callable[[], None]
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into beside ``path``; it is renamed to that once it is whole, or removed if anything is raised.
+    """Yields a folder next to ``path``, which is renamed to ``path`` at the end, or removed after an exception.
 
-    Its files must have been flushed to disk one by one. Leftovers of killed writers of the same name are removed.
+    Its files must be flushed to disk one by one. Leftovers of killed writers of the same name are removed.
 
     Raises:
-      OSError: it cannot be made, or there is a file or a folder with something in it at ``path``.
+      OSError: it cannot be created, or ``path`` is a file or a non-empty folder.
     """
     prefix = f"{TEMPORARY}{path.name}-"
     folder = path.parent / f"{prefix}{uuid.uuid4().hex}"
@@ -168,7 +168,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, prefix: str = TEMPORARY) -> None:
-    """Removes folders within a local one that killed processes left behind, once they are old."""
+    """Removes old folders that killed processes left within a local folder."""
     for path in folder.iterdir():
         if path.name.startswith(prefix) and is_leftover(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -184,7 +184,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(folder: Folder) -> None:
-    """Makes a folder, and those above it, durably."""
+    """Creates a folder and its parents durably."""
     if folder.is_dir():
         return
     if isinstance(folder, Path) and not folder.parent.exists():
@@ -195,12 +195,12 @@ def make_folder(folder: Folder) -> None:
 
 
 def seal(record: Mapping[str, Any]) -> bytes:
-    """A record as JSON text whose last member is the sha256 of the text without it."""
+    """Returns a record as JSON text whose last member is the sha256 of the text without it."""
     return _sealed(_text(record, "\n").encode())
 
 
 def _sealed(body: bytes) -> bytes:
-    """The text of a record with the hash of it as its last member."""
+    """Returns the text of a record with its hash as the last member."""
     return body[:-2] + _seal_of(hashlib.sha256(body).hexdigest())
 
 
@@ -208,11 +208,11 @@ def _seal_of(digest: str) -> bytes:
     return b',\n "sha256": "%b"\n}\n' % digest.encode()
 
 
-_SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # that it takes the place of the end of the text
+_SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # length that replaces the end of the text
 
 
 def _text(value: Any, margin: str) -> str:
-    """Plain data as json.dumps writes it with indent=1 and sort_keys=True, in less time."""
+    """Returns plain data as json.dumps does with indent=1 and sort_keys=True, but faster."""
     if type(value) is str:
         return _QUOTED(value)
     if type(value) is int:
@@ -226,11 +226,11 @@ def _text(value: Any, margin: str) -> str:
     return json.dumps(value)
 
 
-_QUOTED = json.encoder.encode_basestring_ascii  # texts as json.dumps writes them
+_QUOTED = json.encoder.encode_basestring_ascii  # JSON strings as in json.dumps
 
 
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:
-    """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
+    """Returns the record in a text from ``seal``. Raises Damaged, naming ``path``, if any byte differs."""
     try:
         digest = hashlib.sha256(memoryview(data)[: max(0, len(data) - _SEAL_BYTES)])
         digest.update(b"\n}")
@@ -240,12 +240,12 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
         if len(data) > RECORD_BYTES and (inner + data.count(b",")) * _ITEM_BYTES > len(data):
             raise ValueError
         record: dict[str, Any] = _DECODER.decode(data.decode())
-        if inner > MOST_DEPTH:  # else it cannot be
+        if inner > MOST_DEPTH:  # otherwise its depth is within the limit
             check_depth(record, MOST_DEPTH)
         del record["sha256"]
         return record
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Damaged(f"{path} is not what was written; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not what was written. Check everything with `python -m results verify`.") from None
 
 
 def check_depth(value: object, most: int) -> None:
@@ -263,43 +263,43 @@ def _refuse(word: str) -> None:
     raise ValueError(word)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)  # of NaN and Infinity, which are no JSON
+_DECODER = json.JSONDecoder(parse_constant=_refuse)  # NaN and Infinity are not JSON
 
 
 def read(path: Folder, most: int | None = None) -> bytes:
-    """All of a file; Damaged if it cannot be read or has over ``most`` bytes, FileNotFoundError if there is none."""
+    """Reads a file. Raises Damaged if that fails or it has over ``most`` bytes, FileNotFoundError if it is missing."""
     check_file(path)
     try:
         if most is not None and (size := path.stat().st_size) > most:
-            raise Damaged(f"{path} holds {size:,} bytes; no such file of ours has more than {most:,}")
+            raise Damaged(f"{path} holds {size:,} bytes, more than the limit of {most:,}")
         return path.read_bytes()
     except FileNotFoundError:
         raise
     except MemoryError:
         raise Damaged(f"{path} is far too large") from None
     except OSError as error:
-        raise Damaged(f"{path} cannot be read ({error.strerror}); check its permissions or its disk") from None
+        raise Damaged(f"{path} cannot be read ({error.strerror}). Check its permissions and its disk.") from None
 
 
 def check_file(path: Folder) -> None:
-    """Raises Damaged if a local path exists and is not a regular file: reading a pipe, for one, would block."""
+    """Raises Damaged if a local path exists and is not a regular file. Reading a pipe, for example, would block."""
     if not isinstance(path, Path):
         return
     try:
-        mode = path.stat().st_mode  # one call: between two, the file may be removed
+        mode = path.stat().st_mode  # a single call, as the file may be removed between two
     except OSError:
         return  # reading it reports why
     if not stat.S_ISREG(mode):
-        raise Damaged(f"{path} is not a regular file; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not a regular file. Check everything with `python -m results verify`.")
 
 
 def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
-    """The record in a sealed file; Damaged unless it can be read, has at most ``most`` bytes, and all are intact."""
+    """Reads a sealed file. Raises Damaged if it cannot be read, is damaged, or has over ``most`` bytes."""
     return unseal(read(path, most), path)
 
 
 def sha256(path: Folder) -> str:
-    """The hash of a file of any size, as hex, in little memory."""
+    """Returns the sha256 of a file of any size as hex, in little memory."""
     check_file(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -328,6 +328,6 @@ def _link(temporary: Path, path: Path) -> bool:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # On NFS the answer to a link that worked can be lost and the retry be told that the name is taken.
+        # On NFS the reply to a successful link can be lost, and the retry then reports that the name is taken.
         return os.stat(temporary).st_nlink == 2
     return True

@@ -1,4 +1,4 @@
-"""Exit codes of all commands: one for each cause, so that whoever started a command knows whether to start it again."""
+"""Exit codes of all commands: one for each cause, so that a caller can decide on a retry."""
 
 import signal
 from typing import NamedTuple
@@ -9,7 +9,7 @@ INTERRUPTED, TERMINATED, UNREAD = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128
 
 
 class Cause(NamedTuple):
-    """The cause of an exit code, what has become of the results, and what to do."""
+    """The cause of an exit code, the state of the results, and the remedy."""
 
     cause: str
     results: str
@@ -17,19 +17,18 @@ class Cause(NamedTuple):
 
 
 _KEPT = "finished trials are stored"
+_SAVED = "finished trials are stored, running trials are saved"
 CAUSES: dict[int, Cause] = {
-    DONE: Cause("done, or stopped by its limit of time", "stored; what was under way is saved", "nothing"),
-    FAILED: Cause("a study failed, or a check or a comparison found something", _KEPT, "read what was printed"),
-    INVALID: Cause(
-        "invalid input, or a disk or a network that failed", "nothing is changed", "mend what the line says"
-    ),
-    PREEMPTED: Cause("SIGTERM while training", f"{_KEPT}, and those under way saved", "run it again: it goes on"),
+    DONE: Cause("done, or stopped at the time limit", _SAVED, "nothing"),
+    FAILED: Cause("a study failed, or a check or a comparison found a fault", _KEPT, "read the output"),
+    INVALID: Cause("invalid input, or a failing disk or network", "unchanged", "fix the reported error"),
+    PREEMPTED: Cause("SIGTERM while training", _SAVED, "run it again to resume"),
     PEER_LOST: Cause(
-        "another of the processes that ran the study together is gone",
-        f"{_KEPT}; those under way as of the last time they were saved",
+        "another process of a multi-host study is gone",
+        "finished trials are stored, running trials as of their last checkpoint",
         "run it again, on all hosts",
     ),
-    INTERRUPTED: Cause("Ctrl-C", f"{_KEPT}, and those under way saved", "run it again when you like"),
-    TERMINATED: Cause("SIGTERM where nothing was under way that could be saved", _KEPT, "run it again"),
-    UNREAD: Cause("the reader of the output, such as head, has gone", _KEPT, "nothing"),
+    INTERRUPTED: Cause("Ctrl-C", _SAVED, "run it again at any time"),
+    TERMINATED: Cause("SIGTERM without a running trial to save", _KEPT, "run it again"),
+    UNREAD: Cause("the reader of the output, such as head, has ended", _KEPT, "nothing"),
 }

@@ -20,7 +20,7 @@ from results.bad_input import BadInput, printable
 
 
 class _Output:
-    """How results are printed: text, csv or json; whether text keeps its width on a terminal; the words typed."""
+    """The format of results (text, csv or json), whether text keeps its width on a terminal, and the typed words."""
 
     form = "text"
     wide = False
@@ -89,7 +89,7 @@ def is_json() -> bool:
 
 
 def width(stream: Any) -> int | None:
-    """Columns of a terminal; None for a pipe, a file, or with --wide, which have no limit."""
+    """Columns of a terminal, or None for a pipe, a file, or with --wide, which have no limit."""
     if _output.wide or not stream.isatty():
         return None
     return shutil.get_terminal_size().columns
@@ -101,13 +101,13 @@ def quoted(folder: Any) -> str:
 
 
 def answer(lines: str) -> None:
-    """Prints the result of a command; on a terminal, long lines of prose are wrapped."""
+    """Prints the result of a command. On a terminal, long lines of prose are wrapped."""
     columns = width(sys.stdout)
     print("\n".join(_wrapped(printable(line), columns) for line in renamed(lines).split("\n")), flush=True)
 
 
 def say(line: str) -> None:
-    """Prints a line to standard error; on a terminal it is wrapped, unless it is an error."""
+    """Prints a line to standard error. On a terminal it is wrapped, unless it is an error."""
     columns = None if line.startswith("error: ") else width(sys.stderr)
     print(_wrapped(printable(renamed(line)), columns), file=sys.stderr, flush=True)
 
@@ -121,7 +121,7 @@ def report_some(lines: Sequence[str], report: Callable[[str], None], most: int =
 
 
 def answer_help(text: str) -> None:
-    """Prints a text of --help within the width of the terminal; within 80 columns if there is no terminal."""
+    """Prints a text of --help within the width of the terminal, or within 80 columns without a terminal."""
     print("\n".join(map(printable, as_help(text, help_width()).split("\n"))), flush=True)
 
 
@@ -149,7 +149,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
 
     Args:
       columns: names of the columns.
-      rows: their values. None, NaN and pandas.NA are empty in CSV and null in JSON; infinity is null in JSON.
+      rows: their values. None, NaN and pandas.NA are empty in CSV and null in JSON. Infinity is null in JSON.
       as_text: returns the text for a reader.
     """
     if not is_data():
@@ -167,7 +167,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
 
 
 def show_json(value: Any) -> None:
-    """Prints a value as JSON; a list with one object per line."""
+    """Prints a value as JSON, with one object per line for a list."""
     import json
 
     is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -187,7 +187,7 @@ def show_json(value: Any) -> None:
 
 
 def _cell(text: str) -> str:
-    """A text as a cell of CSV that spreadsheets do not take for a formula; a number in a text stays a number."""
+    """Returns a text as a cell of CSV that spreadsheets do not read as a formula. Numbers stay numbers."""
     text = printable(text)
     try:
         float(text)
@@ -197,7 +197,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a Python object; None for a missing one."""
+    """A value as a Python object, or None for a missing one."""
     if value is None or type(value).__name__ == "NAType":
         return None
     if hasattr(value, "dtype"):  # a NumPy scalar
@@ -225,7 +225,7 @@ class _Block(NamedTuple):
 
 
 def wrap(text: str, width: int, first: str = "", others: str = "", kept: Collection[str] = ()) -> list[str]:
-    """Lines of at most ``width`` characters; words, commands and quoted texts stay whole, however long they are.
+    """Lines of at most ``width`` characters. Words, commands and quoted texts stay whole, however long they are.
 
     Args:
       text: a single line.
@@ -256,7 +256,7 @@ def is_copied(line: str) -> bool:
 
 
 def _wrapped(line: str, columns: int | None) -> str:
-    """A line within a number of columns; words, commands, paths and examples to copy stay whole."""
+    """A line within a number of columns. Words, commands, paths and examples to copy stay whole."""
     if columns is None or len(line) <= columns or is_copied(line):
         return line
     indent = " " * (len(line) - len(line.lstrip()))
@@ -284,7 +284,7 @@ def reflowed(text: str, width: int) -> str:
 
 
 def _blocks(lines: list[str]) -> Iterator[_Block | str]:
-    """The blocks of a text; commands and empty lines as they are."""
+    """Yields the blocks of a text. Commands and empty lines are unchanged."""
     block: _Block | None = None
     full = False  # whether the line before was so long that its paragraph may continue
     for line in lines:
@@ -359,8 +359,8 @@ def table(
 
     Args:
       header: names of the columns.
-      rows: their cells; ints are printed with thousands separators.
-      left: columns that are aligned to the left, the others to the right; None: all columns but those of ints.
+      rows: cells of each row. Integers are printed with thousands separators.
+      left: columns that are aligned to the left, by default all columns without integers.
       prose: columns whose cells are wrapped rather than shortened.
       least: columns in the order in which they are left out, if nothing else helps.
       kept: columns that are never left out, nor moved into the heading.
@@ -386,7 +386,7 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
       columns: all with the same number of cells.
       feet: number of rows at the end that are totals.
       least: names of columns in the order in which they are left out.
-      width: of a line, in characters; None: no limit.
+      width: maximum characters of a line, or None for no limit.
     """
     rows = len(columns[0].cells) if columns else 0
     if width is None or _width(columns, stacked=False) <= width or not rows:
@@ -416,7 +416,7 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
 def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Column], list[str]]:
     """The columns that a table needs, and the others in words.
 
-    Names and zeros that all rows share become words; empty columns vanish. Other numbers stay in their columns.
+    Names and zeros that all rows share become words. Empty columns vanish. Other numbers stay in their columns.
     """
     rows = len(columns[0].cells) - feet
     kept, heading = [], []
@@ -457,7 +457,7 @@ def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tu
 
 
 def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns within a width by wrapping prose, then by shortening names; or as narrow as they get."""
+    """The columns within a width by wrapping prose, then by shortening names, as far as possible."""
     fitted = list(columns)
     for prose in (True, False):
         at = [i for i, column in enumerate(columns) if column.left and column.prose == prose]

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, elsewhere a line every few seconds."""
+"""Progress of long work: a bar on a terminal, or a line every few seconds."""
 
 import sys
 import time
@@ -13,13 +13,13 @@ SECONDS = 10.0  # between lines
 
 @contextmanager
 def show_progress(what: str, total: int, unit: str, report: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """A function that takes the total amount done so far.
+    """Yields a function that takes the total amount done so far.
 
     Args:
-      what: the work.
-      total: how much there is to do; 0 if nobody knows.
-      unit: of both; bytes are shown as megabytes and so on.
-      report: takes a line where there is no terminal.
+      what: name of the work.
+      total: total amount, or 0 if unknown.
+      unit: unit of the amounts. Large ones are shown with a prefix, such as megabytes.
+      report: receives a line without a terminal.
     """
     if sys.stderr.isatty():
         with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True) as bar:
@@ -31,11 +31,11 @@ def show_progress(what: str, total: int, unit: str, report: Callable[[str], None
         return
     due = time.monotonic() + FIRST_SECONDS
 
-    def tell(done: int) -> None:
+    def report_line(done: int) -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + SECONDS
             share = f" ({done / total:.0%})" if total else ""
             report(f"{what}: {tqdm.format_sizeof(done, unit)}{share}")
 
-    yield tell
+    yield report_line

@@ -1,13 +1,13 @@
 """A store: a folder of studies, each written part by part and made visible by a commit record.
 
-    STORE/<study>/plan-<trials>.json, confirm-<repeats>[-<top>].json       what was asked for
-    STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``parts``
-    STORE/<study>/{studies,trials,measurements}-<n>.parquet                what was committed under claim n
+    STORE/<study>/plan-<trials>.json, confirm-<repeats>[-<top>].json       requests
+    STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                writers and their parts; see ``parts``
+    STORE/<study>/{studies,trials,measurements}-<n>.parquet                tables committed under claim n
     STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
 
-For readers a study is what its newest commit record lists; other files do not exist. A study grows by runs: each takes
-the study, writes its finished trials in parts, and commits, which merges the commit before and the parts. Of a trial
-that ran twice, because it first ended for a reason worth another try, the newer run counts.
+Readers see only the files that the newest commit record of a study lists. A study grows by runs: each claims the
+study, writes its finished trials in parts, and commits, which merges the previous commit and the parts. If a trial ran
+twice, because its first run ended for a reason to retry, the newer run counts.
 """
 
 import contextlib
@@ -51,18 +51,20 @@ from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 
-_NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it"
+_NO_LOCK = "should be an empty file but is a link, a folder or a pipe. Remove it."
 
-# What was asked for
+# Requests
 
 
 @durable.located
 def check_writable(store: Folder) -> None:
-    """Raises BadInput unless files can be created in ``store``, or where it would be created. Leaves nothing."""
+    """Raises BadInput unless files can be created in ``store``, or in its parent if it is missing. Leaves no files."""
     if not isinstance(store, Path):
-        raise BadInput(f"store={store} is not on this machine; run into a local folder, then `python -m results merge`")
+        raise BadInput(
+            f"store={store} is not on this machine. Run into a local folder, then use `python -m results merge`."
+        )
     if store.exists() and not store.is_dir():
-        raise BadInput(f"store={store} is a file; name a folder")
+        raise BadInput(f"store={store} is a file. Name a folder.")
     parent = store
     while not parent.exists():
         parent = parent.parent
@@ -71,12 +73,12 @@ def check_writable(store: Folder) -> None:
             os.link(file.name, f"{file.name}-link")
             os.unlink(f"{file.name}-link")
     except OSError as error:
-        raise BadInput(f"store={store} cannot be written ({error.strerror}); choose another with store=DIR") from None
+        raise BadInput(f"store={store} cannot be written ({error.strerror}). Choose another with store=DIR.") from None
 
 
 @durable.located
 def names(store: Folder) -> list[str]:
-    """Names of the studies that were asked for in this store, or that a release holds, sorted."""
+    """Returns the names of the studies that were requested in a store, or that a release holds, sorted."""
     commits = released_commits(store)
     if commits is not None:
         return [commit.name for commit in commits]
@@ -93,7 +95,7 @@ def names(store: Folder) -> list[str]:
 
 @durable.located
 def stored_plan(store: Folder, name: str) -> Plan | None:
-    """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
+    """Returns the study with its largest request for trials and repeats, or None if it was never requested."""
     listing = list_study(store / name)
     if not listing.plans:
         return None
@@ -104,13 +106,13 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
 
 @durable.located
 def with_stored_name(store: Folder, study: T) -> T:
-    """The study under the name that it has in a store, or would get there.
+    """Returns the study with its name in a store, or the name that it would get there.
 
-    A name ends in digits of the plan's hash. Older ones have fewer: a study that is stored under such a name keeps it,
-    and another plan that its digits fit as well gets today's.
+    A name ends in digits of the plan's hash. A study that is stored under an older, shorter name keeps it. Another
+    plan with the same short name gets the current, longer one.
 
     Raises:
-      BadInput: today's name is taken by another plan.
+      BadInput: the current name belongs to another plan.
     """
     names = [study if digits == study.digits else dataclasses.replace(study, digits=digits) for digits in DIGITS]
     plans = [stored_plan(store, each.name) for each in names]
@@ -127,7 +129,7 @@ def with_stored_name(store: Folder, study: T) -> T:
 
 @durable.located
 def ask(store: Folder, study: Plan) -> None:
-    """Records that ``study`` is wanted; refuses a name that stands for another plan, and says what differs."""
+    """Records a request for ``study``. Raises BadInput with the differences if its name belongs to another plan."""
     check_same_plan(store, study)
     folder = store / study.name
     durable.make_folder(folder)
@@ -141,18 +143,18 @@ def ask(store: Folder, study: Plan) -> None:
 
 @durable.located
 def check_same_plan(store: Folder, study: Plan) -> None:
-    """Raises BadInput if the store holds another plan under this study's name."""
+    """Raises BadInput if the store has another plan under this study's name."""
     stored = stored_plan(store, study.name)
     if stored is not None and stored.plan_json != study.plan_json:
         raise _taken(store, study, stored)
 
 
 def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
-    """The error that a study's name stands for another plan, ``stored``."""
+    """Returns the error that a study's name belongs to another plan, ``stored``."""
     ours, theirs = study.plan(), stored.plan()
     differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
     changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in differing)
-    return BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
+    return BadInput(f"{store / study.name} holds another plan ({changes}). Use another store=DIR.")
 
 
 @durable.located
@@ -165,10 +167,10 @@ def check_destination(store: Folder) -> None:
 
 @durable.located
 def check_is_store(store: Folder) -> None:
-    """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
+    """Raises BadInput for a release, and for a store that newer or too old software wrote."""
     if released_commits(store) is not None:
         raise BadInput(
-            f"{store} is a release, which is never changed; merge it into a store with `python -m results merge`"
+            f"{store} is a release, which never changes. Merge it into a store with `python -m results merge`."
         )
     if store.is_dir():
         check_layout(store)
@@ -176,8 +178,8 @@ def check_is_store(store: Folder) -> None:
 
 
 def _no_store(store: Folder) -> BadInput:
-    create = f"create one with `python -m sweeps store={quoted(store)}`, or name another"
-    return BadInput(f"no store at {store}; {advice(store, create)}")
+    create = f"Create one with `python -m sweeps store={quoted(store)}`, or name another."
+    return BadInput(f"no store at {store}. {advice(store, create)}")
 
 
 # Reading
@@ -185,7 +187,11 @@ def _no_store(store: Folder) -> BadInput:
 
 @durable.located
 def catalogue(store: Folder) -> list[Commit]:
-    """The visible studies of a store or a release, sorted by name; BadInput if there is none, but stores below it."""
+    """Returns the visible studies of a store or a release, sorted by name.
+
+    Raises:
+      BadInput: the folder is missing, or it has no studies but stores below it have.
+    """
     commits = released_commits(store)
     if commits is not None:
         return commits
@@ -200,7 +206,7 @@ def catalogue(store: Folder) -> list[Commit]:
 
 @durable.located
 def committed(store: Folder) -> list[Commit]:
-    """The visible studies of a folder that is a store, or that is to be one, sorted by name."""
+    """Returns the visible studies of a folder that is a store, or will become one, sorted by name."""
     studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
@@ -211,15 +217,15 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
     Args:
       store: folder of the store or release.
-      name: of one study; None reads all.
-      tables: which tables to read; the others come back empty.
+      name: name of one study. None reads all.
+      tables: tables to read. The others are returned empty.
 
     Returns:
-      Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN. Those of
-      studies end in what their plans say, ``results.plans.plan_columns.COLUMNS``.
+      Tables sorted by study and (run | trial | trial, step), every trial once. Missing values are NaN. The table of
+      studies ends with the columns of their plans, ``results.plans.plan_columns.COLUMNS``.
 
     Raises:
-      BadInput: there is no store, it was written under a newer schema, or it is damaged.
+      BadInput: the store is missing, has a newer schema, or is damaged.
     """
 
     import pandas as pd
@@ -243,13 +249,13 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     try:
         return retry(look)
     except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
+        raise Damaged(f"{error.filename or error} is missing. For details, run `python -m results verify`.") from None
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
-    """Tables of studies one after the other; a column of float and double is double, and one that is lacking null.
+    """Concatenates tables of studies. A column of float and double becomes double, a missing column null.
 
-    Metaparameters and metrics, of which every study has its own, are in the order of their names, as in a release.
+    Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
     own = len(schema.COLUMNS[table])
@@ -260,9 +266,9 @@ class StudyProgress(NamedTuple):
     """The progress of a study.
 
     Attributes:
-      visible: whether all that is written is visible.
-      ledger: as asked for.
-      to_run: how many trials are still to be run. Of repeats as many as may be, until it is known what they repeat.
+      visible: whether everything written is visible.
+      ledger: ledger of the requested trials.
+      to_run: number of trials still to run, an upper bound until the trials to repeat are known.
     """
 
     visible: bool
@@ -272,9 +278,9 @@ class StudyProgress(NamedTuple):
 
 @durable.located
 def progress(store: Folder, study: Plan) -> StudyProgress:
-    """The progress of a study, counting parts that no commit record lists yet.
+    """Returns the progress of a study, including parts that are not committed yet.
 
-    Of a study that is finished the commit record tells it, whose hash of its trials tells of damage to them.
+    For a finished study it comes from the commit record, after checking the hash of its trials.
     """
 
     def look() -> StudyProgress:
@@ -298,7 +304,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
 
 @durable.located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
-    """Ids of the trials of a study that need no other run, counting parts that no commit record lists yet."""
+    """Returns the ids of the trials that need no further run, including parts that are not committed yet."""
 
     def look() -> frozenset[int]:
         base, parts = claims.state(store, name)[1:]
@@ -309,7 +315,7 @@ def settled_ids(store: Folder, name: str) -> frozenset[int]:
 
 @durable.located
 def backends(store: Folder, name: str) -> frozenset[str]:
-    """The backends that trials of a study were run on, counting parts that no commit record lists yet."""
+    """Returns the backends of the runs of a study, including parts that are not committed yet."""
 
     def look() -> frozenset[str]:
         base, parts = claims.state(store, name)[1:]
@@ -322,7 +328,7 @@ def backends(store: Folder, name: str) -> frozenset[str]:
 
 @durable.located
 def missing_trials(store: Folder, study: Plan) -> list[int]:
-    """Ids of the trials of the search of ``study`` that are still to be run, in order."""
+    """Returns the ids of the trials of the search of ``study`` that are still to run, in order."""
     settled = settled_ids(store, study.name)
     return [i for i in range(study.trials) if i not in settled]
 
@@ -330,10 +336,10 @@ def missing_trials(store: Folder, study: Plan) -> list[int]:
 @durable.located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
-    """Takes a study for writing, once no other process of this machine has it.
+    """Claims a study for writing, once all other processes of this machine have released it.
 
-    The wait is a file lock, which the kernel releases however a process ends; no result depends on it. Where it does
-    not reach, as between machines that share a file system without locks, the newer claim wins.
+    The wait is a file lock, which the kernel releases when a process ends. No result depends on it. Machines that share
+    a file system without locks do not wait, and the newer claim wins.
     """
     with lock(store, name):
         if isinstance(store, Path):
@@ -343,7 +349,7 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
 
 @durable.located
 def is_running(store: Folder, name: str) -> bool:
-    """Whether a process of this machine has the study now."""
+    """Whether a process of this machine holds the lock of the study."""
     path = store / name / ".lock"
     if not isinstance(path, Path):
         return False
@@ -360,7 +366,7 @@ def is_running(store: Folder, name: str) -> bool:
 @durable.located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
-    """Keeps other processes of this machine from the study, waiting for them; ends with the process."""
+    """Waits for other processes of this machine, and locks the study against them until this process ends."""
     path = store / name / ".lock"
     if not isinstance(path, Path):
         yield
@@ -373,7 +379,7 @@ def lock(store: Folder, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_lock(path: Path, flags: int) -> Iterator[int]:
-    """A handle of a file that is only ever locked: no link is followed, and what is in it stays; Damaged if no file."""
+    """Yields a handle to lock a file, without following links or changing it. Raises Damaged unless it is a file."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:

@@ -64,13 +64,13 @@ def test_its_help_has_a_line_for_every_command() -> None:
             "task=digits_fc",
             "error: task=digits_fc must follow a command, as in `scaling-limits sweep task=digits_fc`",
         ),
-        ("fit --store nowhere", "error: no store at nowhere; create one with `scaling-limits sweep store=nowhere`"),
-        ("status store=a(1)", "error: no store at a(1); create one with `scaling-limits sweep store='a(1)'`"),
+        ("fit --store nowhere", "error: no store at nowhere. Create one with `scaling-limits sweep store=nowhere`"),
+        ("status store=a(1)", "error: no store at a(1). Create one with `scaling-limits sweep store='a(1)'`"),
         ("fit", "error: one of the arguments --store --points is required. See `scaling-limits fit --help`."),
         ("sweep --batch-size", "error: --batch-size has no value. Write --batch-size VALUE or batch-size=VALUE. "),
         (
             "verify --store results/published",
-            "error: no folder results/published; the repository ships it, so",
+            "error: no folder results/published. The repository ships it.",
         ),
     ],
 )

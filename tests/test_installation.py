@@ -129,9 +129,9 @@ def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     for call, words in (
         (lambda: caches.folder("ratings"), "SCALING_LIMITS_CACHE=DIR"),
         (array_records.data_dir, "TFDS_DATA_DIR=DIR"),
-        (lambda: durable.location("~/store"), "set HOME, or write the whole path"),
+        (lambda: durable.location("~/store"), "Set HOME, or write the whole path."),
     ):
-        with pytest.raises(BadInput, match=f"this user has no home folder; .*{words}"):
+        with pytest.raises(BadInput, match=f"this user has no home folder[;.] .*{words}"):
             call()
     assert "SCALING_LIMITS_CACHE=DIR" in str(compile_cache.obstacle())
     assert durable.location("~nobody-of-this-name") == Path("~nobody-of-this-name")

@@ -1,7 +1,7 @@
 """Contents of a release: its studies, and the type and meaning of every column."""
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS as POINT_COLUMNS
 from results.plans.study import METRIC_KINDS, METRICS
-from results.rules import ledger
 from results.storage.commits import Commit
 
 TABLES = {
@@ -89,7 +88,7 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
 
     Args:
       commits: studies, sorted by name.
-      points: the file of points; None without points.
+      points: the file of points. None without points.
     """
     shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
     columns = {table: next(iter(files)).schema for table, files in shared.items()}
@@ -141,11 +140,6 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
             meaning += f"; {schema.EXTRA_ROLE}"
         in_words.append(ColumnDescription(field.name, kind, meaning))
     return in_words
-
-
-def total(commits: Iterable[Commit]) -> ledger.Ledger:
-    """The ledger of several studies."""
-    return ledger.Ledger(*map(sum, zip(*(commit.ledger for commit in commits), strict=True)))
 
 
 def _meaning(name: str, is_tuned: bool) -> str:

@@ -49,7 +49,9 @@ _RAI = {
         "seeds, machines and times. Results of other groups were read from their publications."
     ),
     "rai:dataCollectionType": ["Experiments", "Software Collection"],
-    "rai:personalSensitiveInformation": "None. There are no measurements of people, and the tables contain no training examples.",
+    "rai:personalSensitiveInformation": (
+        "None. There are no measurements of people, and the tables contain no training examples."
+    ),
     "rai:dataBiases": (
         "There are few workloads, and those measured by this software are small. The best of many trials is biased "
         "towards lucky seeds; repeats with new seeds measure this bias. Pruned studies cut losing curves short."
@@ -180,7 +182,9 @@ def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
                 "@id": url,
                 "prov:label": label,
                 "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": author},
-                "description": f"the data set {name}: {own.count(name)} studies trained on it. The tables do not contain it.",
+                "description": (
+                    f"the data set {name}: {own.count(name)} studies trained on it. The tables do not contain it."
+                ),
             }
 
 

@@ -7,6 +7,7 @@ from results.catalog import contents, croissant, licences
 from results.catalog.contents import Contents
 from results.plans.plan_columns import OWN
 from results.plans.study import METRIC_KINDS
+from results.rules import ledger
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"
@@ -14,7 +15,7 @@ AUTHORS = "The scaling-limits authors"
 _README = """\
 # {title}
 
-How far does adding parallelism keep paying off? This release holds {studies:,} studies of {trials:,} trials with
+How far does adding parallelism keep paying off? This release holds {studies:,} studies with {trials:,} trials and
 {measurements:,} measurements. A *study* is the trials of one workload (data set, model, optimizer) at one batch size,
 with metaparameters tuned for that batch size. A *trial* is one training run. A *measurement* is its metrics at one
 step.
@@ -22,7 +23,7 @@ step.
 {ledgers}
 
 In every row, planned = complete + infeasible + incomplete + missing.
-An INFEASIBLE trial diverged{refused}; it is a result, not a gap.
+An INFEASIBLE trial diverged{refused}. It is a result, not a missing value.
 The `trials` table gives the reason for every INCOMPLETE trial.
 
 ## Files
@@ -54,7 +55,7 @@ and reads about a thousand records per second, so start with `studies`. chDB als
 `SELECT * FROM '{all_measurements}'`, and DataFusion accepts it after `enable_url_table()`.
 
 Join measurements to trials on `study` and `trial`, and trials to studies on `study` (and `run`). The number of
-examples seen is `step * batch_size`; compute it in 64 bits.
+examples seen is `step * batch_size`. Compute it in 64 bits.
 
 scaling-limits, the software that wrote this release, reads it like a store:
 
@@ -75,7 +76,7 @@ of people.
 - Null means not measured, or not applicable to the study. NaN and infinity are measured values, from the last
   evaluation of INFEASIBLE trials. They never count as at or below a target. Pandas shows null as NaN unless you pass
   `dtype_backend="pyarrow"`.
-- Every metric is an error: lower is better. Steps to target is the first measured step at or past the target; the
+- Every metric is an error: lower is better. Steps to target is the first measured step at or below the target. The
   true step lies between the previous evaluation and that one.
 - Metrics measured by this software are float32. Published metrics are float64, as in their source. Compare with a
   target in the column's own type: as a float32, 0.12 is less than 0.12.
@@ -98,7 +99,7 @@ of people.
 
 _LAYOUTS = """\
 - Studies of kind `layout` run steps of a Transformer on a mesh of devices. The data set `counting` is numbers in
-  order. The result is the cost of a step; these few steps are not a result about training. Rejected layouts are
+  order. The result is the cost of a step. A run is too short to draw conclusions about training. Rejected layouts are
   INFEASIBLE.
 """
 
@@ -106,9 +107,10 @@ _ABOUT_POINTS = """\
 ## Points and curves
 
 A row of `points` is a study and a target. Rows with the same `curve` belong to one curve over batch sizes, or over
-cores for factorizations. All rows of a curve over batch sizes carry the same fit. {shared}Factorizations differ in
-`solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, and layouts in `mesh`, `layout` and `engine`.
-Imported studies at the same place on a curve differ in `records`.
+cores for factorizations. All rows of a curve over batch sizes have the same fit.
+
+{shared}Factorizations differ in `solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, and layouts in
+`mesh`, `layout` and `engine`. Imported studies at the same place on a curve differ in `records`.
 
 `verdict` is `identified` (`critical_batch_size`, between `critical_low` and `critical_high`), `at_least`
 (`critical_low` or more), `at_most` (`critical_high` or less) or `not_identified` (no bound is known). `doubts` lists
@@ -137,6 +139,23 @@ _NULLS = (
     "Null means not measured, or not applicable to the study. NaN and infinity are measured values: a trial that",
     "diverged has them at its last evaluation and is INFEASIBLE.",
 )
+
+
+_REFERENCES = """\
+references:
+  - type: article
+    title: "Measuring the Effects of Data Parallelism on Neural Network Training"
+    authors:
+      - {family-names: Shallue, given-names: Christopher J.}
+      - {family-names: Lee, given-names: Jaehoon}
+      - {family-names: Antognini, given-names: Joseph}
+      - {family-names: Sohl-Dickstein, given-names: Jascha}
+      - {family-names: Frostig, given-names: Roy}
+      - {family-names: Dahl, given-names: George E.}
+    year: 2019
+    journal: Journal of Machine Learning Research
+    notes: "arXiv 1811.03600; defines the studies"
+"""
 
 
 def readme(release: Contents) -> bytes:
@@ -168,28 +187,16 @@ def dictionary(release: Contents) -> bytes:
     lines += _table(("kind", "definition"), METRIC_KINDS.items())
     lines += ["", *_NULLS]
     for table in release.columns:
-        rows = [
-            (f"`{column.name}`", column.type, column.meaning) for column in contents.describe_columns(release, table)
-        ]
-        lines += [
-            "",
-            f"## {table}",
-            "",
-            f"One row is {contents.ABOUT[table]}.",
-            "",
-            *_table(("column", "type", "meaning"), rows),
-        ]
+        columns = contents.describe_columns(release, table)
+        rows = [(f"`{column.name}`", column.type, column.meaning) for column in columns]
+        lines += ["", f"## {table}", "", f"One row is {contents.ABOUT[table]}.", ""]
+        lines += _table(("column", "type", "meaning"), rows)
     return ("\n".join(lines) + "\n").encode()
 
 
 def licence_list(release: Contents) -> bytes:
     """The licence of every row, by table and source."""
-    lines = [
-        "# Licences",
-        "",
-        "Licences by table and source. The plan of a study names its source.",
-        "",
-    ]
+    lines = ["# Licences", "", "Licences by table and source. The plan of a study names its source.", ""]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
         for table in release.columns
@@ -204,42 +211,30 @@ def licence_list(release: Contents) -> bytes:
 
 def citation(release: Contents, manifest_sha256: str) -> bytes:
     """CITATION.cff of the release."""
-    lines = [
-        "cff-version: 1.2.0",
-        "type: dataset",
-        f"title: {json.dumps(TITLE)}",
-        'message: "If you use these data, please cite this release and the sources it names."',
-        "authors:",
-        f"  - name: {json.dumps(AUTHORS)}",
-        f"version: {json.dumps(release.version)}",
-        "identifiers:",
-        "  - type: other",
-        f"    value: sha256:{manifest_sha256}",
-        '    description: "sha256 of manifest.json, which lists the sha256 of every table"',
-        f'date-released: "{release.newest}"',
-    ]
-    if len(release.licences) == 1:
-        lines.append(f"license: {release.licences[0].licence}")
-    lines += [
-        "references:",
-        "  - type: article",
-        '    title: "Measuring the Effects of Data Parallelism on Neural Network Training"',
-        "    authors:",
-        "      - {family-names: Shallue, given-names: Christopher J.}",
-        "      - {family-names: Lee, given-names: Jaehoon}",
-        "      - {family-names: Antognini, given-names: Joseph}",
-        "      - {family-names: Sohl-Dickstein, given-names: Jascha}",
-        "      - {family-names: Frostig, given-names: Roy}",
-        "      - {family-names: Dahl, given-names: George E.}",
-        "    year: 2019",
-        "    journal: Journal of Machine Learning Research",
-        '    notes: "arXiv 1811.03600; defines the studies"',
-    ]
+    licence = f"license: {release.licences[0].licence}\n" if len(release.licences) == 1 else ""
+    text = f"""\
+cff-version: 1.2.0
+type: dataset
+title: {json.dumps(TITLE)}
+message: "If you use these data, please cite this release and the sources it names."
+authors:
+  - name: {json.dumps(AUTHORS)}
+version: {json.dumps(release.version)}
+identifiers:
+  - type: other
+    value: sha256:{manifest_sha256}
+    description: "sha256 of manifest.json, which lists the sha256 of every table"
+date-released: "{release.newest}"
+{licence}{_REFERENCES}"""
     for terms in release.sources:
         if terms.source != OWN:
-            lines += ["  - type: data", f"    title: {json.dumps(terms.citation or terms.source)}", "    authors:"]
-            lines += [f"      - name: {json.dumps(terms.author)}"]
-    return ("\n".join(lines) + "\n").encode()
+            text += f"""\
+  - type: data
+    title: {json.dumps(terms.citation or terms.source)}
+    authors:
+      - name: {json.dumps(terms.author)}
+"""
+    return text.encode()
 
 
 def bibtex(release: Contents) -> str:
@@ -282,18 +277,18 @@ def _usage(release: Contents) -> list[tuple[str, str]]:
 
 def _size(rows: int) -> str:
     """The size category of the Hugging Face hub for a number of rows."""
+    if rows < 1000:
+        return "n<1K"
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
-    for place, end in enumerate(ends):
-        if rows < 1000 * 10**place:
-            return f"{ends[place - 1]}<n<{end}" if place else "n<1K"
-    return "n>1T"
+    place = len(str(rows)) - 4
+    return f"{ends[place]}<n<{ends[place + 1]}" if place < 9 else "n>1T"
 
 
 def _ledgers(release: Contents) -> str:
     heads = ("source", "licence", "studies", "planned", "complete", "infeasible", "incomplete", "missing")
     rows = []
     for terms, commits in release.sources.items():
-        counts = contents.total(commits)
+        counts = ledger.total(commit.ledger for commit in commits)
         incomplete = counts.planned - counts.complete - counts.infeasible - counts.missing
         numbers = [len(commits), counts.planned, counts.complete, counts.infeasible, incomplete, counts.missing]
         rows.append((terms.source, str(terms.licence), *(f"{number:,}" for number in numbers)))

@@ -23,7 +23,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
     """Returns manifest.json as bytes.
 
     Args:
-      about: contents of the release; its studies are slices of shared files.
+      about: contents of the release. Its studies are slices of shared files.
       documents: sha256 by path of all other documents. None for a document that itself contains the manifest's hash.
     """
     studies = [
@@ -131,7 +131,7 @@ def _hashes(listed: Any) -> dict[str, Any]:
 
 
 def software(folder: Folder) -> str | None:
-    """The version of the software that wrote a release; None if its manifest does not record it."""
+    """The version of the software that wrote a release, or None if its manifest does not record it."""
     return durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES).get("software")
 
 
@@ -145,7 +145,7 @@ def of_release(about: Contents) -> Mapping[str, bytes]:
     The manifest has the hash of every document except the citation, which has the hash of the manifest.
 
     Args:
-      about: contents of the release; its studies are slices of shared files.
+      about: contents of the release. Its studies are slices of shared files.
     """
     found = {
         "README.md": dataset_card.readme(about),

@@ -26,7 +26,7 @@ class Terms(NamedTuple):
 
     Attributes:
       source: this software, or a source of published studies.
-      licence: SPDX identifier. None if there is no licence; such studies may not be redistributed.
+      licence: SPDX identifier. None means no licence, so the studies may not be redistributed.
       citation: citation of a published source.
     """
 

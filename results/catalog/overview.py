@@ -1,6 +1,6 @@
 """An overview of a store: descriptions of its studies, and their answers.
 
-Both come from the envelopes. Where a study has none that is valid, its tables are read and its measurements scanned.
+Both come from the envelopes. For a study without a valid envelope, the tables are read and the measurements scanned.
 """
 
 import os
@@ -18,20 +18,20 @@ from results.storage import envelope
 from results.storage.commits import MANIFEST, Commit, list_study, newest_commit, read_table, retry
 from results.storage.envelope import Envelope
 
-ENOUGH = 16 * 1024  # bytes of an envelope for the rule minimum; of one with many metrics more is read
-MOST_ENVELOPE = 64 << 20  # bytes of one; ours have 5 kB a study
+ENOUGH = 16 * 1024  # bytes of an envelope to read first; the rule minimum needs more only if there are many metrics
+MOST_ENVELOPE = 64 << 20  # bytes of an envelope; ours have 5 kB per study
 
 
 class Overview(NamedTuple):
     """The studies of a store or a release.
 
     Attributes:
-      folder: of the store.
-      descriptions: of every visible study, by name, sorted.
-      envelopes: that are valid, by name.
-      commits: of the studies without, by name.
-      waiting: names of studies that were asked for and are not visible yet.
-      rule: that the answers are by.
+      folder: the store or release.
+      descriptions: every visible study, by name, sorted.
+      envelopes: valid envelopes, by name of the study.
+      commits: commits of studies without a valid envelope, by name.
+      waiting: names of requested studies that are not visible yet.
+      rule: rule of the answers.
     """
 
     folder: Folder
@@ -42,20 +42,18 @@ class Overview(NamedTuple):
     rule: Rule
 
     def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
-        """The answers of studies, by name of the study; those that never reached the target have none."""
-        enveloped = [each for name, each in self.envelopes.items() if name in names]
-        others = [commit for name, commit in self.commits.items() if name in names]
+        """Returns the answers by name of the study. Studies that never reached the target have none."""
+        enveloped, others = self._split(names)
         by_name = envelope.answers(enveloped, target, self.rule)
         if others:
-            from results.catalog import scan  # takes longer to import than the envelopes take to answer
+            from results.catalog import scan  # imported lazily: the import takes longer than answers from envelopes
 
             by_name |= answers.best(scan.intervals(others, target, self.rule))
         return by_name
 
     def lowest(self, metric: str, names: Container[str]) -> dict[str, float]:
-        """The lowest value of a metric that any trial had which counts by the rule, by name of the study."""
-        enveloped = [each for name, each in self.envelopes.items() if name in names]
-        others = [commit for name, commit in self.commits.items() if name in names]
+        """Returns the lowest value of a metric over the trials that count by the rule, by name of the study."""
+        enveloped, others = self._split(names)
         by_name = envelope.lowest(enveloped, metric, self.rule)
         if others:
             from results.catalog import scan
@@ -63,18 +61,25 @@ class Overview(NamedTuple):
             by_name |= scan.lowest(others, metric, self.rule)
         return by_name
 
+    def _split(self, names: Container[str]) -> tuple[list[Envelope], list[Commit]]:
+        """The named studies with a valid envelope, and the others."""
+        enveloped = [each for name, each in self.envelopes.items() if name in names]
+        return enveloped, [commit for name, commit in self.commits.items() if name in names]
+
 
 @durable.located
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     """Surveys all studies of a store or a release, for answers by ``rule``.
 
     Raises:
-      BadInput: there is none, it was written under a newer schema, or it is damaged.
+      BadInput: there is no store, its schema is newer, or it is damaged.
     """
     try:
         return retry(lambda: _survey(folder, rule))
     except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
+        raise Damaged(
+            f"{error.filename or error} is missing. Check everything with `python -m results verify`."
+        ) from None
 
 
 def _survey(folder: Folder, rule: Rule) -> Overview:
@@ -87,7 +92,7 @@ def _survey(folder: Folder, rule: Rule) -> Overview:
                 studies[name] = each
             elif list_study(folder / name).plans:
                 waiting.append(name)
-    if not studies:  # a release, or there may be a reason
+    if not studies:  # a release, or an error that this call reports
         studies = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}
     return Overview(
         folder,
@@ -105,7 +110,7 @@ def _describe(commit: Commit) -> StudyDescription:
 
 
 def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
-    """The envelope of a study's newest commit. The record of that is not parsed: hundreds are read for one answer."""
+    """Returns the envelope of a study's newest commit, without parsing the record: an answer may read hundreds."""
     newest = max((file for file in _names(folder, name) if file.startswith("commit-")), default=None)
     if newest is None:
         return None
@@ -116,7 +121,7 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
             parsed = envelope.parse(_content(folder, name, file, most), record, rule)
             if parsed and parsed.description.study == name:
                 return parsed
-    except (OSError, MemoryError):  # there is none, or it is no file, or absurd
+    except (OSError, MemoryError):  # missing, not a regular file, or far too large
         pass
     return None
 
@@ -131,11 +136,11 @@ def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
         return None
 
 
-# Local files without ``Path``, which takes longer than they do.
+# The functions below avoid ``Path`` for local files, because it takes longer than the reads.
 
 
 def _names(folder: Folder, name: str = "") -> list[str]:
-    """Names in a folder of the store; none if it is a file."""
+    """Returns the names in a folder of the store, or an empty list if it is a file."""
     if not isinstance(folder, Path):
         return [each.name for each in (folder / name).iterdir()]
     try:
@@ -145,11 +150,11 @@ def _names(folder: Folder, name: str = "") -> list[str]:
 
 
 def _content(folder: Folder, name: str, file: str, most: int) -> bytes:
-    """A file, or no more than ``most`` bytes of its start."""
+    """Returns a file, or its first ``most`` bytes."""
     if not isinstance(folder, Path):
         with (folder / name / file).open("rb") as opened:
             return bytes(opened.read(most))
-    handle = os.open(f"{folder}/{name}/{file}", os.O_RDONLY | os.O_NONBLOCK)  # waits for no pipe
+    handle = os.open(f"{folder}/{name}/{file}", os.O_RDONLY | os.O_NONBLOCK)  # does not wait on a pipe
     try:
         return os.read(handle, min(os.fstat(handle).st_size, most))
     finally:

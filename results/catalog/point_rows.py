@@ -1,6 +1,6 @@
-"""Rows of the points of a release: all of them that the tables of one study tell, which is all but fits of its curve.
+"""Rows of the points of a release, derived from the tables of one study. The fits of its curve are added elsewhere.
 
-Whoever writes points and whoever verifies them takes them from here.
+Export and `results verify` both use these functions.
 """
 
 import itertools
@@ -28,25 +28,25 @@ from results.storage.compaction import Piece
 
 Row = dict[str, Any]
 FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
-CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # of factorizations, the first that was measured
+CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first measured one selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")
-ENDED = ("COMPLETE", "INFEASIBLE")  # a trial that ended so and is not at a target of its study never will be
+ENDED = ("COMPLETE", "INFEASIBLE")  # a trial with such an ending will never reach another target of its study
 
 
 class Reached(NamedTuple):
-    """Trials that reached a target, sorted by trial, with the interval (low, high] of steps in which each did."""
+    """Trials that reached a target, sorted, with the interval (low, high] of each trial's steps to target."""
 
     trial: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
     def of(self, ids: Iterable[int]) -> "Reached":
-        """Those with these ids."""
+        """Returns the trials with these ids."""
         wanted = np.isin(self.trial, list(ids))
         return Reached(self.trial[wanted], self.low[wanted], self.high[wanted])
 
     def answer(self) -> Answer | None:
-        """The answer of these trials."""
+        """Returns the answer of these trials, or None if there are none."""
         if not len(self.trial):
             return None
         best = int(np.lexsort((self.trial, self.high))[0])
@@ -54,15 +54,15 @@ class Reached(NamedTuple):
 
 
 def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
-    """The rows of a study, one for each of its targets, or one if it has none; without what fits tell.
+    """Returns the rows of a study, without fits: one for each target, or one row if there are no targets.
 
     Args:
-      commit: of the study.
+      commit: the study's commit.
       study: its plan.
-      tables: its own.
+      tables: its tables.
     """
     trials = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pydict()
-    trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # its row, by the id of a trial
+    trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # row number by trial id
     common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
     own = targets(study)
     if own:
@@ -75,7 +75,7 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> pa.Table:
-    """Rows as the table of points, sorted by study and target: columns ``POINTS``, then metaparameters."""
+    """Returns the table of points, sorted by study and target: columns ``POINTS``, then metaparameters."""
     ordered = sorted(rows, key=lambda row: (row["study"], row.get("target_metric") or "", row.get("target_value") or 0))
     known = [column.name for column in POINTS]
     tuned = sorted({name for row in ordered for name in row} - set(known))
@@ -84,12 +84,11 @@ def table(rows: Iterable[Row]) -> pa.Table:
 
 
 def reached(measurements: pa.Table, target: Target) -> Reached:
-    """The trials of a study that reached a target, of the search and of its repeats.
+    """Returns the trials of a study that reached a target, including repeats.
 
     Args:
-      measurements: sorted by trial and step.
-      target: of a metric that is not measured none is reached. An evaluation without the metric tells nothing, while
-        one that is NaN was measured.
+      measurements: rows sorted by trial and step. Null means not measured; NaN is a measured value.
+      target: a target. If its metric was not measured, the result is empty.
     """
     if target.metric not in measurements.column_names:
         return Reached(*(np.zeros(0, np.int32),) * 3)
@@ -99,8 +98,8 @@ def reached(measurements: pa.Table, target: Target) -> Reached:
     rows = np.flatnonzero(value <= in_type(target.value, value.dtype.type))
     ids, first = np.unique(trial[rows], return_index=True)
     rows = rows[first]
-    goes_on = (rows > 0) & (trial[rows - 1] == ids)
-    return Reached(ids, np.where(goes_on, step[rows - 1], 0), step[rows])
+    has_previous = (rows > 0) & (trial[rows - 1] == ids)
+    return Reached(ids, np.where(has_previous, step[rows - 1], 0), step[rows])
 
 
 def _of_plan(commit: Commit, study: Plan) -> Row:
@@ -132,7 +131,7 @@ def _counts(trials: Mapping[str, Any]) -> Row:
 
 
 def _of_runs(runs: pa.Table) -> Row:
-    """What the newest run tells that tells anything."""
+    """Returns speed and device of the newest run that recorded them."""
     emulated = runs["emulated"].to_pylist()
     seconds = [None if e else s for e, s in zip(emulated, runs["seconds_per_epoch"].to_pylist(), strict=True)]
     return {"seconds_per_epoch": _last(seconds), "device_kind": _last(runs["device_kind"].to_pylist())}
@@ -157,7 +156,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, 
 
 
 def _not_within(trials: Mapping[str, Any], searched: Sequence[int]) -> Row:
-    """The steps that no trial reached its target in, where none did; a trial that diverged never will."""
+    """Returns a lower bound on the steps to target if no trial reached it. Diverged trials do not count."""
     rows = [trials["at"][trial] for trial in searched]
     steps = [trials["steps"][row] for row in rows if trials["status"][row] != "INFEASIBLE"]
     if None in steps:
@@ -166,26 +165,26 @@ def _not_within(trials: Mapping[str, Any], searched: Sequence[int]) -> Row:
 
 
 def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
-    """The selected trial with its seed and metaparameters."""
+    """Returns the selected trial with its seed and metaparameters."""
     (row,) = tables.trials.slice(trials["at"][trial], 1).to_pylist()
     tuned = tables.trials.column_names[len(schema.TRIALS) :]
     return {name: row[name] for name in ("trial", "seed", *tuned)}
 
 
 def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:
-    """What the repeats of the best trials say, as ``analysis.fitting.confirmations`` reads them."""
+    """Returns the result of the best trials' repeats, in the same way as ``analysis.fitting.confirmations``."""
     repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == CONFIRM]
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
     rows = {trial: trials["at"][trial] for trial in repeats}
     ended = {trial for trial, row in rows.items() if trial in high or trials["status"][row] in ENDED}
-    told = {trial for trial, row in rows.items() if trial in ended or trials["reason"][row] not in ACCIDENTS}
-    low |= {trial: trials["steps"][rows[trial]] for trial in told - ended}  # stopped, and so needs more
-    reports = confirmation.reporting_ids(study.request, told)
+    valid = {trial for trial, row in rows.items() if trial in ended or trials["reason"][row] not in ACCIDENTS}
+    low |= {trial: trials["steps"][rows[trial]] for trial in valid - ended}  # stopped early, so it needs more steps
+    reports = confirmation.reporting_ids(study.request, valid)
     if not reports:
         return {}
     chosen = int(confirmation.original(reports[0]))
-    if target != study.targets[0] and chosen != _choice(study, best, sorted(told - set(reports)), high):
+    if target != study.targets[0] and chosen != _choice(study, best, sorted(valid - set(reports)), high):
         return {}
     median = [_middle([ends.get(trial, math.inf) for trial in reports]) for ends in (low, high)]
     return {
@@ -198,7 +197,7 @@ def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any]
 
 
 def _choice(study: Plan, best: int, repeats: Sequence[int], high: Mapping[int, int]) -> int | None:
-    """The trial that repeats would choose for a target that is not the study's first; None if it was not repeated."""
+    """Returns the trial that repeats would choose for a later target of the study, or None if it was not repeated."""
     if not repeats:
         return best
     candidates = sorted({int(confirmation.original(i)) for i in repeats}, key=lambda i: (high.get(i, math.inf), i))
@@ -206,7 +205,7 @@ def _choice(study: Plan, best: int, repeats: Sequence[int], high: Mapping[int, i
 
 
 def _middle(values: Sequence[float]) -> tuple[float, float]:
-    """The two values in the middle, which are one where there is an odd number."""
+    """Returns the two middle values, which are equal for an odd number of values."""
     ordered, n = sorted(values), len(values)
     return ordered[(n - 1) // 2], ordered[n // 2]
 
@@ -216,7 +215,7 @@ def _finite(value: float) -> float | None:
 
 
 def _chosen(trials: Mapping[str, Any], measured: pa.Table) -> int | None:
-    """The trial of a factorization that validation chose, as ``analysis.cores.factorizations`` does; None: none."""
+    """Returns the factorization trial selected by validation, as in ``analysis.cores.factorizations``, or None."""
     if HALVES[0] not in measured.column_names or not len(measured):
         return None
     trial = measured["trial"].to_numpy()
@@ -234,11 +233,11 @@ def _chosen(trials: Mapping[str, Any], measured: pa.Table) -> int | None:
 
 
 def _median_seconds(chosen: int, trials: Mapping[str, Any], tables: Piece) -> float | None:
-    """Seconds of solving in an epoch of a trial, the median; None if its cores were emulated, or nothing was timed."""
+    """Returns the median seconds of solving per epoch of a trial. None if its cores were emulated or without times."""
     runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
     if runs.get(trials["run"][trials["at"][chosen]], True):
         return None
     own = tables.measurements["trial"].to_numpy() == chosen
     rows, columns = (tables.measurements[name].to_numpy()[own] for name in HALVES)
-    seconds = [float(str(value)) for value in rows + columns if math.isfinite(value)]  # as decimals, not in more digits
+    seconds = [float(str(value)) for value in rows + columns if math.isfinite(value)]  # float32 digits, as decimals
     return float(statistics.median(seconds)) if seconds else None

@@ -1,6 +1,6 @@
-"""The scan: when the trials of many studies reached a target, from their files, in little memory.
+"""The scan: finds from files, in little memory, when the trials of many studies reached a target.
 
-It starts threads, so that a process that forks afterwards must not scan again.
+It starts threads, so a process that forks after a scan must not scan again.
 """
 
 import os
@@ -22,7 +22,7 @@ from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 
-# By what a commit record calls the types of metrics. A target is compared in the column's own type.
+# By the type of a metric in commit records. A target is compared in the column's own type.
 _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
     "float": (pl.Float32, np.float32),
     "double": (pl.Float64, np.float64),
@@ -32,16 +32,16 @@ _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
 def intervals(
     commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM, role: str | None = SEARCH
 ) -> pd.DataFrame:
-    """First evaluation at the target, for every trial that ``rule`` counts and that reached it.
+    """Returns the first evaluation at the target, for every trial that ``rule`` counts and that reached it.
 
     Args:
-      commits: visible studies; those without the metric have no rows.
+      commits: visible studies. Those without the metric have no rows.
       target: metric and value.
-      rule: which trials count, and how they are compared.
-      role: of the trials: search, or confirm for all repeats, asked for or extra; None: of both.
+      rule: rule for counting and comparing trials.
+      role: search, confirm (all repeats, requested or extra), or None for both.
 
     Returns:
-      As ``answers.intervals``.
+      Rows as from ``answers.intervals``.
 
     Raises:
       Damaged: a file cannot be read.
@@ -57,7 +57,7 @@ def intervals(
 
 
 def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict[str, float]:
-    """The lowest value of a metric that any trial of the search had which ``rule`` counts, by name of the study."""
+    """Returns the lowest value of a metric over trials of the search that ``rule`` counts, by name of the study."""
     values: dict[str, float] = {}
     for kind, (column_type, dtype) in _TYPES.items():
         measured = [commit for commit in commits if commit.metrics.get(metric) == kind]
@@ -70,7 +70,7 @@ def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict
 
 
 def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role: str | None) -> pl.DataFrame:
-    """Those of some trials (study, trial, ...) that a rule counts, and that are of a role; None: of both."""
+    """Filters trials (study, trial, ...) by rule and role. A role of None keeps both."""
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
         repeats = pl.col("study").is_in(confirmed) & confirmation.is_repeat(pl.col("trial"))
@@ -81,22 +81,22 @@ def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role:
 
 
 def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule) -> pl.LazyFrame:
-    """The first row at the target of every trial, in no order, from rows sorted by trial and step in each study.
+    """Returns the first row at the target of every trial, unordered. Input rows are sorted by trial and step per study.
 
-    An evaluation without the metric tells nothing. One that is NaN was measured.
+    Null was not measured and is ignored. NaN was measured.
     """
     rows = rows.filter(pl.col(metric).is_not_null())
     measured, target = pl.col(metric), pl.lit(value)
     reached = measured < target if rule.strict else measured <= target  # NaN is neither
-    goes_on = (pl.col("trial") == pl.col("trial").shift(1)) & (pl.col("study") == pl.col("study").shift(1))
-    before = pl.when(goes_on).then(pl.col("step").shift(1)).otherwise(0)
+    has_previous = (pl.col("trial") == pl.col("trial").shift(1)) & (pl.col("study") == pl.col("study").shift(1))
+    before = pl.when(has_previous).then(pl.col("step").shift(1)).otherwise(0)
     at_target = rows.with_columns(before.alias("steps_low")).filter(reached).group_by("study", "trial")
-    # Both are larger in later rows of a trial, so that the smallest are those of its first.
+    # Both grow along a trial, so the minima belong to its first row.
     return at_target.agg(pl.col("steps_low").min(), pl.col("step").min().alias("steps_high"))
 
 
 def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
-    """Study and trial of the ``first`` COMPLETE trials by id of each study."""
+    """Returns study and trial of the ``first`` COMPLETE trials of each study, by id."""
     complete = [
         _collect(rows.filter(pl.col("status") == "COMPLETE").select("study", "trial"), commits)
         for rows in _rows(commits, "trials", {"trial": pl.Int32, "status": pl.String})
@@ -105,7 +105,7 @@ def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
 
 
 def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> Iterator[pl.LazyFrame]:
-    """Rows of a table with these columns and ``study``: the path of a local file, all of them at once, or the name."""
+    """Yields rows with these columns and ``study``: the name, or the path of a local file that one study owns."""
     paths = [(commit, commit.files[table].path) for commit in commits]
     local_paths = [path for commit, path in paths if isinstance(path, Path) and not commit.files[table].shared]
     local_shared = {path for commit, path in paths if isinstance(path, Path) and commit.files[table].shared}
@@ -132,18 +132,18 @@ def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> 
 
 
 def _check_bounded(file: Path, columns: Sequence[str]) -> None:
-    """Raises Damaged if columns of a local file would take more memory than one of its size may."""
+    """Raises Damaged if columns of a local file would take more memory than its size allows."""
     durable.check_file(file)
     try:
         with file.open("rb") as opened:
             table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
-            for group in table.groups:  # of which not all are in memory at once
+            for group in table.groups:  # the scan never has all of them in memory
                 table.check(columns, [group])
     except FileNotFoundError:
-        pass  # which reading it reports
+        pass  # reading the file reports this
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = first_line(error)
-        raise Damaged(f"{file} cannot be read ({reason}); check all of it with `python -m results verify`") from None
+        raise Damaged(f"{file} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
 
 
 def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
@@ -152,5 +152,7 @@ def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
         frame = rows.collect(engine="streaming")
     except (FileNotFoundError, pl.exceptions.PolarsError) as error:
         reason = first_line(error)
-        raise Damaged(f"a file of the store cannot be read ({reason}); run `python -m results verify`") from None
+        raise Damaged(
+            f"a file of the store cannot be read ({reason}). Check everything with `python -m results verify`."
+        ) from None
     return frame.with_columns(pl.col("study").replace(names))

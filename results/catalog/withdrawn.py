@@ -20,7 +20,8 @@ def of_store(folder: Folder) -> list[str]:
     plans = [commit.plan for commit in (store.committed(folder) if commits is None else commits)]
     counts = Counter((plan.get("dataset"), plan.get("dataset_version")) for plan in plans)
     return [
-        f"{folder}: {number_of(count, 'study')} of {dataset} trained on data version {version!r} ({why}). Do not compare them with others."
+        f"{folder}: {number_of(count, 'study')} of {dataset} trained on data version {version!r} ({why}). "
+        "Do not compare them with others."
         for (dataset, version), why in WITHDRAWN.items()
         if (count := counts[dataset, version])
     ]

@@ -1,1 +1,1 @@
-"""Checks: what must hold of every file and table, verifying it, and repairing what is torn."""
+"""Checks: verification of all files and tables, and repair of torn files."""

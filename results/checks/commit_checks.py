@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from results import bounds, durable
 from results.bad_input import BadInput, TooOld
 from results.checks import table_checks
-from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
+from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
@@ -30,18 +30,18 @@ from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
 from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file
 
-IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
+IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, larger ones are memory-mapped
 
 Source: TypeAlias = pa.Buffer | Folder
 
-# Their intervals are too narrow after an evaluation that lacks the metric.
+# Intervals in such envelopes are too narrow after an evaluation without the metric.
 OLDER_ENVELOPE = (
-    "counts evaluations that lack the metric, as older software did; `repair` makes it again, of a release `merge`"
+    "counts evaluations without the metric, as older software did; rebuild it with `repair`, or merge the release"
 )
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """The study of an untrusted plan; BadInput unless it is valid and has this name."""
+    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another name."""
     try:
         study = from_plan(plan, trials, repeats, name)
         derived = study.name
@@ -64,7 +64,7 @@ def commits(
     *,
     rebuild: bool,
 ) -> set[str]:
-    """Checks every commit with its files, newest first; returns the names of all files that records list."""
+    """Checks every commit with its files, newest first. Returns the names of all files that the records list."""
     listed: set[str] = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
@@ -81,63 +81,60 @@ def commits(
         except TooOld:
             raise
         except BadInput as error:
-            findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
+            findings.fault(path, symptom(error, path))
             continue
-        wrong = list(_unlike(record, commit, number, folder, listing, findings))
-        findings.faults += [Fault(path, what) for what in wrong]
-        if wrong:
+        differences = list(_unlike(record, commit, number, folder, listing, findings))
+        findings.faults += [Fault(path, difference) for difference in differences]
+        if differences:
             continue
-        there = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
+        present = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
         listed |= {file.path.name for file in commit.files.values()}
         if findings.commit is None:
-            if check_commit(
-                commit, study, path, there, findings, on_bytes, runs=runs(listing, findings), rebuild=rebuild
-            ):
+            if _check_commit(commit, study, path, present, findings, on_bytes, runs(listing, findings), rebuild):
                 findings.commit = commit
             continue
-        findings.leftovers["replaced"] += 1 + len(there)
-        for table, entry in there.items():
+        findings.leftovers["replaced"] += 1 + len(present)
+        for table, entry in present.items():
             _is_listed(commit.files[table], entry, findings, on_bytes)
     return listed
 
 
 def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
-    """Numbers of the claims that runs can have; None if a claim is not intact."""
+    """Returns the claim numbers that a run can have, or None if a claim is not intact."""
     if len(findings.claims) < len(listing.claims):
         return None
     return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
 
 
-def check_commit(
+def _check_commit(
     commit: Commit,
     study: Plan,
     record: Folder,
-    there: Mapping[str, Entry],
+    present: Mapping[str, Entry],
     findings: Findings,
     on_bytes: OnBytes,
-    *,
     runs: frozenset[int] | None,
     rebuild: bool,
 ) -> bool:
-    """Checks everything that a commit lists: files byte for byte, then the tables.
+    """Checks everything that a commit lists: hashes of the files, then the tables.
 
     Args:
-      commit: as its record tells.
+      commit: the commit.
       study: its plan.
-      record: the file that lists the others.
-      there: those of the listed files that are there, by what they hold.
-      findings: takes the faults, and how the trials ended.
-      on_bytes: takes the number of bytes checked since its last call.
-      runs: numbers of the claims that runs can have; None if nothing tells.
-      rebuild: whether to make the envelope again and compare, which takes ten times as long as all the rest.
+      record: the commit record, which lists the other files.
+      present: existing files of the commit, by table.
+      findings: takes the faults and the endings of the trials.
+      on_bytes: called with the number of bytes checked since its last call.
+      runs: valid run numbers, or None if they are not known.
+      rebuild: rebuild the envelope and compare, which takes ten times as long as all other checks.
 
     Returns:
-      Whether the tables are, byte for byte, those that are listed.
+      Whether the tables have the listed hashes.
     """
     sources = {
         table: source
         for table, file in commit.files.items()
-        if (source := _is_listed(file, there.get(table), findings, on_bytes)) is not None
+        if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
     }
     if not set(TABLES) <= sources.keys():
         return False
@@ -149,15 +146,15 @@ def check_commit(
 def rebuild_record(
     folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: TrialRequest, runs: frozenset[int] | None
 ) -> dict[str, Any] | None:
-    """The record of a lost commit, rebuilt from its tables; None unless these are valid and match its envelope.
+    """Rebuilds the record of a lost commit from its tables. Returns None unless they are valid and match its envelope.
 
     Args:
-      folder: of the study.
-      number: of the commit.
-      parts: how many it held.
-      plan: of the study.
-      request: what may have been asked of it then.
-      runs: numbers of the claims that runs can have; None if nothing tells.
+      folder: the study's folder.
+      number: number of the commit.
+      parts: number of parts in it.
+      plan: the study's plan.
+      request: a request that the commit may have answered.
+      runs: valid run numbers, or None if they are not known.
     """
     names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
     try:
@@ -191,13 +188,13 @@ def rebuild_record(
 
 
 def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> Source | None:
-    """The source of a listed file, in memory if it is small; None, and a fault, if it is not as listed."""
+    """Returns the source of a listed file, in memory if it is small. If it differs, adds a fault and returns None."""
     if entry is None:
         findings.fault(file.path, "is listed but missing", torn=True)
     elif entry.bytes != file.bytes:
         findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
-        try:
+        with findings.reading(file.path):
             source: Source = file.path
             if file.bytes > IN_MEMORY:
                 digest = sha256(file.path, on_bytes)
@@ -208,8 +205,6 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
             if digest == file.sha256:
                 return source
             findings.fault(file.path, TORN, torn=True)
-        except OSError as error:
-            findings.fault(file.path, f"cannot be read ({error.strerror})")
     return None
 
 
@@ -223,34 +218,18 @@ def content_faults(
     *,
     rebuild: bool = True,
 ) -> list[Fault]:
-    """Faults of the tables and the envelope of a commit whose files are as listed.
+    """Returns the faults of the tables and the envelope of a commit. The files have their listed hashes.
 
     Args:
-      commit: as its record tells.
+      commit: the commit.
       study: its plan.
-      record: the file that lists the others.
-      sources: where to read them, by what they hold.
-      endings: takes how the trials ended.
-      runs: numbers of the claims that runs can have; None if nothing tells.
-      rebuild: whether to rebuild the envelope and compare.
+      record: the commit record, which lists the other files.
+      sources: file or buffer of every table.
+      endings: filled with the ending of every trial.
+      runs: valid run numbers, or None if they are not known.
+      rebuild: rebuild the envelope and compare it with the stored one.
     """
     rows: dict[str, Rows] = {}
-    faults = _tables(commit, study, record, sources, rows, endings, runs)
-    if "envelope" in sources and not faults:
-        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
-    return faults
-
-
-def _tables(
-    commit: Commit,
-    study: Plan,
-    record: Folder,
-    sources: Mapping[str, Source],
-    rows: dict[str, Rows],
-    endings: dict[int, TrialEnding],
-    runs: frozenset[int] | None,
-) -> list[Fault]:
-    """Faults of the tables of a commit whose files are as listed; ``rows`` and ``endings`` take what is in them."""
     faults: list[Fault] = []
     for table in TABLES:
         file = commit.files[table]
@@ -267,7 +246,10 @@ def _tables(
             continue
         if rows[table].length != file.rows:
             faults.append(Fault(file.path, f"holds {rows[table].length:,} rows but is listed with {file.rows:,}"))
-    return faults or row_faults(commit, study, record, rows, endings, runs)
+    faults = faults or row_faults(commit, study, record, rows, endings, runs)
+    if "envelope" in sources and not faults:
+        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
+    return faults
 
 
 def row_faults(
@@ -278,11 +260,11 @@ def row_faults(
     endings: dict[int, TrialEnding],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
-    """Faults of the rows of a commit's tables; for the arguments see ``content_faults``."""
+    """Returns the faults of the rows of a commit's tables. See ``content_faults`` for the arguments."""
     faults = []
     measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
     if {field.name: str(field.type) for field in measured} != commit.metrics:
-        faults.append(Fault(record, "does not list the metrics that the measurements have"))
+        faults.append(Fault(record, "does not list the metrics of its measurements"))
     try:
         flaws = list(table_checks.flaws(study, rows, runs, whole=True))
         now = outcomes(rows["trials"]) if "role" in rows["trials"].schema.names else {}
@@ -300,7 +282,7 @@ def row_faults(
 
 
 def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, TrialEnding]) -> str | None:
-    """A repeat that is extra though the best trials have it asked for, or the other way round, in words."""
+    """Returns the fault of a repeat whose stored role contradicts the best trials, or None."""
     if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
         return None
     wanted = {
@@ -313,12 +295,12 @@ def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, Tri
     roles = compaction.with_roles(study, whole).trials["role"].to_pylist()
     for (trial, how), role in zip(endings.items(), roles, strict=True):
         if how.role != role:
-            return f"has trial {trial} as {how.role}, but by the best trials it is {role}"
+            return f"has role {how.role} for trial {trial}, which the best trials make {role}"
     return None
 
 
 def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
-    """Raises Damaged if a table claims more rows than its bytes can hold, or its plan can produce."""
+    """Raises Damaged if a table claims more rows than its bytes can hold or its plan can produce."""
     file = commit.files[table]
     if file.shared:
         check_rows(table, file.path, file.shared.bytes, file.shared.rows)
@@ -327,13 +309,17 @@ def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
     if table == "measurements":
         most = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
         if rows > most:
-            raise Damaged(f"{file.path} claims {rows:,} rows, but at most {most:,} were planned")
+            raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {most:,}")
 
 
 def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
-    """Faults of the envelope of a commit whose files are as listed and whose tables, ``rows``, are valid.
+    """Returns the faults of the envelope of a commit whose tables are valid.
 
-    It is not made again and compared if ``rows`` are None.
+    Args:
+      commit: the commit.
+      study: its plan.
+      source: the envelope.
+      rows: its tables. None skips rebuilding the envelope.
     """
     file = commit.files["envelope"]
     try:
@@ -341,11 +327,11 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         table = envelope.read(_buffer(source))
         head = envelope.head_of(table.schema)
         if head["sha256"] != hashes or len(table) != file.rows:
-            return [Fault(file.path, "was not made from the tables that it is listed with")]
+            return [Fault(file.path, "was not made from the tables listed with it")]
         if not envelope.is_readable(head):
             return [Fault(file.path, f"has the unknown format {head['format']} or schema {head['schema']}")]
         if envelope.has_empty_interval(table):
-            return [Fault(file.path, "has an empty interval, which no trial can have")]
+            return [Fault(file.path, "has an empty interval, which is impossible")]
         if rows is not None:
             columns = {t: [name for name in rows[t].schema.names if name in envelope.NEEDED[t]] for t in TABLES}
             whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
@@ -353,14 +339,14 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
             if not envelope.is_same(rebuilt, table):
                 if envelope.is_same(envelope.build(study, _without_nulls(whole), hashes)[0], table):
                     return [Fault(file.path, OLDER_ENVELOPE, torn=True)]
-                return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
+                return [Fault(file.path, "does not match the tables listed with it")]
     except Exception as error:  # an untrusted file can raise anything in its reader
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
 
 
 def _without_nulls(whole: Piece) -> Piece:
-    """The tables with NaN for every value that was not measured, as they made older envelopes."""
+    """Returns the tables with NaN for every null, from which older software made its envelopes."""
     measurements = whole.measurements
     for name in set(measurements.column_names) & set(METRICS):
         at = measurements.schema.get_field_index(name)
@@ -370,9 +356,9 @@ def _without_nulls(whole: Piece) -> Piece:
 
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:
-    """The ending of each trial, by its id."""
+    """Returns the ending of each trial, by id."""
     columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
-    # Few endings differ, so each is made once: a code for every trial, of the distinct texts of each column.
+    # Few endings are distinct, so each is created once: combine the columns' dictionary codes into one code per trial.
     codes, texts = np.zeros(len(columns), np.int64), []
     for name in TrialEnding._fields:
         encoded = columns[name].combine_chunks().dictionary_encode("encode")
@@ -391,7 +377,7 @@ def outcomes(rows: Rows) -> dict[int, TrialEnding]:
 
 
 def _buffer(source: Source) -> pa.Buffer:
-    """A file as bytes, of which only those that are looked at are in memory."""
+    """Returns a file as a buffer. A local file is memory-mapped."""
     if isinstance(source, pa.Buffer):
         return source
     return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())
@@ -400,7 +386,7 @@ def _buffer(source: Source) -> pa.Buffer:
 def _open(source: Source) -> bounds.Parquet:
     if isinstance(source, pa.Buffer):
         return bounds.Parquet(pa.BufferReader(source), bounds.allowed(source.size))
-    # What has just been hashed is in memory already, and is not copied again.
+    # A local file was just hashed and is in the page cache, so mapping it avoids another copy.
     file = pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb")
     size = file.seek(0, os.SEEK_END)
     return bounds.Parquet(file, bounds.allowed(size))
@@ -409,7 +395,7 @@ def _open(source: Source) -> bounds.Parquet:
 def _unlike(
     record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
 ) -> Iterator[str]:
-    """Differences of a commit record from the one that would be written for this study, under this number."""
+    """Yields differences between a commit record and the one that would be written for this study and number."""
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}
@@ -419,14 +405,14 @@ def _unlike(
             yield f"lists a file that is not {expected}"
             return
     if record_of(commit, record["schema"], names) != record:
-        yield "differs from the record that would be written"
+        yield "differs from the record that this software would write"
     if number in findings.claims and findings.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
         yield f"holds {commit.parts} parts, which does not match {claim_file(number)}"
     if commit.trials not in listing.plans:
-        findings.fault(folder / plan_file(commit.trials), "is missing, but a commit has that many trials", torn=True)
+        missing = "is missing, although a commit has this number of trials"
+        findings.fault(folder / plan_file(commit.trials), missing, torn=True)
     elif findings.plans.get(commit.trials, commit.plan) != commit.plan:
-        yield f"holds a different plan from {plan_file(commit.trials)}"
+        yield f"contradicts the plan in {plan_file(commit.trials)}"
     if commit.repeats.confirm and commit.repeats not in listing.confirms:
-        findings.fault(
-            folder / confirm_file(commit.repeats), "is missing, but a commit has that many repeats", torn=True
-        )
+        missing = "is missing, although a commit has this number of repeats"
+        findings.fault(folder / confirm_file(commit.repeats), missing, torn=True)

@@ -1,10 +1,12 @@
 """Faults of files, and the findings of checking a study's folder."""
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +24,17 @@ from results.storage.parts import Part
 OnBytes = Callable[[int], None]
 
 TORN = "is not what was written: torn, or a byte has changed"
-CHUNK = 1 << 18  # stays in a processor's cache between being read and being hashed
+CHUNK = 1 << 18  # small enough to stay in the processor's cache between reading and hashing
 
 
 class Fault(NamedTuple):
-    """A fault of a file; ``torn`` if its bytes are not those written, so that its content is meaningless.
+    """A fault of a file.
 
-    An envelope as older software made it counts as torn, too: repair makes it again.
+    Attributes:
+      path: the file.
+      what: the fault, a predicate that continues the path.
+      torn: the bytes differ from those written, so the content is meaningless. Envelopes of older software also count
+        as torn, because `repair` rebuilds them.
     """
 
     path: Folder
@@ -41,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class ClaimRecord(NamedTuple):
-    """The content of a claim: its cut-off and its purpose."""
+    """The content of a claim: its cutoff in parts, and its purpose."""
 
     parts: int
     purpose: str
@@ -52,20 +58,20 @@ class Findings:
     """The findings of checking a study's folder.
 
     Attributes:
-      place: the study's folder, or another that was looked at.
-      faults: in the order they were met.
-      leftovers: how many files there are that nobody needs, and that are no fault, by kind.
-      files, bytes: that were looked at.
-      ledger: of the study, with the parts that no commit holds yet.
-      plans, studies: that are intact, by their number of trials.
-      confirms: what repeats of the best trials were asked for, by what is intact.
-      claims: that are intact, by their number.
-      commit: the newest that is intact with all its files.
-      parts: that are intact.
-      endings: how every trial that counts ended, by its id.
-      believed: how many envelopes were trusted by their hashes, and not rebuilt.
-      software: that wrote the documents of a release, if it is another version than this.
-      points: of a study of a release, the rows that its tables tell of its points.
+      place: the checked folder or file, usually a study's folder.
+      faults: faults in the order in which they were found.
+      leftovers: number of unneeded but harmless files, by kind.
+      files, bytes: number and total size of the checked files.
+      ledger: ledger of the study, including parts that have not been committed.
+      plans, studies: intact plans, by number of trials.
+      confirms: intact requests for repeats of the best trials.
+      claims: intact claims, by number.
+      commit: newest commit that is intact with all its files.
+      parts: intact parts.
+      endings: ending of every valid trial, by id.
+      believed: number of envelopes that were checked by hash only, without rebuilding them.
+      software: version that wrote the documents of a release, if it differs from this version.
+      points: for a study of a release, its points as derived from the tables.
     """
 
     place: Folder
@@ -88,8 +94,16 @@ class Findings:
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))
 
+    @contextlib.contextmanager
+    def reading(self, path: Folder) -> Iterator[None]:
+        """Turns an OSError into a fault of the file."""
+        try:
+            yield
+        except OSError as error:
+            self.fault(path, f"cannot be read ({error.strerror})")
+
     def temporary(self, path: Folder, entry: Entry) -> None:
-        """Counts a temporary file as that of an active writer, unless it is too old."""
+        """Counts a temporary file as part of an active write, unless it is too old."""
         if time.time() - entry.modified > durable.LEFTOVER_SECONDS:
             self.fault(path, "was left by a killed process more than a day ago", torn=True)
         else:
@@ -97,7 +111,7 @@ class Findings:
 
 
 def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
-    """The hash of a file, or of its first ``until`` bytes, as hex."""
+    """Returns the hash of a file, or of its first ``until`` bytes, as hex."""
     digest, buffer, remaining = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
     with open(path, "rb", buffering=0) if isinstance(path, Path) else path.open("rb") as stream:
         file: Any = stream
@@ -109,6 +123,11 @@ def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
 
 
 def brief(error: Exception) -> str:
-    """An error in a few words, with the name of its type unless it is our own."""
+    """Shortens an error to one line, with the name of its type unless it is our own."""
     words = (str(error).splitlines() or [""])[0]
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
+
+
+def symptom(error: BadInput, path: Folder) -> str:
+    """Returns the first sentence of an error, without the path before it and the remedy after it."""
+    return re.split(r"; |\. ", str(error).removeprefix(f"{path} "))[0]

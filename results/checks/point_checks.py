@@ -1,4 +1,4 @@
-"""Checks of the points of a release: what its tables tell, row by row, and fits that may be those of curves."""
+"""Checks of the points of a release: rows against the tables, and the consistency of the fits."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,66 +25,73 @@ OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric"
 
 
 def check(path: Folder, rows: Iterable[Row]) -> Findings:
-    """Compares points.parquet with what the tables beside it tell, ``rows``; fits are not repeated, but looked at."""
+    """Checks points.parquet. Fits are checked for consistency but not repeated.
+
+    Args:
+      path: points.parquet.
+      rows: the rows derived from the tables.
+    """
     findings = Findings(path)
     try:
         with path.open("rb") as stream:
-            told = bounds.Parquet(stream, bounds.allowed(stream.seek(0, os.SEEK_END))).read()
-        right = point_rows.table(rows)
-        for what in _wrong_rows(told, right) or [*_other_values(told, right), *_wrong_fits(told)]:
-            findings.fault(path, what)
+            stored = bounds.Parquet(stream, bounds.allowed(stream.seek(0, os.SEEK_END))).read()
+        derived = point_rows.table(rows)
+        for fault in _wrong_rows(stored, derived) or [*_other_values(stored, derived), *_wrong_fits(stored)]:
+            findings.fault(path, fault)
     except Exception as error:  # an untrusted file can raise anything in its reader
         findings.fault(path, f"cannot be read ({brief(error)})")
     return findings
 
 
-def _wrong_rows(told: pa.Table, right: pa.Table) -> list[str]:
-    """Why these are not the rows that there must be, in their order; empty if they are."""
-    if [(field.name, field.type) for field in told.schema] != [(field.name, field.type) for field in right.schema]:
-        return ["has other columns than points have"]
+def _wrong_rows(stored: pa.Table, derived: pa.Table) -> list[str]:
+    """Returns the first difference in columns or keys, or an empty list."""
+    if not stored.schema.equals(derived.schema):
+        return ["has unexpected columns"]
     keys, wanted = (
-        list(zip(*(each[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for each in (told, right)
+        list(zip(*(each[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for each in (stored, derived)
     )
     if keys == wanted:
         return []
     if len(set(keys)) < len(keys):
         return ["has a study twice with the same target"]
-    studies = {study for study, *_ in wanted}
-    for study, metric, value in sorted(set(wanted) - set(keys), key=str)[:1]:
+    if missing := set(wanted) - set(keys):
+        study, metric, value = min(missing, key=str)
         at = f" at {metric} {decimal(value)}" if metric else ""
         return [f"lacks {study}{at}" if any(study == key[0] for key in keys) else f"lacks the study {study}"]
-    for study, *_ in sorted(set(keys) - set(wanted), key=str)[:1]:
-        return [f"has another target of {study}" if study in studies else f"has the study {study}, which is not there"]
+    if extra := set(keys) - set(wanted):
+        study = min(extra, key=str)[0]
+        is_known = any(study == key[0] for key in wanted)
+        return [f"has a wrong target of {study}" if is_known else f"has the unknown study {study}"]
     return ["is not sorted by study and target"]
 
 
-def _other_values(told: pa.Table, right: pa.Table) -> Iterator[str]:
-    """What is another value than the tables tell, of every column the first."""
-    for name in told.column_names:
-        if name in OF_CURVES or told[name].equals(right[name]):
+def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
+    """Yields the first value in each column that contradicts the tables."""
+    for name in stored.column_names:
+        if name in OF_CURVES or stored[name].equals(derived[name]):
             continue
-        pairs = zip(told["study"].to_pylist(), told[name].to_pylist(), right[name].to_pylist(), strict=True)
+        pairs = zip(stored["study"].to_pylist(), stored[name].to_pylist(), derived[name].to_pylist(), strict=True)
         for study in (study for study, a, b in pairs if a != b and (a == a or b == b)):  # NaN is NaN
-            yield f"has another {name} of {study} than its tables"
+            yield f"has a {name} of {study} that contradicts its tables"
             break
 
 
-def _wrong_fits(told: pa.Table) -> Iterator[str]:
-    """What no fit can be: one that differs along its curve, or whose parts contradict each other."""
-    rows = told.select([*KEYS[POINTS], *OF_A_CURVE[:5], "reached", "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
+def _wrong_fits(stored: pa.Table) -> Iterator[str]:
+    """Yields impossible fits: they differ along their curve, or contradict themselves."""
+    rows = stored.select([*KEYS[POINTS], *OF_A_CURVE[:5], "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
     by_curve: dict[str, list[Row]] = {}
     for row in rows:
-        if row["curve"] is None:
-            yield from (f"has a fit of {row['study']}, which is on no curve" for _ in [0] if _is_fitted(row))
-        else:
+        if row["curve"] is not None:
             by_curve.setdefault(row["curve"], []).append(row)
+        elif _is_fitted(row):
+            yield f"has a fit of {row['study']}, which is not on a curve"
     for curve, members in by_curve.items():
         for name in (*OF_A_CURVE, *sorted(OF_CURVES)):
             if len({row[name] for row in members}) > 1:
                 yield f"has different values of {name} on the curve {curve}"
                 break
         else:
-            yield from (f"has {what} of the curve {curve}" for what in _wrong_curve(curve, members))
+            yield from (f"has {fault} of the curve {curve}" for fault in _wrong_curve(curve, members))
 
 
 def _wrong_curve(curve: str, members: Sequence[Row]) -> Iterator[str]:
@@ -92,14 +99,15 @@ def _wrong_curve(curve: str, members: Sequence[Row]) -> Iterator[str]:
     if not curve.startswith(" · ".join(first[name] for name in ("dataset", "model", "optimizer"))):
         yield "points of another workload"
     if first["target_metric"] is None:
-        yield from ("a fit without a target" for _ in [0] if _is_fitted(first))
+        if _is_fitted(first):
+            yield "a fit without a target"
         return
     if not curve.endswith(f" · {first['target_metric']} ≤ {decimal(first['target_value'])}"):
         yield "points of another target"
     if first["verdict"] is None:
         yield "no verdict"
     if (first["confirmed_verdict"] is None) != all(row["confirmed_trial"] is None for row in members):
-        yield "a confirmed verdict and no repeats, or repeats and no verdict"
+        yield "a confirmed verdict without repeats, or repeats without a confirmed verdict"
     for names in FITS.values():
         yield from _wrong_fit(*(first[name] for name in names))
 
@@ -109,13 +117,13 @@ def _wrong_fit(value: Any, low: Any, high: Any, verdict: Any, doubts: Any) -> It
         yield f"the unknown verdict {str(verdict)[:40]}"
         return
     if (value is None) == (verdict == "identified"):
-        yield "a critical batch size that is not identified, or none that is"
+        yield "a critical batch size that contradicts its verdict"
     ends = VERDICTS.get(verdict, (None, None))
     if any(there and end is None for there, end in zip(ends, (low, high), strict=True)):
-        yield "an interval that does not go with its verdict"
+        yield "an interval that contradicts its verdict"
     order = [end for end in (low, value, high) if end is not None]
     if not all(0 < end < float("inf") for end in order) or order != sorted(order):
-        yield "an interval that its critical batch size is not in"
+        yield "an interval without its critical batch size"
     if verdict is None and (order or doubts is not None):
         yield "an interval without a verdict"
 

@@ -1,4 +1,4 @@
-"""Checks of a release: intact lists, every file as listed and no other, tables as planned, documents as these give."""
+"""Checks of a release: lists, files against the lists, tables against the plans, documents against the tables."""
 
 import importlib.metadata
 import os
@@ -14,7 +14,7 @@ from results.catalog.contents import POINTS_FILE, PointsFile
 from results.catalog.documents import SUMS
 from results.checks import table_checks
 from results.checks.commit_checks import check_planned, envelope_faults, row_faults
-from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
+from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
 from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
 from results.rules.ledger import TrialEnding
@@ -27,13 +27,13 @@ DEEPEST = 12  # folders; a release has six
 
 
 class Listed(NamedTuple):
-    """The contents of a release to be checked.
+    """The contents of a release, as listed.
 
     Attributes:
-      documents: paths of files that are listed and there, and no study's, with the sha256 they are listed with.
-      commits: the studies of the manifest.
-      sizes: of all files that are there, by path.
-      around: what is wrong with the lists, and with what they do not list.
+      documents: listed sha256 of every existing file, by path.
+      commits: studies of the manifest.
+      sizes: bytes of every existing file, by path.
+      around: faults of the lists, and files that they do not list.
     """
 
     documents: dict[str, str]
@@ -43,12 +43,12 @@ class Listed(NamedTuple):
 
 
 def is_release(names: set[str]) -> bool:
-    """Whether a folder with files of these names is a release, or was."""
+    """Whether a folder with files of these names is a release, even an incomplete one."""
     return bool(names & {MANIFEST, SUMS})
 
 
 def lists(folder: Folder) -> Listed:
-    """Reads SHA256SUMS and manifest.json, and compares them with each other and with the files that are there."""
+    """Reads SHA256SUMS and manifest.json, and compares them with each other and with the existing files."""
     findings = Findings(folder)
     sizes = dict(_files(folder, "", findings))
     findings.files, findings.bytes = len(sizes), sum(sizes.values())
@@ -61,8 +61,8 @@ def lists(folder: Folder) -> Listed:
         try:
             documents.check_lists(folder)
         except BadInput as error:
-            findings.fault(folder, str(error))
-    for path in sorted(hashes.keys() - sizes.keys() - {MANIFEST}):
+            findings.fault(folder, symptom(error, folder))
+    for path in sorted(hashes.keys() - sizes.keys() - {MANIFEST}):  # a missing manifest is already reported
         findings.fault(folder / path, "is listed but missing")
     known = sizes.keys() & hashes.keys()
     others = {path: hashes[path] for path in sorted(known - {MANIFEST} if studies is None else known)}
@@ -70,28 +70,26 @@ def lists(folder: Folder) -> Listed:
 
 
 def check_file(path: Folder, expected: str, on_bytes: OnBytes) -> Findings:
-    """Checks a file that a release lists against its hash."""
+    """Checks a file of a release against its listed hash."""
     findings = Findings(path)
-    try:
+    with findings.reading(path):
         if sha256(path, on_bytes) != expected:
             findings.fault(path, TORN)
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
     return findings
 
 
 def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, rebuild: bool) -> Findings:
-    """Checks the files of a study, and its tables.
+    """Checks the tables of a study.
 
     Args:
-      folder: of the release.
+      folder: the release.
       commit: the study.
-      sizes: of all files that are there, by path.
-      rebuild: whether to rebuild the envelope and compare.
+      sizes: bytes of every existing file, by path.
+      rebuild: rebuild the envelope and compare it with the stored one.
     """
     findings = Findings(folder / MANIFEST, ledger=commit.ledger)
     within = sizes.keys() >= {file.path.name for file in commit.files.values()}
-    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else reported already
+    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else already reported
         study, tables = commit.study, dict[str, pa.Table]()
         findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
         findings.believed += not rebuild
@@ -101,42 +99,37 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
 
 
 def slice_faults(
-    commit: Commit,
-    study: Plan,
-    endings: dict[int, TrialEnding] | None = None,
-    tables: dict[str, pa.Table] | None = None,
-    *,
-    rebuild: bool = True,
+    commit: Commit, study: Plan, endings: dict[int, TrialEnding], tables: dict[str, pa.Table], *, rebuild: bool = True
 ) -> list[Fault]:
-    """Faults of the slices that a study has of the files of a release.
+    """Returns the faults of a study's slices of the files of a release.
 
     Args:
-      commit: as the manifest tells.
+      commit: the study as the manifest lists it.
       study: its plan.
-      endings: takes how the trials ended.
-      tables: takes the study's own tables.
-      rebuild: whether to rebuild the envelope and compare.
+      endings: filled with the ending of every trial.
+      tables: filled with the study's own tables.
+      rebuild: rebuild the envelope and compare it with the stored one.
     """
-    faults, rows, tables = [], {}, {} if tables is None else tables
+    faults, rows = [], {}
     for table in TABLES:
         file = commit.files[table]
         try:
             if file.shared is None or not file.shared.intact:
                 raise Damaged(TORN)
             if file.shared.hidden:
-                raise Damaged(f"has values of {file.shared.hidden} where its statistics say that it has none")
+                raise Damaged(f"has values of {file.shared.hidden} although its statistics report only nulls")
             check_planned(commit, study, table, file.rows)
             tables[table] = commits.read_table(commit, table)
             rows[table] = table_checks.table_rows(tables[table])
             wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, study)
             if wrong:
-                raise Damaged(f"has another {wrong[0]} of {study.name} than its plan and its own table")
+                raise Damaged(f"has a {wrong[0]} of {study.name} that contradicts its plan and its own table")
         except FileNotFoundError:
             faults.append(Fault(file.path, "is missing"))
         except Exception as error:  # an untrusted file can raise anything in its reader
             faults.append(Fault(file.path, brief(error).removeprefix(f"{file.path} ")))
     manifest = commit.files["studies"].path.parent / MANIFEST
-    faults = faults or row_faults(commit, study, manifest, rows, {} if endings is None else endings, None)
+    faults = faults or row_faults(commit, study, manifest, rows, endings, None)
     listed = commit.files.get("envelope")
     if faults or listed is None or listed.shared is None:
         return faults
@@ -146,7 +139,7 @@ def slice_faults(
 
 
 def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[str, int]]:
-    """Paths and sizes of all files under a folder; a fault for everything that is neither file nor folder."""
+    """Yields the path and size of every file under a folder. Anything that is neither file nor folder is a fault."""
     within = entries(folder / inside if inside else folder)
     for entry in within:
         path = f"{inside}/{entry.name}" if inside else entry.name
@@ -161,48 +154,53 @@ def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[st
 
 
 def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str, str] | None:
-    """sha256 by path, as SHA256SUMS lists them; None, and a fault, if it is not what was written."""
+    """Returns the sha256 by path from SHA256SUMS. If the file has changed, adds a fault and returns None."""
     path = folder / SUMS
-    if sizes.get(SUMS, LIST_BYTES + 1) > LIST_BYTES:
-        findings.fault(path, "is missing; fetch the release again" if SUMS not in sizes else "is far too large")
+    if not _is_readable(path, sizes, findings):
         return None
-    try:
+    with findings.reading(path):
         data = path.read_bytes()
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
-        return None
-    lines = [line.partition("  ") for line in documents.lines_of_sums(data)]
-    hashes = {name: digest for digest, _, name in lines}
-    if documents.sums(hashes) != data:
+        lines = [line.partition("  ") for line in documents.lines_of_sums(data)]
+        hashes = {name: digest for digest, _, name in lines}
+        if documents.sums(hashes) == data:
+            return hashes
         findings.fault(path, TORN)
-        return None
-    return hashes
+    return None
 
 
 def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list[Commit] | None:
-    """The studies of the manifest; None, and a fault, if it is not what was written."""
+    """Returns the studies of the manifest. If the file has changed, adds a fault and returns None."""
     path = folder / MANIFEST
-    if sizes.get(MANIFEST, LIST_BYTES + 1) > LIST_BYTES:
-        findings.fault(path, "is missing; fetch the release again" if MANIFEST not in sizes else "is far too large")
+    if not _is_readable(path, sizes, findings):
         return None
     try:
         return commits.released_commits(folder)
     except TooOld:
         raise
     except Damaged as error:
-        findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
+        findings.fault(path, symptom(error, path))
     except BadInput as error:
         findings.fault(path, str(error))
     return None
 
 
-def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
-    """Makes the documents again and compares; if another version of this software wrote the release, it is noted.
+def _is_readable(path: Folder, sizes: dict[str, int], findings: Findings) -> bool:
+    """Whether a list exists and is not too large. Adds a fault if not."""
+    if path.name not in sizes:
+        findings.fault(path, "is missing; fetch the release again")
+    elif sizes[path.name] > LIST_BYTES:
+        findings.fault(path, "is far too large")
+    return sizes.get(path.name, LIST_BYTES + 1) <= LIST_BYTES
 
-    Only that version would write the same documents: here the lists have their hashes, and no more is checked.
+
+def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
+    """Rebuilds the documents and compares them with the stored ones.
+
+    Only the version that wrote a release would write the same documents. Documents of another version are not compared;
+    the lists have their hashes.
 
     Args:
-      folder: of the release, whose files are as they are listed.
+      folder: the release. Its files match its lists.
       commits: its studies.
       hashes: sha256 of its documents, by name.
     """
@@ -212,10 +210,10 @@ def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str,
             findings.software = str(software)[:40]
             return findings
         differing = list(_differing(folder, commits, hashes))
-        # The manifest has the hashes of all others, and the citation has its: they differ with any.
+        # The manifest contains the hashes of all other documents, and the citation contains the manifest's hash.
         causes = [name for name in differing if name not in (MANIFEST, documents.CITATION)]
         for name in causes or differing[-1:]:
-            findings.fault(folder / name, "is not what the plans and tables beside it give; export the release again")
+            findings.fault(folder / name, "does not match the plans and tables; export the release again")
     except Exception as error:  # untrusted files can raise anything in their reader
         findings.fault(folder, f"has documents that cannot be compared with its tables ({brief(error)})")
     return findings

@@ -1,15 +1,15 @@
-"""Repairing a store: torn files are dropped, or rebuilt where other files allow it.
+"""Repair of a store: torn files are dropped, or rebuilt from other files if possible.
 
-A study keeps everything of it that is intact; the sweep or the import that asked for it then runs what is missing.
+A study keeps all its intact files. The next sweep or import of the study then runs the missing trials.
 
-- A torn or missing commit record is rebuilt from its tables, if its envelope agrees with them: it holds their hashes.
-- If that fails it is dropped, and so is one that lists a torn or missing table. The commit before it counts again,
-  if it is still there, with the parts since; its tables stay, though nobody can tell any more whether they are intact.
-- A torn envelope is dropped, and the study committed again, with the same tables and an envelope.
-- A torn part that counts becomes an empty one, because parts are numbered without holes.
-- A torn claim is rebuilt from what its number and the other names in the folder say about it; then a further claim
-  cuts off whoever wrote before the repair.
-- A torn plan is rebuilt from another plan, a commit or a part, or dropped if there is none.
+- A torn or missing commit record is rebuilt from its tables if the hashes in its envelope match them.
+- Otherwise it is dropped, and so is a record that lists a torn or missing table. The previous commit becomes valid
+  again, if it still exists, with the parts written since. Tables of the dropped commit stay, but cannot be verified.
+- A torn envelope is dropped, and the study is committed again with the same tables and a new envelope.
+- A torn part that is valid becomes an empty part, because part numbers have no gaps.
+- A torn claim is rebuilt from its number and the other file names in the folder. A new claim then stops all processes
+  that wrote before the repair.
+- A torn plan is rebuilt from another plan, a commit or a part. If there are none, it is dropped.
 - A request for repeats of the best trial is rebuilt from its name.
 """
 
@@ -34,7 +34,7 @@ from results.storage.compaction import Piece
 from results.storage.folders import entries
 from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
 
-MOST_ANEW = 10_000  # files; whoever lacks more of a study has to fetch it again
+MOST_ANEW = 10_000  # files to rebuild; a study that lacks more must be fetched again
 
 Report = Callable[[str], None]
 
@@ -42,14 +42,14 @@ EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, sc
 
 
 class Action(NamedTuple):
-    """A repair that was made: a line for the user, and whether earlier writers have to be cut off."""
+    """A finished repair: a line for the user, and whether earlier writers must be stopped."""
 
     line: str
     fence: bool = False
 
 
 class PlanRequest(NamedTuple):
-    """A plan, and a number of trials it was asked for with."""
+    """A plan, and a number of trials that was requested."""
 
     plan: Mapping[str, Any]
     trials: int
@@ -57,41 +57,43 @@ class PlanRequest(NamedTuple):
 
 @durable.located
 def run(folder: Folder, report: Report) -> int:
-    """Prints a line for every file that is dropped or rebuilt, and for every fault that is left.
+    """Prints a line for every dropped or rebuilt file, and for every remaining fault.
 
     Args:
-      folder: of the store.
-      report: takes lines about progress.
+      folder: the store.
+      report: called with lines about progress.
 
     Returns:
-      0 if no fault is left, 1 if there are any, none of which is torn.
+      0 if no faults remain, else 1. Torn files never remain.
 
     Raises:
-      BadInput: the store is not on this machine, or it is a release, which is never changed.
+      BadInput: the store is not on this machine, or it is a release, which never changes.
     """
     if not isinstance(folder, Path):
-        raise BadInput(f"{folder} is not on this machine; copy it here, repair it, and copy it back")
+        raise BadInput(f"{folder} is not on this machine. Copy it here, repair it and copy it back.")
     if release_checks.is_release({entry.name for entry in entries(folder)}):
-        raise BadInput(f"{folder} is a release, which never changes; fetch it again, or export it again")
+        raise BadInput(f"{folder} is a release, which never changes. Fetch or export it again.")
     before = verify.examine(folder, report)
     count = 0
     for findings in before:
-        place = folder / findings.place.name if findings.place != folder else folder
-        for line in _repair_around(findings) if place == folder else _repair_study(place, findings, report):
+        if findings.place == folder:
+            lines = _repair_around(findings)
+        else:
+            lines = _repair_study(folder / findings.place.name, findings, report)
+        for line in lines:
             print(printable(line))
             count += 1
-    remaining = [
-        fault for findings in (verify.examine(folder, report) if count else before) for fault in findings.faults
-    ]
+    after = verify.examine(folder, report) if count else before
+    remaining = [fault for findings in after for fault in findings.faults]
     for fault in remaining:
-        print(f"{fault.line}; left alone, because repair drops only torn files")
+        print(f"{fault.line}; not repaired, because repair drops only torn files")
     left = number_of(len(remaining), "fault") if remaining else "no faults"
     print(f"{number_of(count, 'file')} dropped or rebuilt; {left} left")
     return 1 if remaining else 0
 
 
 def _repair_around(findings: Findings) -> Iterator[str]:
-    """Drops what is torn in the store's own folder."""
+    """Drops torn files in the store's own folder."""
     for fault in findings.faults:
         if fault.torn:
             fault.path.unlink(missing_ok=True)
@@ -99,7 +101,7 @@ def _repair_around(findings: Findings) -> Iterator[str]:
 
 
 def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until nothing in it is torn, under its lock, which waits for a process that writes to it."""
+    """Repairs a study until it has no torn files. Holds its lock, and so waits for a process that writes to it."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
@@ -110,7 +112,7 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
     with store.lock(folder.parent, folder.name):
         for fault in findings.faults:
             if fault.path == folder / study_checks.LOCK and fault.torn:
-                os.truncate(folder / study_checks.LOCK, 0)  # it is a plain file, or it could not have been taken
+                os.truncate(folder / study_checks.LOCK, 0)  # a plain file, because it could be locked
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
         while actions := list(_round(folder, study_checks.check(folder))):
@@ -126,7 +128,7 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
 
 
 def _round(folder: Path, findings: Findings) -> list[Action]:
-    """One round of repairs; faults that it brings to light are for the next."""
+    """Runs one round of repairs. The next round handles faults that this one uncovers."""
     listing = list_study(folder)
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
@@ -138,7 +140,7 @@ def _round(folder: Path, findings: Findings) -> list[Action]:
 
 
 def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None) -> Iterator[Action]:
-    """Temporary files and plans."""
+    """Repairs temporary files and plans."""
     for name, what in torn.items():
         path = folder / name
         if name.startswith(durable.TEMPORARY):
@@ -149,7 +151,7 @@ def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRe
                 durable.replace(path, durable.seal({"trials": parts.listing([name]).plans[0], "plan": plan.plan}))
             else:
                 path.unlink(missing_ok=True)
-            yield Action(f"{path}: {'rebuilt' if plan else 'dropped, as no other record holds the plan'}; it {what}")
+            yield Action(f"{path}: {'rebuilt' if plan else 'dropped, because no other file has the plan'}; it {what}")
     if plan and plan.trials not in listing.plans and plan_file(plan.trials) not in torn:
         path = folder / plan_file(plan.trials)
         durable.create(path, durable.seal({"trials": plan.trials, "plan": plan.plan}))
@@ -157,7 +159,7 @@ def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRe
 
 
 def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
-    """Requests for repeats; a file's name says all that it holds."""
+    """Rebuilds requests for repeats from their names."""
     for name, what in torn.items():
         for repeats in parts.listing([name]).confirms:
             durable.replace(folder / name, durable.seal(repeats.record()))
@@ -165,9 +167,9 @@ def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 
 
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
-    """Claims that are torn or missing, from the newest, with the cut-off they must have had."""
+    """Rebuilds torn or missing claims with their cutoffs, newest first."""
     known = {number: claim.parts for number, claim in findings.claims.items()}
-    untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, and not ours to judge
+    untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so repair keeps them
     torn = [number for number in listing.claims if number not in known and claim_file(number) not in untouched]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
     for number in numbers if len(numbers) <= MOST_ANEW else []:
@@ -177,26 +179,26 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
         if number in listing.commits and (record := _record(path)) is not None:
             cutoff, purpose = commit_of(record, folder, path).parts, "commit"
         elif seqs:
-            cutoff = min(seqs)  # whoever has a claim writes on from its cut-off
+            cutoff = min(seqs)  # the first part under a claim has the number of its cutoff
         elif number + 1 in known:
-            cutoff = known[number + 1]  # without a part of this claim, the next one counted as many
+            cutoff = known[number + 1]  # the claim wrote no parts, so the next one has the same cutoff
         else:
             cutoff = _count(findings, listing)
         known[number] = cutoff
         path = folder / claim_file(number)
         was = "was torn" if path.exists() else "was missing"
         durable.replace(path, claim_bytes(number, cutoff, purpose))
-        yield Action(f"{path}: rebuilt with a cut-off of {cutoff} parts; it {was}", fence=True)
+        yield Action(f"{path}: rebuilt with a cutoff of {cutoff} parts; it {was}", fence=True)
 
 
 def _records(
     folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None
 ) -> Iterator[Action]:
-    """The newest commit record, if it is torn, or was and is gone."""
+    """Rebuilds the newest commit record if it is torn or missing."""
     for number in sorted(findings.claims, reverse=True):
         path, claim = folder / commit_file(number), findings.claims[number]
         if number in listing.commits and path.name not in torn:
-            return  # the others were replaced
+            return  # older records were replaced
         is_lost = path.name in torn or _count(findings, listing) < claim.parts
         if plan is None or not is_lost or claim.purpose not in ("commit", "merge"):
             continue
@@ -206,22 +208,19 @@ def _records(
             if record is not None:
                 durable.replace(path, durable.seal(record))
                 what = torn.get(path.name, "was missing")
-                yield Action(f"{path}: rebuilt from its tables and envelope, which agree; it {what}")
+                yield Action(f"{path}: rebuilt from its tables and envelope; it {what}")
                 return
 
 
 def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest]:
-    """Every request that a commit may have answered, the largest first."""
+    """Returns every request that a commit may have answered, the largest first."""
     trials = sorted({plan.trials, *listing.plans}, reverse=True)
-    return [
-        TrialRequest(each, repeats)
-        for each in trials
-        for repeats in sorted({NO_REPEATS, *listing.confirms}, reverse=True)
-    ]
+    confirms = sorted({NO_REPEATS, *listing.confirms}, reverse=True)
+    return [TrialRequest(each, repeats) for each in trials for repeats in confirms]
 
 
 def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
-    """Torn commit records, and those that list a torn or missing file."""
+    """Drops torn commit records, and those that list a torn or missing file."""
     for name, what in torn.items():
         number = commit_number(name)
         if number is None or name == envelope.file_name(number):
@@ -249,12 +248,12 @@ def _parts(
 
 
 def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
-    """Parts that are missing before others."""
+    """Fills gaps in the numbers of the parts with empty parts."""
     present = {part.seq for part in _counting_parts(findings, listing)}
     merged = findings.commit.parts if findings.commit else 0
     missing = [seq for seq in range(merged, max(present, default=0)) if seq not in present]
     for seq in missing if len(missing) <= MOST_ANEW else []:
-        # The claim under which it was written: the last that did not count it.
+        # The part was written under the last claim that did not count it.
         token = max((number for number, claim in findings.claims.items() if claim.parts <= seq), default=0)
         path = folder / Part(seq, token).file
         if token and findings.claims[token].purpose != "commit" and not path.exists():
@@ -263,7 +262,7 @@ def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Actio
 
 
 def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
-    """Torn envelopes; that of the newest commit is rebuilt by another commit of the same tables."""
+    """Drops torn envelopes. Commits the study again if the newest commit lost its envelope."""
     for path, what, torn in findings.faults:
         number = commit_number(path.name)
         if not torn or number is None or path.name != envelope.file_name(number):
@@ -277,7 +276,7 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
 
 
 def _add_fence(folder: Path, findings: Findings) -> Iterator[str]:
-    """Adds a claim with the current number of parts, which stops everybody who wrote before the repair."""
+    """Adds a claim with the current number of parts, which stops all earlier writers."""
     listing = list_study(folder)
     number = max(listing.claims, default=0) + 1
     path = folder / claim_file(number)
@@ -292,7 +291,7 @@ def _counting_parts(findings: Findings, listing: Listing) -> list[Part]:
 
 
 def _count(findings: Findings, listing: Listing) -> int:
-    """The number of parts up to the first that is missing."""
+    """Returns the number of parts before the first missing one."""
     present = {part.seq for part in _counting_parts(findings, listing)}
     count = findings.commit.parts if findings.commit else 0
     while count in present:
@@ -301,7 +300,7 @@ def _count(findings: Findings, listing: Listing) -> int:
 
 
 def _plan(folder: Path, findings: Findings, listing: Listing) -> PlanRequest | None:
-    """The plan of the study, and the most trials that it was asked for with, from whatever is intact."""
+    """Returns the plan of the study with the largest number of requested trials, from all intact files."""
     requests = [PlanRequest(plan, trials) for trials, plan in findings.plans.items()]
     for number in listing.commits:
         path = folder / commit_file(number)
@@ -327,7 +326,7 @@ def _is_of(plan: Mapping[str, Any], folder: Path) -> bool:
 
 
 def _record(path: Path) -> dict[str, Any] | None:
-    """The commit record in a file, or None if it is not what was written."""
+    """Returns the commit record in a file, or None if the file has changed."""
     try:
         record = durable.read_sealed(path)
         commit_of(dict(record), path.parent, path)
@@ -337,7 +336,7 @@ def _record(path: Path) -> dict[str, Any] | None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a study's folder holds nothing but claims."""
+    """Whether a study's folder holds only claims."""
     listing = list_study(folder)
     return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
 
@@ -346,4 +345,4 @@ def _remove_folder(folder: Path) -> Iterator[str]:
     for entry in entries(folder):
         (folder / entry.name).unlink()
     folder.rmdir()
-    yield f"{folder}: dropped; it had been without a plan for more than a day"
+    yield f"{folder}: dropped; it had no plan for more than a day"

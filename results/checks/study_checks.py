@@ -1,4 +1,4 @@
-"""Checks of a study's folder in a store: every file is accounted for and intact, and no part is missing."""
+"""Checks of a study's folder in a store: every file is known and intact, and every part exists."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from results import durable
 from results.bad_input import BadInput, TooOld
 from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
-from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256
+from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256, symptom
 from results.durable import RECORD_BYTES, Damaged, Folder
 from results.plans.kinds import from_plan
 from results.plans.trial_request import NO_REPEATS, TrialRequest, largest_request
@@ -34,13 +34,13 @@ def check(
     *,
     rebuild: bool = True,
 ) -> Findings:
-    """Checks a study's folder; again, if there are faults and somebody wrote to it meanwhile.
+    """Checks a study's folder. Repeats the check if it finds faults and the folder changed in the meantime.
 
     Args:
-      folder: of the study.
-      within: what lies in it, if that is known.
-      on_bytes: takes the number of bytes checked since its last call.
-      rebuild: whether to rebuild the envelope and compare.
+      folder: the study's folder.
+      within: its entries. None reads them.
+      on_bytes: called with the number of bytes checked since its last call.
+      rebuild: rebuild the envelope and compare it with the stored one.
     """
     before = entries(folder) if within is None else within
     for _ in range(3):
@@ -69,24 +69,25 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     for name in listing.others:
         if name not in listed:
             _unlisted(folder / name, listing, findings)
-    intact = [TrialRequest(trials, max(findings.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
-    findings.ledger = ledger.tally(
-        largest_request([*intact, *([findings.commit.request] if findings.commit else [])]), findings.endings
-    )
+    requests = [TrialRequest(trials, max(findings.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
+    if findings.commit:
+        requests.append(findings.commit.request)
+    findings.ledger = ledger.tally(largest_request(requests), findings.endings)
     return findings
 
 
 def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str, Entry]:
-    """The files that may belong to a study; everything else is a fault."""
+    """Returns the files that may belong to a study. Everything else is a fault."""
     files = {}
     for entry in within:
+        named = parts.listing([entry.name])
         if entry.kind != "file":
-            findings.fault(folder / entry.name, f"is a {entry.kind}; a study's folder holds files and nothing else")
+            findings.fault(folder / entry.name, f"is a {entry.kind}, but a study's folder may hold only files")
         elif entry.name == LOCK:
             if entry.bytes:
                 findings.fault(folder / entry.name, "is the lock file, which should be empty", torn=True)
-        elif (named := parts.listing([entry.name])).checkpoints or named.attempts:
-            pass  # one is read by whoever goes on with the study alone, the other by people
+        elif named.checkpoints or named.attempts:
+            pass  # only the process that resumes the study reads checkpoints, and only people read attempts
         elif entry.name.startswith(durable.TEMPORARY):
             findings.temporary(folder / entry.name, entry)
         else:
@@ -95,18 +96,17 @@ def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str,
 
 
 def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> dict[str, Any] | None:
-    """A sealed record; None, and a fault, if it is damaged."""
+    """Returns a sealed record. If it is damaged, adds a fault and returns None."""
     if entry.bytes > RECORD_BYTES:
-        findings.fault(path, f"holds {entry.bytes:,} bytes, more than any record", torn=True)
+        findings.fault(path, f"is too large for a record: {entry.bytes:,} bytes", torn=True)
         return None
-    try:
+    with findings.reading(path):
         data = path.read_bytes()
         on_bytes(len(data))
-        return durable.unseal(data, path)
-    except Damaged:
-        findings.fault(path, TORN, torn=True)
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
+        try:
+            return durable.unseal(data, path)
+        except Damaged:
+            findings.fault(path, TORN, torn=True)
     return None
 
 
@@ -140,7 +140,7 @@ def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], find
         if record == repeats.record():
             findings.confirms.append(repeats)
         elif record is not None:
-            findings.fault(path, "does not ask for the number of repeats in its name")
+            findings.fault(path, "does not request the number of repeats in its name")
 
 
 def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
@@ -149,11 +149,8 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
         if record is None:
             continue
         counts = [record.get("claim"), record.get("parts")]
-        if (
-            record.keys() != _CLAIM
-            or counts[0] != number
-            or any(type(n) is not int or not 0 <= n <= MOST for n in counts)
-        ):
+        is_valid = record.keys() == _CLAIM and all(type(n) is int and 0 <= n <= MOST for n in counts)
+        if not is_valid or record["claim"] != number:
             findings.fault(path, "is not a claim with the number in its name")
         elif record["purpose"] not in PURPOSES:
             findings.fault(path, "is a claim with an unknown purpose")
@@ -161,41 +158,37 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
             findings.claims[number] = ClaimRecord(record["parts"], record["purpose"])
     if missing := missing_claims(listing):
         which = claim_file(missing[0]) + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-        findings.fault(folder, f"lacks {which}; claims are numbered without gaps", torn=True)
+        findings.fault(folder, f"lacks {which}, although claim numbers have no gaps", torn=True)
     for number, claim in findings.claims.items():
         before = findings.claims.get(number - 1)
-        # What a merge brought counts for nothing until its commit record is there; older software counted it before.
+        # Parts of a merge count only once its commit record exists; older software counted them earlier.
         is_void = before and before.purpose == "merge" and number - 1 not in listing.commits
         if before and claim.parts < before.parts and claim.purpose != "repair" and not is_void:
-            what = f"counts {claim.parts} parts, but the claim before it counted {before.parts}"
-            findings.fault(folder / claim_file(number), what)
+            fault = f"counts {claim.parts} parts, but the claim before it counted {before.parts}"
+            findings.fault(folder / claim_file(number), fault)
 
 
 def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
-    """Finds a merge that brought all files of a study but the record; nothing else shows that this is missing."""
+    """Finds a merge that copied all files of a study except the commit record, which only this check notices."""
     newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
-    if (
-        newest
-        and findings.claims[newest].purpose == "merge"
-        and newest not in listing.commits
-        and len(tables) > len(TABLES)
-    ):
+    is_unrecorded = newest and findings.claims[newest].purpose == "merge" and newest not in listing.commits
+    if is_unrecorded and len(tables) > len(TABLES):
         findings.fault(folder / commit_file(newest), "is missing, but its tables and envelope exist", torn=True)
 
 
 def newest_claim(listing: Listing) -> int:
-    """The largest number that a claim has, or must have had for something in the folder to be there."""
+    """Returns the largest number of a claim, including claims that other files refer to."""
     return max([0, *listing.claims, *listing.commits, *(part.token for part in listing.parts)])
 
 
 def missing_claims(listing: Listing) -> list[int]:
-    """Numbers of the claims that are missing, in order."""
+    """Returns the numbers of missing claims, sorted."""
     return sorted(set(range(1, newest_claim(listing) + 1)) - set(listing.claims))
 
 
 def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
-    """Counts a file that no record lists as one of an unfinished or replaced commit, or else as a fault."""
+    """Counts an unlisted file as part of an unfinished or replaced commit, or reports it as a fault."""
     if 1 <= (commit_number(path.name) or 0) <= newest_claim(listing):
         findings.leftovers["uncommitted"] += 1
     else:
@@ -205,26 +198,23 @@ def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
 def check_parts(
     folder: Folder, listing: Listing, files: Mapping[str, Entry], findings: Findings, on_bytes: OnBytes
 ) -> None:
-    """Checks every part, and the tables of those that count beyond the commit."""
+    """Checks every part, and the tables of valid parts that are not committed yet."""
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
+    cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
     counting: list[Part] = []
     try:
-        counting = parts.counting_parts(
-            waiting, {number: claim.parts for number, claim in findings.claims.items()}, merged
-        )
-        newest = max(findings.claims, default=0)
-        if newest and merged + len(counting) < findings.claims[newest].parts:
-            what = (
-                f"has {merged + len(counting)} parts, but {claim_file(newest)} counted {findings.claims[newest].parts}"
-            )
-            findings.fault(folder, what, torn=True)
+        counting = parts.counting_parts(waiting, cutoffs, merged)
+        newest = max(cutoffs, default=0)
+        count = merged + len(counting)
+        if newest and count < cutoffs[newest]:
+            findings.fault(folder, f"has {count} parts, but {claim_file(newest)} counted {cutoffs[newest]}", torn=True)
     except LookupError as error:
         findings.fault(folder, str(error), torn=True)
     for part in listing.parts:
         path, claim = folder / part.file, findings.claims.get(part.token)
         if claim and (claim.purpose == "commit" or part.seq < claim.parts):
-            findings.fault(path, f"was not written under a valid claim: {claim_file(part.token)} does not cover it")
+            findings.fault(path, f"was not written under a valid claim: {claim_file(part.token)} does not include it")
         if not _is_intact(path, files[part.file], findings, on_bytes):
             continue
         findings.parts.append(part)
@@ -235,17 +225,15 @@ def check_parts(
 
 
 def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
-    """Whether a part ends in the hash of the bytes before; a fault if not."""
+    """Whether a part ends in the hash of its other bytes. Adds a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
-    try:
+    with findings.reading(path):
         with path.open("rb") as file:
             file.seek(payload)
             digest = file.read(DIGEST_BYTES + 1)
         if sha256(path, on_bytes, payload) == digest.hex():
             return True
         findings.fault(path, TORN, torn=True)
-    except OSError as error:
-        findings.fault(path, f"cannot be read ({error.strerror})")
     return False
 
 
@@ -258,7 +246,7 @@ def _part_content(path: Folder, findings: Findings) -> None:
         trials = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
         plan = path.parent / plan_file(trials)
         if trials > most and all(fault.path != plan for fault in findings.faults):
-            findings.fault(plan, "is missing, but a part has that many trials", torn=True)
+            findings.fault(plan, "is missing, although a part has this number of trials", torn=True)
         rows = {table: table_checks.table_rows(content) for table, content in piece._asdict().items()}
         repeats = max(findings.confirms, default=NO_REPEATS, key=lambda repeats: repeats.confirm)
         flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
@@ -267,6 +255,6 @@ def _part_content(path: Folder, findings: Findings) -> None:
     except TooOld:
         raise
     except BadInput as error:
-        findings.fault(path, str(error).removeprefix(f"{path} "))
+        findings.fault(path, symptom(error, path))
     except Exception as error:  # an untrusted file can raise anything in its reader
         findings.fault(path, f"cannot be read ({brief(error)})")

@@ -1,4 +1,4 @@
-"""Checks of the three tables of a study, in parts, commits and releases."""
+"""Checks of a study's three tables, in parts, commits and releases."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,17 +19,17 @@ from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, EXTRA, SEARCH
 from results.storage import migrations
 
-_TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
-_METRIC_TYPES = (pa.float32(), pa.float64())  # ours are the first, what others published may be either
+_FROM_PLAN = ("dataset", "model", "optimizer", "batch_size", "plan")  # columns of studies that follow from the plan
+_METRIC_TYPES = (pa.float32(), pa.float64())  # ours are float32, published metrics may be either
 
 
 class Rows(NamedTuple):
-    """A table, to be read in pieces.
+    """A table that is read in pieces.
 
     Attributes:
-      schema: as it was written.
+      schema: schema of the stored table.
       length: number of rows.
-      read: given names of columns, these in pieces of bounded size.
+      read: yields the named columns in pieces of bounded size.
     """
 
     schema: pa.Schema
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """A flaw of a table: studies, trials or measurements."""
+    """A flaw of a table (studies, trials or measurements): a predicate that continues the table's path."""
 
     table: str
     what: str
@@ -49,7 +49,7 @@ def table_rows(table: pa.Table) -> Rows:
 
 
 def cached_parquet_rows(file: bounds.Parquet) -> Rows:
-    """A small Parquet file, of which each column is read once, when it is first asked for."""
+    """Rows of a small Parquet file. Each column is read once, when it is first requested."""
     columns: dict[str, pa.ChunkedArray] = {}
 
     def read(names: Sequence[str]) -> Iterator[pa.Table]:
@@ -61,7 +61,7 @@ def cached_parquet_rows(file: bounds.Parquet) -> Rows:
 
 
 def parquet_rows(file: bounds.Parquet) -> Rows:
-    """A Parquet file, read one row group after the other."""
+    """Rows of a Parquet file, read one row group at a time."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
         for group in file.groups:
@@ -73,13 +73,13 @@ def parquet_rows(file: bounds.Parquet) -> Rows:
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
 ) -> Iterator[Flaw]:
-    """Flaws of the tables of a study.
+    """Yields the flaws of a study's tables.
 
     Args:
-      study: the plan, with the trials planned.
+      study: the plan, with the planned trials.
       tables: studies, trials and measurements.
-      runs: numbers of the claims that runs can have; None if nothing tells.
-      whole: whether they are all there is of the study, and not a part of it.
+      runs: valid run numbers, or None if they are not known.
+      whole: the tables contain the whole study, not only a part.
     """
     wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
@@ -87,13 +87,13 @@ def flaws(
         return
     recorded = KINDS[study.kind].recorded
     metaparameters = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
-    studies = needed("studies", tables["studies"], _TOLD)
+    studies = needed("studies", tables["studies"], ("study", "run", *_FROM_PLAN))
     trials = needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *metaparameters])
-    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours have nothing to say at 0
+    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours are never evaluated at step 0
     names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
-        for name in sorted(map(str, stored - {study.name}))[:1]:
-            yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
+        if others := stored - {study.name}:
+            yield Flaw(table, f"holds rows of another study, {min(map(str, others))[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
         nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
         for column in nulls:
@@ -108,20 +108,18 @@ def flaws(
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
-        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, missing from trials")
+        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials does not have")
     if not recorded and not (of_trials or curves.flaws or len(orphans)):
         yield from (Flaw("trials", what) for what in _ends(trials, curves))
 
 
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """The rows of a table, in today's schema, with the columns that are looked at."""
-    today = schema.is_of_today(rows.schema)
-    content = (
-        pa.concat_tables(rows.read(columns if today else rows.schema.names))
-        if rows.length
-        else rows.schema.empty_table()
-    )
-    return content if today else migrations.upgrade(table, content, table)
+    """Returns the named columns of all rows in the current schema. A table of an older schema keeps all columns."""
+    is_current = schema.is_of_today(rows.schema)
+    content = rows.schema.empty_table()
+    if rows.length:
+        content = pa.concat_tables(rows.read(columns if is_current else rows.schema.names))
+    return content if is_current else migrations.upgrade(table, content, table)
 
 
 class TrialSpans(NamedTuple):
@@ -130,8 +128,8 @@ class TrialSpans(NamedTuple):
     Attributes:
       studies: names of the studies in the rows.
       trials: ids, int32[trials], sorted if there are no flaws.
-      last: last step of each, int32[trials].
-      flaws: what is wrong with the rows.
+      last: last step of each trial, int32[trials].
+      flaws: flaws of the rows.
     """
 
     studies: set
@@ -141,9 +139,9 @@ class TrialSpans(NamedTuple):
 
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
-    """Reads study, trial and step of every row, and checks that they are sorted and unique, from ``earliest`` on."""
+    """Reads study, trial and step of every row. Checks that they are sorted and unique, from step ``earliest``."""
     studies: set = set()
-    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
+    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per stretch of rows of one trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["study", "trial", "step"]):
         studies |= _texts(table["study"])
@@ -172,7 +170,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
     ids, starts, stops = map(np.concatenate, (trials, first, last))
     if np.any(starts < earliest) or np.any(ids < 0):
         flaws.append(f"rows have a step below {earliest} or a trial below 0")
-    whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
+    whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may continue in the next row group
     return TrialSpans(studies, ids[whole], stops[whole], flaws)
 
 
@@ -180,7 +178,7 @@ def _texts(column: pa.ChunkedArray) -> set:
     """Returns the distinct values of a text column, including None if a value is null."""
     distinct: set = set()
     for chunk in column.chunks:
-        # A dictionary with one entry gives the answer without looking at the rows.
+        # A dictionary with one entry needs no look at the rows.
         if len(chunk) and not chunk.null_count and pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1:
             distinct |= set(chunk.dictionary.to_pylist())
         else:
@@ -189,12 +187,12 @@ def _texts(column: pa.ChunkedArray) -> set:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, which is copied only if it is in pieces."""
+    """Returns a column as one array. Copies it only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
-    """Flaws of the columns of a table: our own first, in order, then metaparameters or metrics."""
+    """Yields flaws of the columns: our own come first, in order, then metaparameters or metrics."""
     columns: tuple[Column, ...] = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
@@ -204,21 +202,22 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     if [(field.name, field.type) for field in fields][: len(columns)] != [column[:2] for column in columns]:
         for column, field in zip(columns, fields, strict=False):
             if (field.name, field.type) != (column.name, column.type):
-                yield f"has column {field.name} ({field.type}) where {column.name} ({column.type}) belongs"
+                yield f"has column {field.name} ({field.type}) instead of {column.name} ({column.type})"
                 return
     if len(fields) < len(columns):
         yield f"lacks the column {columns[len(fields)].name}"
     for field in list(fields)[len(columns) :]:
         if table == "studies" or (table == "trials" and field.name in reserved):
-            yield f"has a column {field.name[:80]!r} that does not belong there"
-        elif table == "trials" and field.type != pa.float64():
-            yield f"has the metaparameter {field.name} as {field.type}, not double"
-        elif table == "measurements" and field.name in own:
+            yield f"has an unexpected column {field.name[:80]!r}"
+        elif table == "trials":
+            if field.type != pa.float64():
+                yield f"has the metaparameter {field.name} as {field.type}, not double"
+        elif field.name in own:
             if field.type != own[field.name]:
                 yield f"has {field.name} as {field.type}, not {own[field.name]}"
-        elif table == "measurements" and field.name not in METRICS:
+        elif field.name not in METRICS:
             yield f"has a column {field.name[:80]!r}, which is not a metric"
-        elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
+        elif field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
             yield f"has the metric {field.name} as {field.type}"
     if len(set(fields.names)) < len(fields.names):
         yield "has two columns with the same name"
@@ -226,14 +225,14 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
 
 def _studies(study: Plan, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
     values = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
-    for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), values, strict=True):
+    for column, value in zip(_FROM_PLAN, values, strict=True):
         if set(table[column].to_pylist()) - {value, None}:
-            yield f"has a different {column} from the plan"
+            yield f"contradicts the plan in column {column}"
     run = table["run"].to_numpy()
     if np.any(np.diff(run) <= 0):
         yield "does not have every run once, in order"
-    if runs is not None and set(run.tolist()) - runs:
-        yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which the study was never claimed"
+    if runs is not None and (unknown := sorted(set(run.tolist()) - runs)):
+        yield f"has {_some('run', np.array(unknown))}, which the study was never claimed for"
 
 
 def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
@@ -241,7 +240,7 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     if np.any(np.diff(ids) <= 0) or np.any(ids < 0):
         yield "does not have every trial once, in order, from 0"
     if set(table["run"].unique().to_pylist()) - runs:
-        yield "has trials of a run that is missing from studies"
+        yield "has trials of a run that studies does not have"
     ways = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
     for status, reason in sorted(set(ways) - KINDS[study.kind].endings, key=str):
         rows = np.array([way == (status, reason) for way in ways])
@@ -249,7 +248,7 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     wrong = {"has a negative number of steps in": steps < 0}
     if not KINDS[study.kind].recorded:
         repeats = study.request.repeats
-        wrong["was never asked for"] = (confirmation.original(ids) >= study.trials) | (
+        wrong["has results without a request in"] = (confirmation.original(ids) >= study.trials) | (
             confirmation.repeat(ids) > np.where(_is_extra(table), MOST_REPEATS, repeats.confirm)
         )
         wrong["has more steps than the budget in"] = steps > study.budget_steps
@@ -266,15 +265,15 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
 
 
 def _is_extra(table: pa.Table) -> np.ndarray:
-    """Whether each trial is a repeat that is not asked for any more."""
+    """Whether each trial is a repeat that is no longer requested."""
     return np.array(table["role"].to_pylist()) == EXTRA
 
 
 def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
-    """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
+    """Yields flaws of the repeats: ids define roles, and metaparameters equal those of the repeated trial."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
     repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
-    extra = _is_extra(table) if whole else np.zeros(len(ids), bool)  # a part was asked for
+    extra = _is_extra(table) if whole else np.zeros(len(ids), bool)  # every repeat in a part was requested
     wrong = np.where(extra, CONFIRM, roles) != np.where(repeats, CONFIRM, SEARCH)
     if wrong.any():
         yield f"has the wrong role in {_some('trial', ids[wrong])}: {str(roles[wrong][0])[:40]}"
@@ -294,11 +293,11 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
         values = table[name].to_numpy()
         differs = present & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
         if differs.any():
-            yield f"has a different {name} from the repeated trial in {_some('trial', ids[repeats][differs])}"
+            yield f"has a {name} that differs from the repeated trial in {_some('trial', ids[repeats][differs])}"
 
 
 def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:
-    """Studies of our own: a trial's steps are those of its last measurement; without one it has yet to be run."""
+    """Yields flaws of the ends of our own trials: the steps equal the last measurement's, or the trial must rerun."""
     ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
     last = np.zeros(len(ids), steps.dtype)
     last[np.searchsorted(ids, curves.trials)] = curves.last

@@ -16,34 +16,36 @@ from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.durable import Folder
 from results.printing import numbered
-from results.rules.ledger import Ledger
+from results.rules.ledger import Ledger, total
 from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
 
 Report = Callable[[str], None]
 T = TypeVar("T")
 
-REBUILD_BYTES = 32 << 20  # of studies whose envelopes are made again and compared; a second or two
+REBUILD_BYTES = 32 << 20  # of the studies whose envelopes are rebuilt, which takes a second or two
 
 _LEFTOVERS = {
     "temporary": "temporary files of active writers",
-    "unplanned": "studies about to be asked for",
-    "replaced": "files that a newer commit replaced",
-    "cut off": "parts that a newer claim cut off",
+    "unplanned": "studies without a plan yet",
+    "replaced": "files replaced by a newer commit",
+    "cut off": "parts discarded by a newer claim",
     "uncommitted": "tables without a commit record",
 }
 
 
 @durable.located
 def run(folder: Folder, report: Report, *, full: bool = False) -> int:
-    """Prints a line for every fault in a store or a release, then a summary; or both as JSON, or the faults as CSV.
+    """Prints a line for every fault in a store or a release, then a summary.
+
+    With `--json` both are printed as one object, with `--csv` only the faults.
 
     Args:
-      folder: of the store, or of the release.
-      report: takes lines about progress.
-      full: whether to make all envelopes again, and not only those of a sample of what is large.
+      folder: the store or release.
+      report: called with lines about progress.
+      full: rebuild all envelopes. By default a large store has only a sample of its envelopes rebuilt.
 
     Returns:
-      0 if there is no fault, 1 if there is any.
+      0 without faults, else 1.
     """
     everything = examine(folder, report, full=full)
     faults = [fault for findings in everything for fault in findings.faults]
@@ -56,7 +58,7 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
 
 @durable.located
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
-    """The findings of checking a store or a release; see ``run``."""
+    """Checks a store or a release. See ``run`` for the arguments."""
     within = entries(folder)
     if release_checks.is_release({entry.name for entry in within}):
         return release(folder, report, full=full)
@@ -64,13 +66,13 @@ def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findi
 
 
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
-    """The studies whose envelopes are rebuilt: all, or in large stores as many as take a second or two.
+    """Chooses the studies whose envelopes are rebuilt: all of them, or a sample of ``REBUILD_BYTES`` in large stores.
 
-    Envelopes are a short cut to the tables. The others are only checked to be intact and made for these tables.
+    Every other envelope is still checked to be intact and to belong to its tables.
 
     Args:
-      sizes: bytes of every study, by its name; which are drawn is a function of these.
-      full: whether to take all.
+      sizes: bytes of every study, by name. The sample depends on these only.
+      full: choose all studies.
     """
     names, total = sorted(sizes), sum(sizes.values())
     if full or total <= REBUILD_BYTES:
@@ -81,7 +83,7 @@ def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
 
 
 def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
-    """The findings of checking a release: its lists, then every file, then the tables of every study."""
+    """Checks a release: its lists, then every file, then the tables of every study."""
     lists = release_checks.lists(folder)
     sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in lists.commits}
     sample_names = sample(sizes, full=full)
@@ -108,23 +110,21 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
-    """The findings of checking a store: its own folder, then every study.
+    """Checks a store: its own folder, then every study.
 
     Args:
-      folder: of the store.
-      within: what lies in it.
-      report: takes lines about progress.
-      full: whether to make all envelopes again.
+      folder: the store.
+      within: its entries.
+      report: called with lines about progress.
+      full: rebuild all envelopes.
 
     Raises:
-      BadInput: this is no store, or one of a layout that is no longer written.
+      BadInput: the folder is not a store, or this software no longer reads its layout.
     """
     names = [entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
     studies = [folder / name for name in sorted(names, key=numbered)]
     if not studies:
-        raise BadInput(
-            f"{folder} holds no study, so it is not a store; name the folder that a sweep or an import wrote to"
-        )
+        raise BadInput(f"{folder} is not a store, because it has no study. Name the folder a sweep or import wrote to.")
     check_not_above(folder)
     check_layout(folder)
     content = {study: _entries(study) for study in studies}
@@ -139,12 +139,12 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
 
 
 def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: bool = False) -> list[Findings]:
-    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock.
+    """Runs checks in one thread per processor. Hashing and decoding release the interpreter lock.
 
     Args:
-      items: to be checked.
-      check: of one of them.
-      one_by_one: without threads, which cost more than they save where each has little to hash and decode.
+      items: items to check.
+      check: checks one item.
+      one_by_one: run without threads, which is faster if the items are small.
     """
     if one_by_one:
         return list(map(check, items))
@@ -154,7 +154,7 @@ def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: b
 
 
 def tally(show: Callable[[int], object]) -> OnBytes:
-    """Adds up counts from several threads, for a function that takes the sum."""
+    """Returns a function that adds up counts from several threads and passes the sum to ``show``."""
     lock, done = threading.Lock(), 0
 
     def add(count: int) -> None:
@@ -169,16 +169,15 @@ def tally(show: Callable[[int], object]) -> OnBytes:
 def _show_data(everything: Sequence[Findings]) -> None:
     """Prints JSON, an object of counts and faults, or CSV, a row per fault."""
     faults = [(str(fault.path), fault.what, fault.torn) for findings in everything for fault in findings.faults]
-    ledgers = [findings.ledger for findings in everything if findings.ledger]
     header = ("path", "what", "torn")
     if printing.is_json():
-        counts = [sum(numbers) for numbers in zip(*ledgers, strict=True)] or [0] * len(Ledger._fields)
+        ledgers = [findings.ledger for findings in everything if findings.ledger]
         printing.show_json(
             {
                 "studies": len(ledgers),
                 "files": sum(findings.files for findings in everything),
                 "bytes": sum(findings.bytes for findings in everything),
-                "ledger": dict(zip(Ledger._fields, counts, strict=True)),
+                "ledger": total(ledgers)._asdict(),
                 "faults": [dict(zip(header, fault, strict=True)) for fault in faults],
             }
         )
@@ -186,36 +185,29 @@ def _show_data(everything: Sequence[Findings]) -> None:
         printing.show(header, faults, str)
 
 
-def summary(everything: Iterable[Findings]) -> str:
-    """The last line: counts of studies and files, the total ledger, leftovers and faults."""
-    everything = list(everything)
+def summary(everything: Sequence[Findings]) -> str:
+    """Returns the last line: counts of studies and files, the total ledger, leftovers and faults."""
     ledgers = [findings.ledger for findings in everything if findings.ledger]
-    whole = Ledger(*(sum(counts) for counts in zip(*ledgers, strict=True))) if ledgers else Ledger(*[0] * 9)
     leftovers: collections.Counter[str] = collections.Counter()
     for findings in everything:
         leftovers += findings.leftovers
-    faults = sum(len(findings.faults) for findings in everything)
     believed = sum(findings.believed for findings in everything)
     megabytes = sum(findings.bytes for findings in everything) / 1e6
     files = number_of(sum(findings.files for findings in everything), "file")
-    return "; ".join(
-        [
-            f"{number_of(len(ledgers), 'study')}, {files}, {megabytes:,.1f} MB",
-            in_words(whole),
-            *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
-            *([f"{believed:,} envelopes trusted by their hashes (--full rebuilds all)"] if believed else []),
-            *(
-                f"documents of software {printable(each.software)} not compared with the tables, only with their hashes"
-                for each in everything
-                if each.software is not None
-            ),
-            number_of(faults, "fault") if faults else "no faults",
-        ]
-    )
+    facts = [f"{number_of(len(ledgers), 'study')}, {files}, {megabytes:,.1f} MB", in_words(total(ledgers))]
+    facts += [f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())]
+    if believed:
+        facts.append(f"{believed:,} envelopes checked by hash only (--full rebuilds all)")
+    for each in everything:
+        if each.software is not None:
+            facts.append(f"documents of software {printable(each.software)} checked by hash only")
+    faults = sum(len(findings.faults) for findings in everything)
+    facts.append(number_of(faults, "fault") if faults else "no faults")
+    return "; ".join(facts)
 
 
 def in_words(ledger: Ledger) -> str:
-    """planned = complete + infeasible + incomplete, by reason, + missing."""
+    """Returns planned = complete + infeasible + incomplete (by reason) + missing, with the numbers."""
     reasons = {reason: count for reason, count in list(ledger._asdict().items())[3:-1] if count}
     by_reason = f" ({', '.join(f'{reason} {count:,}' for reason, count in reasons.items())})" if reasons else ""
     return (
@@ -225,7 +217,7 @@ def in_words(ledger: Ledger) -> str:
 
 
 def _around(folder: Folder, within: list[Entry]) -> Findings:
-    """The findings in a store's own folder, beside the studies."""
+    """Checks the store's own folder, without the studies."""
     findings = Findings(folder)
     for entry in within:
         path = folder / entry.name
@@ -243,7 +235,7 @@ def _check_study(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *
         return study_checks.check(study, within, on_bytes, rebuild=rebuild)
     except TooOld:
         raise
-    except Exception as error:  # one study that nobody foresaw must not hide what is wrong with the others
+    except Exception as error:  # an unforeseen error in one study must not hide the faults of the others
         findings = Findings(study)
         findings.fault(study, f"cannot be checked ({brief(error)})")
         return findings
@@ -252,5 +244,5 @@ def _check_study(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *
 def _entries(folder: Folder) -> list[Entry] | None:
     try:
         return entries(folder)
-    except BadInput:  # which will be told when it is looked at
+    except BadInput:  # checking the study reports it
         return None

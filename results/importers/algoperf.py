@@ -1,16 +1,15 @@
-"""The public logs of AlgoPerf (mlcommons/submissions_algorithms, Apache-2.0): submissions' trials on its workloads.
+"""Import of AlgoPerf's public logs (mlcommons/submissions_algorithms, Apache-2.0): trials of submissions on workloads.
 
     <leaderboard>/logs/<ruleset>/<submission>/study_<n>/<workload>_<framework>/trial_<n>/
         eval_measurements.csv, measurements.csv, meta_data_0.json, flags_0.json, hparams.json
     <leaderboard>/submissions/<ruleset>/<submission>/submission.py
 
-A study is what one study folder holds of a workload: the trials of one search; the submission's name is its optimizer.
-The batch size is read, without running anything, from the submission's code, which alone states it. Metrics are those
-of eval_measurements.csv as errors; its seconds, and the losses of single batches in measurements.csv, are left out. A
-trial without evaluations or metadata, and one that was asked for but has no folder, is INCOMPLETE (lost).
+A study is the trials of one search: one workload in one study folder. Its optimizer is the name of the submission. The
+batch size is stated only in the submission's code, which is searched but never run. Metrics are those of
+eval_measurements.csv, as errors. Its seconds, and the losses of single batches in measurements.csv, are not imported. A
+trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,22 +34,25 @@ CITATION = (
     "logs of github.com/mlcommons/submissions_algorithms"
 )
 MOST_TRIALS = 10_000  # of a study
-_WAS_LEFT = "the stored values are kept; --replace takes those of the logs"
-_WAS_TAKEN = "replaced by what the logs say now"
+_KEPT = "the stored values are kept (--replace takes those of the logs)"
+_REPLACED = "replaced by the current values of the logs"
 
 
 @located_both
 def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[[str], None]) -> int:
-    """Imports all trials under ``path``; 1 if there is nothing to import, else 0.
+    """Imports all trials under ``path``.
 
     Args:
-      path: previous_leaderboards of the repository, or a part of it.
-      store: where to.
-      replace: take values that changed since they were imported; else they are reported, and the stored ones kept.
-      report: takes a line for the user.
+      path: a copy of previous_leaderboards, or a part of it.
+      store: the destination store.
+      replace: replace stored values that have changed in the logs. By default they are only reported.
+      report: called with a line for the user.
+
+    Returns:
+      0, or 1 if there is nothing to import.
     """
     if not path.exists():
-        raise BadInput(f"no folder at {path}; name a copy of previous_leaderboards, or a part of it")
+        raise BadInput(f"no folder at {path}. Name a copy of previous_leaderboards, or a part of it.")
     root = path.resolve() if isinstance(path, Path) else path
     warnings, waiting = ImportWarnings(), list[Content]()
     new = present = trials = rows = assumed = 0
@@ -58,72 +60,79 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     values = 0
     for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, folders, root, warnings)
-        waiting += [content] if content else []
-        if content is None or not (new + present or len(content.measurements["step"])):
-            continue  # studies whose trials are all lost wait for one that is not
+        if content is None:
+            continue
+        waiting.append(content)
+        if not (new + present or len(content.measurements["step"])):
+            continue  # studies with only lost trials wait for one with evaluations
         if not new + present:
             stores.check_destination(store)
         for each in waiting:
             outcome = recording.save(store, each, replace=replace)
-            new, present = new + outcome.stored, present + (not outcome.stored)
-            trials += outcome.stored * each.study.trials
-            rows += outcome.stored * len(each.measurements["step"])
+            if outcome.stored:
+                new += 1
+                trials += each.study.trials
+                rows += len(each.measurements["step"])
+            else:
+                present += 1
             values += outcome.values
-            changed += [f"{each.study.name}: {outcome.told('the logs')}"] if outcome.changed else []
+            if outcome.changed:
+                changed.append(f"{each.study.name}: {outcome.describe('the logs')}")
             assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
         waiting.clear()
     if not new + present:
-        report(f"error: nothing to import in {path}: no trial_<n> with evaluations of a known workload")
+        report(f"error: nothing to import in {path}: no trial_<n> has evaluations of a known workload")
         warnings.report(report, most=1)
         return 1
     warnings.report(report)
     if changed:
-        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {_WAS_TAKEN if replace else _WAS_LEFT}")
+        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {_REPLACED if replace else _KEPT}")
         ImportWarnings(changed).report(report)
     if assumed:
-        report(f"{number_of(assumed, 'study')}: the batch size is that {algoperf_workloads.BASELINE}")
+        report(
+            f"{number_of(assumed, 'study')} with the batch size of AlgoPerf's baselines, because the submission's own "
+            "get_batch_size cannot be read"
+        )
     report(
-        f"{number_of(new + present, 'study')}, of which {new} are new ({number_of(trials, 'trial')}, "
-        f"{number_of(rows, 'evaluation')}) and {present} were "
-        f"there; {len(warnings.lines)} warnings"
+        f"{number_of(new + present, 'study')}: {new} new ({number_of(trials, 'trial')}, "
+        f"{number_of(rows, 'evaluation')}), {present} already present; {number_of(len(warnings.lines), 'warning')}"
     )
     return 0
 
 
 def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Content | None:
-    """A study with all its trials; None if its batch size is unknown.
+    """Returns a study with all its trials, or None if its batch size is unknown.
 
     Args:
-      key: what it is.
-      folders: its trials' folders.
-      path: what is imported, to name places in it.
-      warnings: takes what is missing.
+      key: key of the study.
+      folders: folders of its trials.
+      path: the imported folder. Warnings name places relative to it.
+      warnings: takes a line for everything that is missing.
     """
     trials = list(_trials(key, folders, path, warnings))
     place = f"{key.submission}/{key.study}/{key.workload}_{key.framework}"
     place = place if place.isprintable() else ascii(place)
     size = algoperf_workloads.batch_size(key.workload, _submitted_batch_sizes(folders[0].folder, key))
     if size is None:
-        warnings.add(place, "no readable submission.py states its batch size; not imported")
+        warnings.add(place, "not imported, because no readable submission.py states the batch size")
         return None
     absent = _absent_trials(trials)
     if absent:
         numbers = ", ".join(map(str, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
-        warnings.add(
-            place, f"no folder for {'trial' if len(absent) == 1 else 'trials'} {numbers}, which the flags ask for"
-        )
-    dataset, model = (_word(name) for name in algoperf_workloads.names(key.workload))
+        noun = "trial" if len(absent) == 1 else "trials"
+        warnings.add(place, f"no folder for {noun} {numbers}, which the flags request")
+    dataset, model = (untrusted.word(name, "unstated") for name in algoperf_workloads.names(key.workload))
     recorded = Recorded(
         SOURCE,
         dataset,
         model,
-        _word(key.submission),
+        untrusted.word(key.submission, "unstated"),
         size[0],
         SearchSpace({}),
         _details(key, trials, size[1]),
         len(trials) + len(absent),
     )
-    metadata = next((t.metadata for t in trials if t.metadata), {})
+    metadata = _first_metadata(trials)
     about = {
         "device_kind": untrusted.text(metadata.get("gpu_model_name")),
         "device_count": untrusted.int_or_none(metadata.get("gpu_count"), 1),
@@ -131,20 +140,24 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
 
 
+def _first_metadata(trials: Sequence[LoggedTrial]) -> Mapping[str, Any]:
+    return next((trial.metadata for trial in trials if trial.metadata), {})
+
+
 def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:
-    """The trials of a study, each number once; faults, and numbers held by two folders, become warnings."""
+    """Yields the trials of a study, each number once. Faults, and numbers that two folders have, become warnings."""
     first: dict[int, LoggedTrial] = {}
     for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)
         where = untrusted.display_path(place.folder, path)
         earlier = first.setdefault(trial.number, trial)
         if earlier is not trial:
-            same = _alike(trial, earlier)
             other = untrusted.display_path(earlier.folder, path)
-            warnings.add(where, f"repeats {other}" if same else f"contradicts {other}, which is kept")
+            warnings.add(where, f"repeats {other}" if _alike(trial, earlier) else f"contradicts {other}, which is kept")
             continue
-        lacking = key.ruleset == EXTERNAL and METAPARAMETERS not in place.names
-        faults = [*trial.faults, f"{METAPARAMETERS} is missing"] if lacking else trial.faults
+        faults = list(trial.faults)
+        if key.ruleset == EXTERNAL and METAPARAMETERS not in place.names:
+            faults.append(f"{METAPARAMETERS} is missing")
         if faults:
             warnings.add(where, "; ".join(faults))
     yield from (first[number] for number in sorted(first))
@@ -158,7 +171,7 @@ def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
 
 
 def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
-    """Numbers of trials that were asked for, as the flags of others say, but have no folder."""
+    """Returns the numbers of trials that the flags of other trials request but that have no folder."""
     planned = max(
         (untrusted.int_or_none(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0
     )
@@ -166,7 +179,7 @@ def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
 
 
 def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
-    """The batch sizes that the submission's code gives, if it is there: beside logs, under submissions."""
+    """Returns the batch sizes in the submission's code, which lies in the folder submissions next to logs."""
     above = next((p for p in folder.parents if p.name == "logs"), None)
     if above is None:
         return {}
@@ -178,7 +191,7 @@ def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
 
 
 def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) -> dict[str, Any]:
-    metadata = next((t.metadata for t in trials if t.metadata), {})
+    metadata = _first_metadata(trials)
     goals = {
         algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(value)
         for column, value in algoperf_trials.targets(metadata).items()
@@ -202,8 +215,8 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
 
 
 def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict[str, Any]:
-    outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost")] * len(absent)
-    blank = [None] * len(absent)
+    outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost") for _ in absent]
+    blank = [None for _ in absent]
     columns: dict[str, Any] = {
         "trial": [trial.number for trial in trials] + list(absent),
         "seed": [trial.seed for trial in trials] + blank,
@@ -231,8 +244,3 @@ def _measurement_columns(trials: Sequence[LoggedTrial]) -> dict[str, Any]:
         parts = [errors.get(name, pa.nulls(len(evaluations.step), pa.float64())) for _, evaluations, errors in usable]
         columns[name] = pa.concat_arrays(parts)
     return columns
-
-
-def _word(name: str) -> str:
-    """A name as a study may have it."""
-    return re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")[:80] or "unstated"

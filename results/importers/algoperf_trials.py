@@ -1,4 +1,4 @@
-"""Trials of AlgoPerf's logs: which folders are one and of which study, and what each holds, any of which can lack."""
+"""Trials of AlgoPerf's logs: finds their folders by study, and reads their files, any of which may be missing."""
 
 import io
 import re
@@ -36,8 +36,8 @@ class Evaluations(NamedTuple):
     """The evaluations of a trial.
 
     Attributes:
-      step: int64, increasing, from 0.
-      source: columns of the source by name, float64, null where the source has nothing.
+      step: steps, int64[evaluations], increasing, from 0.
+      source: columns of the source by name, float64[evaluations]. Null if the source has no value.
     """
 
     step: np.ndarray
@@ -45,7 +45,7 @@ class Evaluations(NamedTuple):
 
     @property
     def errors(self) -> dict[str, pa.Array]:
-        """The metrics as errors, by our names."""
+        """Metrics as errors, by our names."""
         by_name: dict[str, pa.Array] = {}
         for column, name in algoperf_workloads.COLUMNS.items():
             if column in self.source and name not in by_name:
@@ -57,11 +57,11 @@ class LoggedTrial(NamedTuple):
     """A trial as its folder describes it.
 
     Attributes:
-      folder: where it is.
-      number: as in the folder's name.
-      evaluations: None if there are none that can be used.
-      metadata, flags, metaparameters: the JSON files; empty if one cannot be used.
-      faults: what of this is missing or wrong, in a few words each.
+      folder: the trial's folder.
+      number: number in the folder's name.
+      evaluations: evaluations, or None if there are none or the file is invalid.
+      metadata, flags, metaparameters: contents of the JSON files. Empty if a file is missing or invalid.
+      faults: missing or invalid files, in a few words each.
     """
 
     folder: Folder
@@ -74,20 +74,27 @@ class LoggedTrial(NamedTuple):
 
     @property
     def seed(self) -> int | None:
-        """The source's seed, whose 32 bits may be written as a negative number."""
+        """Seed of the source, whose 32 bits may be written as a negative number."""
         value = untrusted.int_or_none(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
         return None if value is None else value % 2**32
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of the submission's own work, up to the last evaluation."""
+        """Seconds of the submission's own work until the last evaluation."""
         if self.evaluations is None or _SECONDS not in self.evaluations.source:
             return None
         return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
 
 
 def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> LoggedTrial:
-    """Reads what a trial's folder holds, with files of these names, in the tree at ``root``."""
+    """Reads a trial.
+
+    Args:
+      folder: the trial's folder.
+      number: its number.
+      names: names of its files.
+      root: root of the imported tree.
+    """
     faults = []
     content: dict[str, Mapping[str, Any]] = {}
     for name in (METADATA, FLAGS, METAPARAMETERS):
@@ -114,14 +121,14 @@ def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Log
 
 
 def parse_evaluations(data: bytes) -> Evaluations:
-    """The evaluations of a CSV file; Unusable, with the reason, if it has none."""
+    """Parses the evaluations in a CSV file. Raises Unusable if there are none."""
     header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
     metrics = [name for name in algoperf_workloads.COLUMNS if name in header]
     is_header = "global_step" in header and metrics and len(set(header)) == len(header)
     if not data.strip():
         raise Unusable("is empty")
     if not is_header:
-        raise Unusable("has no header that names global_step and a metric, each column once")
+        raise Unusable("has no header with global_step and a metric, each column once")
     if b"\n" not in data.strip():
         raise Unusable("holds no evaluation")
     names = ["global_step", *metrics, *({_SECONDS} & set(header))]
@@ -133,11 +140,10 @@ def parse_evaluations(data: bytes) -> Evaluations:
     except pa.ArrowException as error:
         raise Unusable(f"cannot be read ({untrusted.brief(first_line(error)[:36])})") from None
     step = table["global_step"].to_numpy()
-    whole = np.all((step >= 0) & (step < 2**31) & (step == np.floor(step)))
     if not len(table):
         raise Unusable("holds no evaluation")
-    if not whole:
-        raise Unusable("has a global_step that is not a whole number from 0 to 2147483647")
+    if not np.all((step >= 0) & (step < 2**31) & (step == np.floor(step))):
+        raise Unusable("has a global_step that is not an integer from 0 to 2147483647")
     if not np.all(np.diff(step) > 0):
         raise Unusable("has steps that do not increase")
     columns = {name: table[name].combine_chunks() for name in names[1:]}
@@ -145,7 +151,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
 
 
 def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
-    """The workload's targets by name of the source's column; empty if the metadata do not tell."""
+    """Returns the workload's targets by column of the source, if the metadata state them."""
     metric = metadata.get("workload.target_metric_name")
     values = {}
     for split in ("validation", "test"):
@@ -156,7 +162,7 @@ def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
 
 
 def outcome(trial: LoggedTrial) -> tuple[str, str | None]:
-    """Status and reason of a trial: INFEASIBLE only if its last evaluation says NaN or infinity in so many words."""
+    """Returns status and reason of a trial. It is INFEASIBLE only if its last evaluation has NaN or infinity."""
     evaluations = trial.evaluations
     if evaluations is None or METADATA in "".join(trial.faults):
         return "INCOMPLETE", "lost"
@@ -164,12 +170,11 @@ def outcome(trial: LoggedTrial) -> tuple[str, str | None]:
     if any(value is not None and not np.isfinite(value) for value in last):
         return "INFEASIBLE", None
     limits = targets(trial.metadata)
-    budget = untrusted.int_or_none(trial.flags.get("max_global_steps"), 1) or untrusted.int_or_none(
-        trial.metadata.get("workload.step_hint"), 1
-    )
-    if (limits and all(_reached(evaluations, *target) for target in limits.items())) or evaluations.step[-1] >= (
-        budget or np.inf
-    ):
+    budget = untrusted.int_or_none(trial.flags.get("max_global_steps"), 1)
+    budget = budget or untrusted.int_or_none(trial.metadata.get("workload.step_hint"), 1)
+    if budget and evaluations.step[-1] >= budget:
+        return "COMPLETE", None
+    if limits and all(_reached(evaluations, *target) for target in limits.items()):
         return "COMPLETE", None
     return "INCOMPLETE", "time_limit" if _out_of_time(trial, evaluations) else "unstated"
 
@@ -183,7 +188,7 @@ def _reached(evaluations: Evaluations, column: str, target: float) -> bool:
 
 
 def _out_of_time(trial: LoggedTrial, evaluations: Evaluations) -> bool:
-    """Whether the time allowed was over before another evaluation could follow at the pace of the last."""
+    """Whether the time limit came before the next evaluation, at the pace of the last one."""
     limit = untrusted.number(trial.metadata.get("workload.max_allowed_runtime_sec"))
     if limit is None or _SECONDS not in evaluations.source:
         return False
@@ -204,7 +209,7 @@ class Key(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-    """A trial's folder with the names of its files; ``misplaced`` if it lies outside a folder of its workload."""
+    """A trial's folder with its file names; ``misplaced`` if it lies outside a folder of its workload."""
 
     folder: Folder
     names: tuple[str, ...]
@@ -213,7 +218,7 @@ class TrialFolder(NamedTuple):
 
 
 def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder]]:
-    """The folders of trials under ``path`` by study, those in a folder of their workload first."""
+    """Returns the folders of trials under ``path``, by study. Folders of trials outside a workload come last."""
     by_study: dict[Key, list[TrialFolder]] = {}
     for folder, names in untrusted.files(path, warnings):
         files = tuple(name for name in names if name in FILES)
@@ -227,7 +232,7 @@ def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder
 
 
 def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
-    """The study a trial belongs to, and whether its workload is known only from its flags."""
+    """Returns the study of a trial, and whether its workload is known only from its flags."""
     above = list(folder.parts[:-1])
     workload = _WORKLOAD.fullmatch(above[-1] if above else "")
     if workload:

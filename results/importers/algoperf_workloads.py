@@ -1,4 +1,4 @@
-"""AlgoPerf's workloads: data set, model, metrics as errors, and the batch sizes of submissions."""
+"""AlgoPerf's workloads: data sets, models, metrics as errors, and batch sizes of submissions."""
 
 import re
 from collections.abc import Callable
@@ -9,14 +9,14 @@ import pyarrow as pa
 
 
 class BenchmarkWorkload(NamedTuple):
-    """A workload of the benchmark, and the batch size that its baselines use."""
+    """A workload of the benchmark, and the batch size of its baselines."""
 
     dataset: str
     model: str
     batch_size: int
 
 
-# In the order in which AlgoPerf looks for the workload that a variant, such as fastmri_tanh, is one of.
+# In AlgoPerf's order of matching the name of a variant, such as fastmri_tanh, to its workload.
 WORKLOADS = {
     "criteo1tb": BenchmarkWorkload("criteo1tb", "dlrm", 262_144),
     "fastmri": BenchmarkWorkload("fastmri", "unet", 32),
@@ -29,24 +29,25 @@ WORKLOADS = {
     "finewebedu_lm": BenchmarkWorkload("finewebedu", "lm", 64),
     "mnist": BenchmarkWorkload("mnist", "mlp", 16),
 }
-_SMALLER = {"imagenet_resnet_silu": 512, "imagenet_resnet_gelu": 512}  # variants with a baseline of their own
+_SMALLER = {"imagenet_resnet_silu": 512, "imagenet_resnet_gelu": 512}  # variants with their own baseline
 _RETURNED = re.compile(
     r"""^[ \t]*(?:el)?if[ \t]+\w+[ \t]*==[ \t]*["'](\w{1,60})["'][ \t]*:[ \t]*(?:\#.*)?\r?\n"""
     r"""[ \t]*return[ \t]+([0-9]{1,12}(?:_[0-9]{1,12}){0,6})[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
+# Part of the plan of every such study, so a change would rename the studies.
 BASELINE = "of AlgoPerf's baselines, as the submission's own get_batch_size is not there to be read"
 
 
 class Metric(NamedTuple):
-    """A metric of the source, as the error it is kept as."""
+    """A metric of the source, with its conversion to an error."""
 
     kind: str
     error: Callable[[float], float]
 
 
 def _one_minus(value: float, scale: int = 1) -> float:
-    """1 - value / scale in decimal, so that an accuracy of 0.7 is an error of 0.3 and not of 0.30000000000000004."""
+    """Returns 1 - value / scale in decimal: an accuracy of 0.7 becomes an error of 0.3, not 0.30000000000000004."""
     return float(1 - Decimal(repr(value)) / scale)
 
 
@@ -64,7 +65,7 @@ COLUMNS = {f"{split}/{name}": f"{split}_{m.kind}" for split in SPLITS for name, 
 
 
 def errors(column: str, values: pa.Array) -> pa.Array:
-    """A column of the source as errors, float64; what is null stays null, and NaN NaN."""
+    """Returns a column of the source as errors, float64. Nulls and NaN are kept."""
     error = METRICS[column.split("/")[1]].error
     if error is float:
         return values
@@ -72,12 +73,12 @@ def errors(column: str, values: pa.Array) -> pa.Array:
 
 
 def base(workload: str) -> str | None:
-    """The workload a variant is one of, or None if it is one of none that is known here."""
+    """Returns the workload of a variant, or None if it is unknown."""
     return next((name for name in WORKLOADS if name in workload), None)
 
 
 def names(workload: str) -> tuple[str, str]:
-    """Data set and model of a workload; a variant's change stays in the name of the model."""
+    """Returns data set and model of a workload. The model's name includes the variant."""
     variant_of = base(workload)
     if variant_of is None:
         return workload, workload
@@ -86,10 +87,10 @@ def names(workload: str) -> tuple[str, str]:
 
 
 def batch_sizes(source: str) -> dict[str, int]:
-    """The batch sizes that a submission's get_batch_size returns, by workload.
+    """Returns the batch sizes in a submission's get_batch_size, by workload.
 
-    The text is searched and never run: `if workload_name == NAME:`, or elif, and `return NUMBER` in the next line is
-    all that is understood; one of the published submissions is not even valid Python.
+    The code is searched, never run: one of the published submissions is not valid Python. Only `if workload_name ==
+    NAME:` (or elif) with `return NUMBER` on the next line is recognized.
     """
     functions = source.partition("def get_batch_size(")[2]
     sizes = {name: int(size) for name, size in _RETURNED.findall(functions)}
@@ -97,11 +98,11 @@ def batch_sizes(source: str) -> dict[str, int]:
 
 
 def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
-    """The batch size of a workload and its source, or None if it is unknown.
+    """Returns the batch size of a workload and its source, or None if it is unknown.
 
     Args:
-      workload: by name.
-      chosen: by the submission, as ``batch_sizes`` reads it.
+      workload: name of the workload.
+      chosen: batch sizes of the submission, from ``batch_sizes``.
     """
     variant_of = base(workload)
     for name in (workload, variant_of):

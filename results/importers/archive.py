@@ -1,7 +1,7 @@
-"""A published archive, as .tar.bz2, .tar or a folder: its checksum, and its files one after the other.
+"""A published archive, as .tar.bz2, .tar or a folder: its checksum and its files, in order.
 
-Nothing is unpacked to disk. bzip2 is decoded ahead of what is done with the data: by a process of its own, on all cores
-but one, or, of what is not on a local disk, by a thread.
+Nothing is unpacked to disk. bzip2 is decoded ahead of use: local files in a separate process that uses all cores but
+one, remote files in a thread.
 """
 
 import collections
@@ -23,24 +23,22 @@ from results.importers import bunzip, tar_stream, untrusted
 from results.importers.tar_stream import CHUNK, ArchiveEntry, Broken
 from results.importers.untrusted import Unusable
 
-AHEAD = 8  # chunks that are decoded before they are asked for
-DECODERS = 8  # threads at most: more would only wait for the reader, and each holds decoded data
-DECODE = ("-P", bunzip.__file__)  # a file, so that no folder is searched for it
-DEEPEST = 12  # folders within folders
-# Text of numbers shrinks to a fifth; what grows more than this was made to fill a disk or a memory.
+AHEAD = 8  # chunks to decode in advance
+DECODERS = 8  # maximum number of threads: more would only wait for the reader, and each holds decoded data
+DECODE = ("-P", bunzip.__file__)  # a file, so no folder is searched for the module
+DEEPEST = 12  # nested folders
+# Text of numbers compresses to a fifth. More growth than this must come from a decompression bomb.
 MOST_GROWTH, SMALL = 300, 64 << 20
 _MAGIC = b"BZh"
-
-Location = Folder
 
 
 class OpenArchive(NamedTuple):
     """An opened archive or folder.
 
     Attributes:
-      entries: its files, and what else is in it but folders, in its own order; raises Broken.
-      position: how much of ``size`` has been read.
-      size: of the archive in bytes; 0 of a folder.
+      entries: everything in it except folders, in order. Raises Broken.
+      position: returns the number of bytes read.
+      size: size of the archive in bytes, or 0 for a folder.
     """
 
     entries: Iterator[ArchiveEntry]
@@ -48,26 +46,27 @@ class OpenArchive(NamedTuple):
     size: int
 
 
-def sha256(path: Location, read: Callable[[int], None]) -> str:
-    """The sha256 of a file in hexadecimal; ``read`` takes the number of bytes read since its last call."""
-    digest = hashlib.sha256()
+def sha256(path: Folder, report: Callable[[int], object]) -> str:
+    """Returns the sha256 of a file as hex. Calls ``report`` with the number of bytes read so far."""
+    digest, total = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(4 * CHUNK):
             digest.update(chunk)
-            read(len(chunk))
+            total += len(chunk)
+            report(total)
     return digest.hexdigest()
 
 
 @contextlib.contextmanager
-def open_archive(path: Location, top: str) -> Iterator[OpenArchive]:
-    """Opens a .tar.bz2, a .tar or a folder; which of them it is, is seen from its content.
+def open_archive(path: Folder, top: str) -> Iterator[OpenArchive]:
+    """Opens a .tar.bz2, a .tar or a folder, recognized by its content.
 
     Args:
-      path: of the archive, or of a folder: the archive's topmost one, or that in which it lies.
+      path: the archive, its unpacked topmost folder, or the parent of that folder.
       top: name of the topmost folder.
 
     Raises:
-      Broken: it cannot be opened. Reading the entries raises it, too.
+      Broken: the archive cannot be opened. Reading entries also raises it.
     """
     if path.is_dir():
         yield OpenArchive(_folder(path, top), lambda: 0, 0)
@@ -83,13 +82,13 @@ def open_archive(path: Location, top: str) -> Iterator[OpenArchive]:
             source = _decoder(path, file, stack) if compressed else bunzip.Decoded(file.read, file.tell)
         except (OSError, RuntimeError, ValueError) as error:
             raise Broken(f"it cannot be opened ({_reason(error)})") from None
-        pool = ThreadPoolExecutor(1)  # so that chunks come in order
-        stack.callback(pool.shutdown, cancel_futures=True)  # before the file is closed
+        pool = ThreadPoolExecutor(1)  # one thread keeps chunks in order
+        stack.callback(pool.shutdown, cancel_futures=True)  # runs before the file is closed
         chunks = _Chunks(source, size, pool)
         yield OpenArchive(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
 
 
-def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> bunzip.Decoded:
+def _decoder(path: Folder, file: Any, stack: contextlib.ExitStack) -> bunzip.Decoded:
     if not isinstance(path, Path):
         return bunzip.Decoded(bunzip.Decoder(file).read, file.tell)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -99,7 +98,7 @@ def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> bunzip.D
 
 
 class _BunzipProcess:
-    """The program ``bunzip``, decoding a file."""
+    """A process of the program ``bunzip`` that decodes a file."""
 
     def __init__(self, path: Path, threads: int):
         command = [sys.executable, *DECODE, str(path.absolute()), str(threads)]
@@ -107,7 +106,7 @@ class _BunzipProcess:
         self.position = 0
 
     def read(self, size: int) -> bytes:
-        """The next piece, of the decoder's own size; nothing at the end."""
+        """Returns the next piece, in the decoder's own size, or empty bytes at the end."""
         assert self._process.stdout and self._process.stderr
         head = self._process.stdout.read(bunzip.HEAD.size)
         if len(head) < bunzip.HEAD.size:
@@ -123,7 +122,7 @@ class _BunzipProcess:
 
 
 class _Chunks:
-    """The content in pieces, each handed out once the next is there: bz2 notices damage after the damaged bytes."""
+    """The content in chunks. A chunk is yielded once the next is decoded, because bz2 detects damage late."""
 
     def __init__(self, decoded: bunzip.Decoded, size: int, pool: ThreadPoolExecutor):
         self._decoded, self._size, self._pool, self.position = decoded, size, pool, 0
@@ -155,8 +154,8 @@ def _reason(error: Exception) -> str:
     return text[:100] if text.isprintable() and text not in ("", "std::exception") else type(error).__name__
 
 
-def _folder(root: Location, top: str) -> Iterator[ArchiveEntry]:
-    """The files under a folder, those of a folder before those of its subfolders; links are never followed."""
+def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
+    """Yields the files under a folder, before those of its subfolders. Links are never followed."""
     waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
     while waiting:
         below, folder = waiting.pop()
@@ -178,11 +177,11 @@ def _folder(root: Location, top: str) -> Iterator[ArchiveEntry]:
         waiting += reversed(folders)
 
 
-# Name, what it is if neither file nor folder, whether it is a folder, and size; and what reads a file, given its size.
+# Entries (name, type if neither file nor folder, whether it is a folder, size), and a function (name, size) -> content.
 _Listed = tuple[Iterator[tuple[str, str, bool, int]], Callable[[str, int], bytes]]
 
 
-def _list_local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _Listed:
+def _list_local(folder: Path, root: Folder, stack: contextlib.ExitStack) -> _Listed:
     assert isinstance(root, Path)
     handle = stack.enter_context(untrusted.open_folder(folder, root))
 

@@ -1,8 +1,8 @@
-"""Decoding of bzip2, for a process of its own: it neither takes nor waits for the interpreter's lock of the reader.
+"""Decoding of bzip2 in a separate process, so that it never waits for the reader's interpreter lock.
 
     python results/importers/bunzip.py FILE THREADS
 
-writes to standard output, again and again: how many bytes of FILE have been read, how many follow, and these.
+writes records to standard output: the number of bytes of FILE read so far, the length of the data, and the data.
 """
 
 import bz2
@@ -21,8 +21,9 @@ class Decoded(NamedTuple):
     """An opened bzip2 file.
 
     Attributes:
-      read: at most so many bytes, at least one but at the end; raises OSError, EOFError, RuntimeError or ValueError.
-      position: how many bytes of the file have been read.
+      read: returns up to the given number of bytes, and empty bytes only at the end. Raises OSError, EOFError,
+        RuntimeError or ValueError.
+      position: returns the number of bytes of the file read so far.
     """
 
     read: Callable[[int], bytes]
@@ -30,13 +31,13 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """The standard library's decoder in large steps: bz2.BZ2File takes one for every 8 KiB."""
+    """The standard library's decoder in large steps. The class bz2.BZ2File decodes in steps of 8 KiB."""
 
     def __init__(self, file: BinaryIO):
         self._file, self._decoder = file, bz2.BZ2Decompressor()
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes, at least one but at the end."""
+        """Returns up to ``size`` bytes, and empty bytes only at the end."""
         while True:
             rest, starts = b"", self._decoder.eof
             if starts:
@@ -50,7 +51,7 @@ class Decoder:
             try:
                 data = self._decoder.decompress(rest, size)
             except OSError:
-                if starts:  # what follows the last stream is none, and bzip2 itself passes over it
+                if starts:  # trailing bytes after the last stream, which bzip2 also ignores
                     return b""
                 raise
             if data:
@@ -59,7 +60,7 @@ class Decoder:
 
 @contextlib.contextmanager
 def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
-    """Opens a local file for decoding by rapidgzip, or, where that is not installed, by the standard library."""
+    """Opens a local file for decoding with rapidgzip, or with the standard library if that is not installed."""
     try:
         rapidgzip: Any = importlib.import_module("rapidgzip")
     except ImportError:
@@ -77,12 +78,12 @@ def main(path: str, threads: int, out: BinaryIO) -> None:
         while data := source.read(CHUNK):
             out.write(HEAD.pack(source.position(), len(data)))
             out.write(data)
-    out.write(HEAD.pack(0, 0))  # without which it did not come to its end
+    out.write(HEAD.pack(0, 0))  # marks the end of complete output
     out.flush()
 
 
 def run() -> None:
-    """The program; an error in the file is the last line of standard error."""
+    """Runs the program. An error in the file is the last line of standard error."""
     try:
         main(sys.argv[1], int(sys.argv[2]), sys.stdout.buffer)
     except (OSError, EOFError, RuntimeError, ValueError) as error:

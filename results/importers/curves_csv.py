@@ -1,7 +1,7 @@
-"""ParsedCurves as CSV files, one per trial: those with the same header are joined and parsed at once.
+"""Parsing of curves from CSV files, one per trial. Files with the same header are joined and parsed together.
 
-Values become the double nearest to the decimal that was written; an empty cell becomes null. Where joined files cannot
-be parsed, or rows do not add up, they are parsed one by one, so that a broken file harms no other.
+A value becomes the double nearest to the written decimal, and an empty cell becomes null. If joined files cannot be
+parsed, or the number of rows is wrong, they are parsed one by one, so a broken file does not affect others.
 """
 
 import csv
@@ -18,7 +18,7 @@ from results.importers.untrusted import Unusable, brief
 MOST_COLUMNS = 256
 LAST_STEP = 2**31 - 1
 
-# The column of ours that a column of theirs becomes; None if there is none.
+# Maps a column of the source to our column, or None.
 Columns = Callable[[str], str | None]
 
 
@@ -27,8 +27,8 @@ class ParsedCurves(NamedTuple):
 
     Attributes:
       table: columns trial, step (both int32) and metrics (float64), sorted by trial and step.
-      broken: why, by trial, a file was not taken.
-      repeated: rows left out because their step was there already, by trial.
+      broken: reason by trial for each file that cannot be used.
+      repeated: number of dropped rows that repeat a step, by trial.
       left_out: names of columns that were not imported.
     """
 
@@ -39,7 +39,7 @@ class ParsedCurves(NamedTuple):
 
 
 class _CsvHeader(NamedTuple):
-    """The first line of a file: all its columns as they are called here, and those to read, by our names."""
+    """The first line of a file: unique names for all its columns, and the columns to read by our names."""
 
     names: list[str]
     taken: dict[str, str]
@@ -50,8 +50,8 @@ def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
     """Parses the files of some trials.
 
     Args:
-      files: by trial.
-      columns: what becomes of a column; that of steps is called ``step`` and need not be known to it.
+      files: contents by trial.
+      columns: maps a column to our name. It need not map the column ``step``.
     """
     broken: dict[int, str] = {}
     left_out: set[str] = set()
@@ -103,7 +103,7 @@ def _first_line(text: bytes) -> bytes:
 def _parse_together(
     files: Mapping[int, bytes], skip: int, header: _CsvHeader, broken: dict[int, str]
 ) -> Iterable[pa.Table]:
-    """Tables of files with the same header, which takes ``skip`` bytes; adds to ``broken``."""
+    """Parses files with the same header, which has ``skip`` bytes. Adds faults to ``broken``."""
     try:
         yield _rows(files, skip, header)
         return
@@ -111,14 +111,14 @@ def _parse_together(
         if len(files) == 1:
             broken |= dict.fromkeys(files, str(error))
             return
-    # Halves: one broken file among many costs few more passes.
+    # Bisection finds one broken file among many in few passes.
     trials = list(files)
     for half in (trials[: len(trials) // 2], trials[len(trials) // 2 :]):
         yield from _parse_together({trial: files[trial] for trial in half}, skip, header, broken)
 
 
 def _rows(files: Mapping[int, bytes], skip: int, header: _CsvHeader) -> pa.Table:
-    """All rows of some files, with the trial they are of; Unusable if it is not certain which row is of which."""
+    """Returns all rows of some files with their trials. Raises Unusable if rows cannot be assigned to trials."""
     trials = list(files)
     pieces: list[bytes | memoryview] = []
     counts = []
@@ -153,7 +153,7 @@ def _read(text: bytes, header: _CsvHeader) -> pa.Table:
     wanted = [header.taken[name] for name in ("step", *metrics)]
     read = pa.csv.ReadOptions(column_names=header.names, use_threads=True)
     problem = ""
-    for kind in (pa.int64(), pa.float64()):  # steps written as 100.0 are steps, too
+    for kind in (pa.int64(), pa.float64()):  # accepts steps written as 100.0
         types = {header.taken["step"]: kind} | {header.taken[name]: pa.float64() for name in metrics}
         convert = pa.csv.ConvertOptions(column_types=types, include_columns=wanted, null_values=[""])
         try:
@@ -170,7 +170,7 @@ def _metrics(header: _CsvHeader) -> list[str]:
 
 
 def _sort(tables: Sequence[pa.Table]) -> tuple[pa.Table, dict[int, int]]:
-    """All rows sorted by trial and step; of rows with the same step the first stays, and the others are counted."""
+    """Sorts all rows by trial and step. Keeps the first row of each step, and counts the others by trial."""
     if not tables:
         return pa.table({"trial": pa.array([], pa.int32()), "step": pa.array([], pa.int32())}), {}
     table = pa.concat_tables(tables, promote_options="default")

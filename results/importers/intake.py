@@ -1,8 +1,8 @@
-"""The intake: buffers the trials of an archive until enough of them can be stored at once.
+"""The intake: buffers the trials of an archive until there are enough to store.
 
-Files come in any order. A trial is stored once both its files and its study's study.json have come, together with
-others of its study. What has to wait is bounded: where too much waits for a file that does not come, curves are put off
-and taken in another pass over the archive, when everything else is known.
+Files come in any order. A trial is stored together with others of its study, once both its files and the study.json
+have been read. The buffer is bounded: if it gets too full, curves are postponed to a second pass over the archive, when
+everything else is known.
 """
 
 import collections
@@ -18,13 +18,13 @@ from results.importers.shallue2018_format import ArchivePath
 from results.importers.tar_stream import ArchiveEntry, Broken
 from results.importers.untrusted import ImportWarnings, Unusable
 
-ENOUGH = 8 << 20  # bytes of text of one study that are worth a part
+ENOUGH = 8 << 20  # bytes of text of one study to store as a part
 MOST_WAITING = 96 << 20  # bytes of text that wait for other files
-MOST_UNDER_WAY = 32 << 20  # bytes of text on their way into the store
-MOST_BATCHES = 32  # on their way into the store
-WORTH_A_PART = 64 << 10  # bytes of text, if too much is waiting
+MOST_UNDER_WAY = 32 << 20  # bytes of text being stored
+MOST_BATCHES = 32  # batches being stored
+WORTH_A_PART = 64 << 10  # bytes of text to store as a part if the buffer is full
 LARGEST_JSON, LARGEST_CURVE, LARGEST_STUDY = 64 << 10, 64 << 20, 1 << 30  # bytes
-MOST_CONFIGURED = 8 << 20  # bytes of study.json, all of which are kept
+MOST_CONFIGURED = 8 << 20  # total bytes of study.json files, which stay in memory
 MOST_STUDIES, MOST_TRIALS, MOST_WARNINGS = 5_000, 2_000_000, 100_000
 
 
@@ -35,20 +35,21 @@ class _UnderWay(NamedTuple):
 
 
 class Intake:
-    """Takes an archive's files and hands trials on to the store, in threads.
+    """Buffers an archive's files and stores trials in threads.
 
     Attributes:
-      studies: what has come, by path below the topmost folder.
-      trials, rows: how many were stored that were not there before.
-      there: how many trials were there before.
+      studies: studies read so far, by path below the topmost folder.
+      trials, rows: number of newly stored trials and measurements.
+      present: number of trials that the store already had.
       left_out: columns that were not imported.
+      warnings: warnings about data that cannot be imported.
     """
 
     def __init__(self, folder: Folder, pool: ThreadPoolExecutor, warnings: ImportWarnings):
         self.studies: dict[str, PartialStudy] = {}
-        self.trials = self.rows = self.there = 0
+        self.trials = self.rows = self.present = 0
         self.left_out: set[str] = set()
-        self._folder, self._pool, self._warnings = folder, pool, warnings
+        self._folder, self._pool, self.warnings = folder, pool, warnings
         self._under_way: collections.deque[_UnderWay] = collections.deque()
         self._seen = self._waiting = self._configured = 0
         self._current: PartialStudy | None = None
@@ -57,9 +58,9 @@ class Intake:
         """Takes a file of the archive.
 
         Raises:
-          Broken: the archive cannot be read on.
+          Broken: the archive cannot be read any further.
         """
-        study = self._study(place.study)
+        study = self.studies.setdefault(place.study, PartialStudy(place.study))
         if self._current is not study:
             if self._current is not None and self._current.whole and not self._current.at_the_end:
                 self._hand_over(self._current, last=True)
@@ -75,11 +76,11 @@ class Intake:
             else:
                 self._take_curve(study, place.trial, entry)
         except Unusable as error:
-            self.warn(entry.path, error)
+            self.warnings.add(entry.path, error)
         self._make_room(study)
 
     def take_put_off(self, place: ArchivePath, entry: ArchiveEntry) -> None:
-        """Takes a file in another pass: only curves that were put off before."""
+        """Takes a file in the second pass: only curves that were postponed."""
         study = self.studies.get(place.study)
         if study and place.trial in study.put_off and place.file == "measurements.csv":
             study.put_off.remove(place.trial)
@@ -87,27 +88,25 @@ class Intake:
             self._make_room(study)
 
     def end_of_pass(self, *, cut: bool) -> bool:
-        """Whether another pass is needed.
+        """Returns whether a second pass is needed.
 
         Args:
-          cut: the archive ended early, so that what has not come is not known to be lost.
+          cut: the archive ended early, so missing files may exist.
         """
         for study in self.studies.values():
             if study.recorded is None and not study.refused:
-                self._refuse(study, "its study.json lies where the archive cannot be read" if cut else "no study.json")
+                self._refuse(study, "its study.json is in an unreadable part" if cut else "no study.json")
             storable = study.done | study.lost | (study.outcomes.keys() & (study.curves.keys() | study.put_off))
             if not (storable if cut else study.seen) and not study.refused:
-                self._refuse(study, "its trials lie where the archive cannot be read" if cut else "no trials")
+                self._refuse(study, "its trials are in an unreadable part" if cut else "no trials")
             if cut or study.refused:
                 study.put_off &= study.outcomes.keys()
-                continue  # what has not come may yet be there
-            without_curve = {t for t, o in study.outcomes.items() if o.status == "COMPLETE" and t not in study.measured}
-            for what, trials in (
-                ("metadata.json", study.measured - study.statuses.keys() - study.lost),
-                ("measurements.csv", without_curve),
-            ):
-                for trial in sorted(trials):
-                    self._lose(study, trial, f"{study.path}/{trial}", f"no {what}")
+                continue
+            for trial in sorted(study.measured - study.statuses.keys() - study.lost):
+                self._lose(study, trial, f"{study.path}/{trial}", "no metadata.json")
+            complete = {trial for trial, outcome in study.outcomes.items() if outcome.status == "COMPLETE"}
+            for trial in sorted(complete - study.measured):
+                self._lose(study, trial, f"{study.path}/{trial}", "no measurements.csv")
         return any(study.put_off for study in self.studies.values())
 
     def finish(self, *, cut: bool) -> None:
@@ -130,7 +129,7 @@ class Intake:
         if (self._folder / study.recorded.name).is_dir():
             study.at_the_end = True
             study.done |= store.settled_ids(self._folder, study.recorded.name)
-            self.there += len(study.done)
+            self.present += len(study.done)
             self._forget(study, study.done)
 
     def _take_outcome(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
@@ -163,37 +162,28 @@ class Intake:
         study.take_curve(trial, text)
         self._waiting += len(text)
 
-    def _study(self, path: str) -> PartialStudy:
-        if path not in self.studies:
-            self.studies[path] = PartialStudy(path)
-        return self.studies[path]
-
     def _count(self, study: PartialStudy, trial: int) -> None:
         if trial not in study.statuses and trial not in study.measured and trial not in study.lost:
             self._seen += 1
 
-    def warn(self, place: str, why: object) -> None:
-        """Adds a warning about something that cannot be imported."""
-        self._warnings.add(place, why)
-
     def check_bounds(self) -> None:
-        """Raises Broken if the archive holds more than any published one."""
+        """Raises Broken if the archive is larger than any published one."""
         for what, count, most in (
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
-            ("faults", len(self._warnings.lines), MOST_WARNINGS),
+            ("faults", len(self.warnings.lines), MOST_WARNINGS),
             ("bytes of study.json", self._configured, MOST_CONFIGURED),
         ):
             if count > most:
                 raise Broken(f"it holds more than {most:,} {what}")
 
     def _refuse(self, study: PartialStudy, why: str) -> None:
-        self.warn(study.path, why)
+        self.warnings.add(study.path, why)
         study.refused = True
         self._forget(study, study.curves.keys() | study.outcomes.keys())
 
     def _lose(self, study: PartialStudy, trial: int, place: str, why: object) -> None:
-        self.warn(place, why)
+        self.warnings.add(place, why)
         study.lost.add(trial)
         study.visible = False
         study.put_off.discard(trial)
@@ -205,7 +195,7 @@ class Intake:
         self._waiting += study.waiting - before
 
     def _make_room(self, study: PartialStudy) -> None:
-        """Hands over what is worth a part of a study that something has come of, and more if too much is waiting."""
+        """Stores the study if it has enough data for a part, and other studies while the buffer is too full."""
         if study.ready >= ENOUGH:
             self._hand_over(study)
         while self._waiting > MOST_WAITING:
@@ -219,17 +209,17 @@ class Intake:
                 self._forget(fullest, late, outcomes=False)
 
     def _hand_over(self, study: PartialStudy, *, last: bool = False, without_curves: bool = False) -> None:
-        """Hands what is ready of a study to the store.
+        """Stores the trials of a study that are ready.
 
         Args:
-          study: a study whose study.json has come.
-          last: whether to make it visible.
-          without_curves: whether trials without measurements are ready, too.
+          study: a study whose study.json has been read.
+          last: make the study visible.
+          without_curves: also store trials without measurements.
         """
         assert study.recorded is not None
-        trials = (
-            study.outcomes.keys() - study.put_off if without_curves else study.outcomes.keys() & study.curves.keys()
-        )
+        trials = study.outcomes.keys() & study.curves.keys()
+        if without_curves:
+            trials = study.outcomes.keys() - study.put_off
         batch = Batch(
             study.recorded,
             study.seen,
@@ -247,7 +237,7 @@ class Intake:
         self._under_way.append(_UnderWay(study, size, study.writing))
 
     def _settle(self, most: int) -> None:
-        """Waits until at most so many bytes are on their way, and collects the results of the others."""
+        """Waits until at most ``most`` bytes are being stored, and collects the results of finished batches."""
         while self._under_way and (
             most == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > most
         ):
@@ -258,14 +248,14 @@ class Intake:
             self.left_out |= stored.left_out
             study.lost |= stored.broken.keys()
             for trial, why in stored.broken.items():
-                self.warn(f"{study.path}/{trial}/measurements.csv", why)
+                self.warnings.add(f"{study.path}/{trial}/measurements.csv", why)
             for trial, rows in stored.repeated.items():
                 place = f"{study.path}/{trial}/measurements.csv"
-                self.warn(place, f"{rows} rows repeat a step; the first of each is kept")
+                self.warnings.add(place, f"{rows} rows repeat a step; the first of each is kept")
 
 
 def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:
-    """Stores a batch once the one before it, which was handed over earlier and so is under way, is stored."""
+    """Stores a batch after the previous batch of its study, which was submitted earlier."""
     if before is not None:
         before.result()
     return partial_studies.save(folder, batch)
@@ -273,5 +263,5 @@ def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored
 
 def _read(entry: ArchiveEntry, limit: int) -> bytes:
     if entry.size > limit:
-        raise Unusable(f"holds {entry.size:,} bytes; that is not a file of this kind")
+        raise Unusable(f"has {entry.size:,} bytes, but the limit is {limit:,}")
     return entry.read()

@@ -1,15 +1,16 @@
-"""MLPerf's reference convergence points: how far several seeds trained until they met a benchmark's quality target.
+"""Import of MLPerf's reference convergence points: how long several seeds trained to a benchmark's quality target.
 
 The source is `rcp_checker/<release>/rcps_<benchmark>.json` of mlcommons/logging (Apache-2.0). A record is a benchmark,
-a batch size, metaparameters set by hand, and a number per seed, called "Epochs to converge" whatever its unit. It
-becomes a study whose trials are its seeds, each with one measurement: `validation_shortfall` 0 at the step at which the
-target was met. Numbers whose unit or size of an epoch is not known are kept, without steps.
+a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" in any unit. It becomes a
+study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step that met the target.
+Numbers with an unknown unit or epoch size are kept without steps.
 
-Releases repeat each other, under other names too (gnn is rgat, the later ssd is retinanet). Records are one study if
-their benchmark, batch size and numbers are the same and their metaparameters do not contradict each other; a list that
-continues another, or gives the same numbers in another unit, is the same too.
+Releases repeat each other, sometimes under other names (gnn is rgat, the later ssd is retinanet). Records form one
+study if benchmark, batch size and numbers are equal and their metaparameters do not contradict each other. A list that
+continues another, or repeats it in another unit, also counts as equal.
 """
 
+import collections
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,22 +35,24 @@ METRIC = "validation_shortfall"
 LICENCE = "Apache-2.0"
 CITATION = "MLCommons, reference convergence points, github.com/mlcommons/logging, mlperf_logging/rcp_checker"
 
-_WAS_LEFT = "the stored values are kept; a new store takes the current ones"
 _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
 @located_both
 def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
-    """Imports all releases under ``path``; 1 if there is nothing to import, else 0.
+    """Imports all releases under ``path``.
 
     Args:
-      path: a folder with folders of releases, or a release.
-      store: where to.
-      report: takes a line for the user.
+      path: a release, or a folder of releases.
+      store: the destination store.
+      report: called with a line for the user.
+
+    Returns:
+      0, or 1 if there is nothing to import.
     """
     if not path.exists():
-        raise BadInput(f"no folder at {path}; name a copy of mlperf_logging/rcp_checker, or a release in it")
+        raise BadInput(f"no folder at {path}. Name a copy of mlperf_logging/rcp_checker, or a release in it.")
     warnings = ImportWarnings()
     records = read(path, warnings)
     groups = merge(records)
@@ -58,46 +61,53 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
         warnings.report(report, most=1)
         return 1
     stores.check_destination(store)
-    stored = recording.stored_studies(store, SOURCE)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
-    new, older = _new(contents, stored)
+    present, new = _split(contents, recording.stored_studies(store, SOURCE))
     changed: list[str] = []
     values = 0
-    for each in tqdm(_stored_before(contents, stored) + new, "mlperf-rcp", unit="study", disable=None):
+    for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
         outcome = recording.save(store, each)
         values += outcome.values
-        changed += [f"{each.study.name}: {outcome.told('what is imported')}"] if outcome.changed else []
+        if outcome.changed:
+            changed.append(f"{each.study.name}: {outcome.describe('the import')}")
     warnings.report(report)
     if changed:
-        report(f"{number_of(len(changed), 'study')} read differently now, in {values:,} values: {_WAS_LEFT}")
+        report(
+            f"{number_of(len(changed), 'study')} changed, {values:,} values: the stored values are kept "
+            "(import into a new store to get the current ones)"
+        )
         ImportWarnings(changed).report(report)
-    for line in notes(groups, [each.study for each in contents]) + older:
+    for line in notes(groups, [each.study for each in contents]):
         report(line)
+    if older := len(contents) - len(present) - len(new):
+        report(
+            f"{number_of(older, 'study')} stored from fewer or other releases (import into a new store to combine all)"
+        )
     trials = sum(each.study.trials for each in new)
     report(
-        f"{number_of(len(records), 'record')}: {number_of(len(groups), 'study')}, of which {len(new)} are new "
-        f"({number_of(trials, 'trial')}) and {len(groups) - len(new)} were there; "
-        f"{number_of(len(records) - len(groups), 'repeated record')}; "
-        f"{len(warnings.lines)} could not be used"
+        f"{number_of(len(records), 'record')}: {number_of(len(groups), 'study')}, {len(new)} new "
+        f"({number_of(trials, 'trial')}), {len(groups) - len(new)} already present; "
+        f"{number_of(len(records) - len(groups), 'repeated record')}; {len(warnings.lines)} not usable"
     )
     return 0
 
 
 def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
-    """Records grouped into studies: those that say the same; see the module."""
+    """Groups equal records into studies. See the module's docstring."""
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
     for each in records:
         candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
-        home = next((group for group in candidates if all(_same(each, member) for member in group)), None)
-        if home is None:
-            candidates.append([each])
+        for group in candidates:
+            if all(_same(each, member) for member in group):
+                group.append(each)
+                break
         else:
-            home.append(each)
+            candidates.append([each])
     return [group for candidates in groups.values() for group in candidates]
 
 
 def content(group: Sequence[ReferencePoint]) -> Content:
-    """The study of records that say the same, from the one that says most of its runs."""
+    """Returns the study of equal records, from the record with the most information about its runs."""
     main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
     known, samples = main.known, main.samples
     metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
@@ -105,7 +115,7 @@ def content(group: Sequence[ReferencePoint]) -> Content:
     steps = [math.ceil(value / main.batch_size) for value in samples] if samples else [None] * count
     epoch_values = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
     from_samples = [value / known.examples for value in samples] if samples and known.examples else []
-    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # the source's own, where it has any
+    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # prefers epochs given by the source
     columns = {
         name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
     }
@@ -134,7 +144,7 @@ def content(group: Sequence[ReferencePoint]) -> Content:
 
 
 def optimizer(metaparameters: Mapping[str, Any]) -> str:
-    """The optimizer by name, where metaparameters give it or are called after it; else unstated."""
+    """Returns the optimizer's name from a metaparameter's value or prefix, else "unstated"."""
     for name in ("opt_name", "optimizer"):
         if isinstance(word := metaparameters.get(name), str) and re.fullmatch(r"[A-Za-z][\w.+-]{0,40}", word):
             return word.lower()
@@ -143,55 +153,48 @@ def optimizer(metaparameters: Mapping[str, Any]) -> str:
 
 
 def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
-    """The lists of the source that a study joins, each once however many releases repeat it."""
+    """Returns the distinct lists of the source that a study joins."""
     return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
 
 
 def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
-    """Notes for the reader: studies without steps, runs kept twice, and lists that were joined.
+    """Returns notes for the reader: studies without steps, runs kept twice, and joined lists.
 
     Args:
-      groups: records that say the same.
+      groups: groups of equal records.
       studies: the study of each group.
     """
-    reasons: dict[str, int] = {}
+    reasons = collections.Counter[str]()
     for group in groups:
         first = group[-1]
-        if first.samples is None:
-            why = first.known.examples_source if first.unit == "epochs" else first.unit_source
-            line = f"{first.known.dataset}, {first.known.model}: kept without steps: an epoch's size {why}"
-            if first.unit != "epochs":
-                line = f"{first.known.model}: kept without steps: {why}"
-            reasons[line] = reasons.get(line, 0) + 1
+        if first.samples is None and first.unit == "epochs":
+            size = f"an epoch's size {first.known.examples_source}"
+            reasons[f"{first.known.dataset}, {first.known.model}: kept without steps: {size}"] += 1
+        elif first.samples is None:
+            reasons[f"{first.known.model}: kept without steps: {first.unit_source}"] += 1
     lines = [f"{line} ({number_of(count, 'study')})" for line, count in reasons.items()]
     again = same_runs(studies)
     if again:
         lines.append(
-            f"{len(again)} lists are kept twice, under contradicting metaparameters, as it is unknown which are right: "
+            f"{len(again)} lists are kept twice, because their metaparameters contradict each other: "
             + "; ".join(" and ".join(names) for names in again)
         )
     joined = [study.name for group, study in zip(groups, studies, strict=True) if len(_lists(group)) > 1]
     if joined:
-        why = "of which one continues another, or gives the same runs in another unit"
-        lines.append(f"{number_of(len(joined), 'study')} joined from lists {why}: {'; '.join(joined)}")
+        lines.append(
+            f"{number_of(len(joined), 'study')} joined from lists that continue each other or differ in unit: "
+            + "; ".join(joined)
+        )
     return lines
 
 
-def _stored_before(contents: Sequence[Content], stored: Sequence[Recorded]) -> list[Content]:
-    """The studies that a store holds from the same records."""
-    plans = {study.plan_json for study in stored}
-    return [each for each in contents if each.study.plan_json in plans]
-
-
-def _new(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[str]]:
-    """The studies a store does not hold, and a line on those it holds from fewer releases or older ones."""
+def _split(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[Content]]:
+    """Returns the studies that a store has from the same records, and those of which it has no record."""
     plans = {study.plan_json for study in stored}
     places = {place for study in stored for place in study.details.get("records", ())}
+    present = [each for each in contents if each.study.plan_json in plans]
     others = [each for each in contents if each.study.plan_json not in plans]
-    new = [each for each in others if places.isdisjoint(each.study.details["records"])]
-    older = len(others) - len(new)
-    line = f"{number_of(older, 'study')} stored as fewer or other releases had them; a new store takes them from all"
-    return new, [line] if older else []
+    return present, [each for each in others if places.isdisjoint(each.study.details["records"])]
 
 
 def _details(
@@ -201,7 +204,7 @@ def _details(
     about = {
         key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)
     }
-    spacing = _spacing(record)
+    # These texts are part of the plan, so a change would rename the studies.
     rule = "samples over the batch size, rounded up to whole steps"
     if record.unit == "epochs" and record.samples:
         rule += "; whether the source drops an epoch's last, smaller batch is not stated: up to a step per epoch"
@@ -218,7 +221,7 @@ def _details(
         "training_examples": known.examples,
         "training_examples_source": known.examples_source,
         "steps": rule if record.samples else "not known",
-        "evaluation_samples": spacing,
+        "evaluation_samples": _spacing(record),
         "runs": digest({"unit": record.unit, "values": [str(value) for value in record.values]})[:16],
         "licence": LICENCE,
         "citation": CITATION,
@@ -226,7 +229,7 @@ def _details(
 
 
 def _spacing(record: ReferencePoint) -> float | None:
-    """The largest distance between evaluations that all runs agree with, in samples; None if they tell nothing."""
+    """Returns the largest distance between evaluations, in samples, that fits all runs, or None if it is unknown."""
     samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None
@@ -236,7 +239,7 @@ def _spacing(record: ReferencePoint) -> float | None:
 
 
 def _same(one: ReferencePoint, other: ReferencePoint) -> bool:
-    """Whether two records of one benchmark and batch size are of the same runs with metaparameters that agree."""
+    """Whether two records of one benchmark and batch size have the same runs and no contradicting metaparameters."""
     shared = one.metaparameters.keys() & other.metaparameters.keys()
     if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):
         return False

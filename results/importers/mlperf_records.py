@@ -1,4 +1,4 @@
-"""Records of MLPerf's reference convergence points, as files of mlcommons/logging hold them, and their benchmarks."""
+"""Records of MLPerf's reference convergence points in files of mlcommons/logging, and their benchmarks."""
 
 import re
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ _LONGEST = 2**31 - 1  # steps are int32
 
 
 class Benchmark(NamedTuple):
-    """A benchmark.
+    """A benchmark. Its texts are part of plans, so a change would rename the studies.
 
     Attributes:
-      dataset, model: names for them; the source has one name for both.
-      unit: of what the source calls "Epochs to converge".
-      unit_source: where that is written.
-      examples: training examples in an epoch; None where the source leaves them open.
-      examples_source: where that is written, or why it is not known.
-      tokens: in an example, where the unit is tokens.
+      dataset, model: our names. The source has one name for both.
+      unit: unit of "Epochs to converge" in the source.
+      unit_source: source of the unit.
+      examples: training examples per epoch, or None if they are not known.
+      examples_source: source of ``examples``, or the reason why they are not known.
+      tokens: tokens per example, if the unit is tokens.
     """
 
     dataset: str
@@ -112,30 +112,30 @@ BENCHMARKS = {
 ALIASES = {"gnn": "rgat", "rnn_t": "rnnt", "sd": "stable_diffusion"}
 
 _FIRST_SSD = re.compile(r"training_1\.[01]\.\d+")
-_LONGEST_UNET3D = 10_000  # epochs; the rules call a longer run one that did not converge
+_LONGEST_UNET3D = 10_000  # epochs; by the rules a longer run has not converged
 
 
 def canonical(name: str, release: str) -> str:
-    """The one name of a benchmark that has several, or whose name once meant another."""
+    """Returns the canonical name of a benchmark, whose name may have changed between releases."""
     if name == "ssd" and not _FIRST_SSD.fullmatch(release):
-        return "retinanet"  # the same records are called so from 5.0 on
+        return "retinanet"  # the same records have this name from 5.0 on
     return ALIASES.get(name, name)
 
 
 def benchmark_of(name: str, release: str) -> Benchmark:
-    """The benchmark of a record; an unknown one has neither unit nor examples."""
-    word = re.sub(r"[^A-Za-z0-9_.+-]", "_", canonical(name, release)).lstrip("_.+-")[:80] or "unnamed"
+    """Returns the benchmark of a record. An unknown benchmark has neither unit nor examples."""
+    word = untrusted.word(canonical(name, release), "unnamed")
     unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
     return BENCHMARKS.get(canonical(name, release), unknown)
 
 
 def unit_of(name: str, release: str, key: str, largest: float) -> tuple[Unit, str]:
-    """The unit of a record's numbers, and where it is written.
+    """Returns the unit of a record's numbers, and the source of the unit.
 
     Args:
-      name, release: of the benchmark.
-      key: the record's own word before "to converge".
-      largest: of the numbers.
+      name, release: benchmark and release of the record.
+      key: the record's word before "to converge".
+      largest: the largest number.
     """
     if key in ("samples", "tokens", "steps"):
         return key, "the record"  # type: ignore[return-value]
@@ -151,13 +151,13 @@ class ReferencePoint(NamedTuple):
     """A record of a file.
 
     Attributes:
-      place: release and name, to be found again.
-      release, benchmark: as the source names them.
-      batch_size: global.
-      metaparameters: plain data, numbers as float.
-      values: how far each run trained.
-      unit, unit_source: of ``values``, and where that is written.
-      about: creator, when, platform and precision, as far as told.
+      place: release and name, which identify the record in the source.
+      release, benchmark: names in the source.
+      batch_size: global batch size.
+      metaparameters: plain data with numbers as float.
+      values: training length of each run.
+      unit, unit_source: unit of ``values``, and its source.
+      about: creator, date, platform and precision, if recorded.
     """
 
     place: str
@@ -176,7 +176,7 @@ class ReferencePoint(NamedTuple):
 
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
-        """Examples each run trained on; None where the unit or the size of an epoch is not known."""
+        """Training examples of each run, or None if the unit or the size of an epoch is not known."""
         known = self.known
         scale = {"samples": 1, "steps": self.batch_size, "epochs": known.examples or 0}.get(self.unit, 0)
         if self.unit == "tokens" and known.tokens:
@@ -185,7 +185,7 @@ class ReferencePoint(NamedTuple):
 
 
 def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
-    """All records of all files called rcps_*.json at and under a folder, oldest release first."""
+    """Reads all records in files rcps_*.json at and under a folder, oldest release first."""
     records = []
     for folder, names in untrusted.files(path, warnings):
         for file in (folder / name for name in names if name.startswith("rcps_") and name.endswith(".json")):
@@ -205,20 +205,20 @@ def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
 
 
 def record(release: str, name: str, fields: object) -> ReferencePoint:
-    """A record from its JSON; Unusable, with the reason, if something it needs is missing or of the wrong kind."""
+    """Parses a record. Raises Unusable if a required value is missing or has the wrong type."""
     if not isinstance(fields, dict):
-        raise Unusable("is no object")
+        raise Unusable("is not an object")
     benchmark, batch_size = untrusted.text(fields.get("Benchmark"), 80), untrusted.int_or_none(fields.get("BS"), 1)
     metaparameters = fields.get("Hyperparams", {})
     keys = [key for key in fields if _TO_CONVERGE.fullmatch(key)]
     if benchmark is None:
         raise Unusable("does not name its Benchmark")
     if batch_size is None:
-        raise Unusable(f"BS must be a whole number, not {untrusted.brief(fields.get('BS'))}")
+        raise Unusable(f"BS must be an integer, not {untrusted.brief(fields.get('BS'))}")
     if not isinstance(metaparameters, dict) or len(metaparameters) > untrusted.MOST_METAPARAMETERS:
         raise Unusable("Hyperparams is not an object, or too large")
     if len(keys) != 1:
-        raise Unusable(f"must say once how far it trained to converge, and says so {len(keys)} times")
+        raise Unusable(f"has {len(keys)} entries `... to converge` instead of one")
     values = _values(fields[keys[0]])
     word = _TO_CONVERGE.fullmatch(keys[0])[1].lower()  # type: ignore[index]
     unit, source = unit_of(benchmark, release, word, float(max(values)))
@@ -229,28 +229,28 @@ def record(release: str, name: str, fields: object) -> ReferencePoint:
         f"{release}/{name[:100]}", release, benchmark, batch_size, plain, values, unit, source, about
     )
     if max(point.samples or [0]) / batch_size > _LONGEST:
-        raise Unusable(f"trained for more than {_LONGEST:,} steps if its numbers are {unit}")
+        raise Unusable(f"trained for more than {_LONGEST:,} steps, if its numbers are {unit}")
     return point
 
 
 def _values(values: object) -> tuple[Fraction, ...]:
     if not isinstance(values, list) or not values:
-        raise Unusable("has no list of how far it trained")
+        raise Unusable("has no list of training lengths")
     for value in values:
         if not (untrusted.number(value) or 0) > 0:
-            raise Unusable(f"trained until {untrusted.brief(value)}, which is not a positive number")
+            raise Unusable(f"has the training length {untrusted.brief(value)}, which is not a positive number")
     return tuple(Fraction(repr(value)) for value in values)
 
 
 def _plain(value: object, depth: int = 0) -> Any:
-    """A metaparameter as plain data, numbers as float however they are written."""
+    """Returns a metaparameter as plain data, with all numbers as float."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, list) and depth < 3 and len(value) <= untrusted.MOST_METAPARAMETERS:
         return [_plain(each, depth + 1) for each in value]
     numeric = untrusted.numeric(value)
     if numeric is None and not isinstance(value, str):
-        raise Unusable(f"has a metaparameter of an unknown kind, {untrusted.brief(value)}")
+        raise Unusable(f"has a metaparameter of an unsupported type: {untrusted.brief(value)}")
     return untrusted.text(value, 400) if numeric is None else numeric
 
 

@@ -1,8 +1,8 @@
-"""Studies of Shallue et al. 2018 as far as an archive was read, and batches of their trials on the way into a store."""
+"""Studies of Shallue et al. 2018 while their archive is read, and batches of trials that go into the store."""
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -16,17 +16,20 @@ from results.plans import schema
 from results.plans.recorded import Recorded
 from results.storage import claims
 
+_LOST = TrialMetadata("INCOMPLETE", None, {})
+_REASONS = {"INCOMPLETE": "unstated"}
+
 
 class Batch(NamedTuple):
     """Trials to store.
 
     Attributes:
-      study: theirs.
-      seen: ids of all its trials that the archive has shown so far.
-      outcomes: by trial, of all trials in the batch that are not lost.
-      curves: text of measurements.csv by trial; of a trial that is not here there is none.
-      lost: trials of which there is nothing to be had.
-      last: whether the study is to be made visible now.
+      study: the study of the trials.
+      seen: ids of all its trials found so far.
+      outcomes: metadata of every trial in the batch that is not lost.
+      curves: text of measurements.csv, by trial. Absent if the trial has no such file.
+      lost: trials without usable files.
+      last: make the study visible after this batch.
     """
 
     study: Recorded
@@ -41,10 +44,10 @@ class Stored(NamedTuple):
     """The result of storing a batch.
 
     Attributes:
-      trials, rows: how many of each were new.
-      broken: trials whose measurements could not be read, and why; they are stored as lost.
-      repeated: by trial, rows left out because their step was there already.
-      left_out: columns that our tables have no place for.
+      trials, rows: number of new trials and measurements.
+      broken: reason by trial for unreadable measurements. These trials are stored as lost.
+      repeated: number of dropped rows that repeat a step, by trial.
+      left_out: columns that were not imported.
     """
 
     trials: int
@@ -59,19 +62,20 @@ class PartialStudy:
     """The state of a study while its archive is read.
 
     Attributes:
-      recorded: what it is; None until its study.json has come.
-      refused: it cannot be imported.
-      at_the_end: it is committed when the archive has ended and not before, because it already was once.
-      done: trials that were handed to the store, or were there before.
-      outcomes, curves: of trials not yet done.
-      statuses: of all trials whose metadata.json has come.
-      measured: trials whose measurements.csv has come.
-      put_off: trials whose curves are to be read in another pass.
-      lost: trials of which there is nothing to be had.
-      text, waiting, paired: bytes of all curves that were read, of those in ``curves``, and of those among them whose
-        outcome has come.
-      visible: it was committed, and nothing was handed over or lost since.
-      writing: the last batch on its way into the store.
+      path: path of the study below the topmost folder.
+      recorded: the plan; None until the study.json has been read.
+      refused: the study cannot be imported.
+      at_the_end: the study has been committed, so it is committed again only at the end of the archive.
+      done: trials that were passed to the store, or that it already had.
+      outcomes, curves: metadata and curves of other trials.
+      statuses: status of every trial whose metadata.json was read.
+      measured: trials whose measurements.csv was read.
+      put_off: trials whose curves are postponed to the second pass.
+      lost: trials without usable files.
+      text, waiting, paired: bytes of all curves read so far, of those in ``curves``, and of those in ``curves`` with
+        metadata.
+      visible: the study was committed, and no trial has been stored or lost since.
+      writing: the last batch being stored.
     """
 
     path: str
@@ -93,7 +97,7 @@ class PartialStudy:
 
     @property
     def seen(self) -> frozenset[int]:
-        """Ids of all its trials so far."""
+        """Ids of all trials found so far."""
         return frozenset(self.statuses.keys() | self.measured | self.lost)
 
     @property
@@ -103,7 +107,7 @@ class PartialStudy:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is known to be missing, so that the study may well have ended."""
+        """Whether no trial is known to be incomplete, so the study has probably ended."""
         if abs(len(self.statuses) - len(self.measured)) > len(self.lost):
             return False
         if not self.statuses or self.recorded is None or self.refused or self.put_off:
@@ -111,37 +115,39 @@ class PartialStudy:
         return self.statuses.keys() | self.lost == self.measured | self.lost
 
     def counts(self) -> tuple[int, int, int]:
-        """Trials that are complete, incomplete or lost, and infeasible."""
+        """Returns the numbers of complete, incomplete (or lost) and infeasible trials."""
         statuses = collections.Counter(status for trial, status in self.statuses.items() if trial not in self.lost)
         return statuses["COMPLETE"], statuses["INCOMPLETE"] + len(self.lost), statuses["INFEASIBLE"]
 
     def take_outcome(self, trial: int, outcome: TrialMetadata) -> None:
-        """Takes how a trial went."""
+        """Adds the metadata of a trial."""
         self.outcomes[trial] = outcome
         self.paired += len(self.curves.get(trial, b""))
 
     def take_curve(self, trial: int, text: bytes) -> None:
-        """Takes the curve of a trial."""
+        """Adds the curve of a trial."""
         self.curves[trial] = text
         self.text += len(text)
         self.waiting += len(text)
-        self.paired += len(text) if trial in self.outcomes else 0
+        if trial in self.outcomes:
+            self.paired += len(text)
 
     def drop(self, trials: Iterable[int], *, outcomes: bool = True) -> None:
-        """Drops the curves of trials, and their outcomes if nothing is to come of them any more."""
+        """Drops the curves of trials, and with ``outcomes`` also their metadata."""
         for trial in list(trials):
             text = self.curves.pop(trial, b"")
             self.waiting -= len(text)
-            self.paired -= len(text) if trial in self.outcomes else 0
+            if trial in self.outcomes:
+                self.paired -= len(text)
             if outcomes:
                 self.outcomes.pop(trial, None)
 
 
 def save(folder: Folder, batch: Batch) -> Stored:
-    """Stores the trials of a batch that the store lacks, as one part.
+    """Stores the new trials of a batch as one part.
 
     Raises:
-      TakenOver: another process took the study in the midst of it.
+      TakenOver: another process claimed the study meanwhile.
       OSError: the store cannot be written.
     """
     name = batch.study.name
@@ -153,50 +159,40 @@ def save(folder: Folder, batch: Batch) -> Stored:
         lost -= _lost_trials(claim) if lost else set()
         study = dataclasses.replace(batch.study, trials=len(batch.seen | claim.settled))
         if fresh or lost or (batch.last and not claim.visible):
-            store.ask(folder, study)  # before there is a part, so that no moment finds one that nobody asked for
+            store.ask(folder, study)  # before the part is written, because every part must belong to a request
         if fresh or lost:
-            outcomes = {trial: new[trial] for trial in new if trial in fresh or trial in lost}
-            claim.write(_tables(batch.study, outcomes, lost, shallue2018_format.as_errors(curves.table)))
+            claim.write(
+                {
+                    "studies": recording.studies(batch.study, {}),
+                    "trials": _trials(batch.study, {t: new[t] for t in new if t in fresh or t in lost}, lost),
+                    "measurements": _measurements(batch.study, shallue2018_format.as_errors(curves.table)),
+                }
+            )
         if batch.last and not claim.visible:
             claim.commit(study)
     return Stored(len(fresh), len(curves.table), curves.broken, curves.repeated, curves.left_out)
 
 
 def _lost_trials(claim: claims.Claim) -> set[int]:
-    """Trials that are stored as lost; nothing new is known of them if they are lost again."""
+    """Returns the trials that are stored as lost. Losing them again adds no information."""
     trials = claim.tables().trials
     return set(trials.loc[trials["reason"] == "lost", "trial"]) if len(trials) else set()
 
 
-def _tables(
-    study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: frozenset[int] | set[int], curves: pa.Table
-) -> dict[str, pa.Table]:
-    return {
-        "studies": recording.studies(study, {}),
-        "trials": _trials(study, outcomes, lost),
-        "measurements": _measurements(study, curves),
-    }
-
-
-def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: frozenset[int] | set[int]) -> pa.Table:
+def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collection[int]) -> pa.Table:
     ids = sorted(outcomes.keys() | lost)
-    metadata = [outcomes.get(trial) for trial in ids]
-    names = sorted({name for outcome in metadata if outcome for name in outcome.metaparameters})
+    endings = [_LOST if trial in lost else outcomes[trial] for trial in ids]
+    metaparameters = [outcomes.get(trial, _LOST).metaparameters for trial in ids]
+    names = sorted({name for values in metaparameters for name in values})
     data: dict[str, Any] = {
-        "study": [study.name] * len(ids),
+        "study": [study.name for _ in ids],
         "trial": ids,
-        "status": ["INCOMPLETE" if t in lost or o is None else o.status for t, o in zip(ids, metadata, strict=True)],
-        "reason": [_reason(o, t in lost) for t, o in zip(ids, metadata, strict=True)],
-        "steps": [None if t in lost or o is None else o.steps for t, o in zip(ids, metadata, strict=True)],
+        "status": [each.status for each in endings],
+        "reason": ["lost" if t in lost else _REASONS.get(each.status) for t, each in zip(ids, endings, strict=True)],
+        "steps": [each.steps for each in endings],
     }
-    data |= {name: [o.metaparameters.get(name) if o else None for o in metadata] for name in names}
+    data |= {name: [values.get(name) for values in metaparameters] for name in names}
     return schema.build(schema.TRIALS, data, dict.fromkeys(names, pa.float64()))
-
-
-def _reason(outcome: TrialMetadata | None, lost: bool) -> str | None:
-    if lost or outcome is None:
-        return "lost"
-    return "unstated" if outcome.status == "INCOMPLETE" else None
 
 
 def _measurements(study: Recorded, curves: pa.Table) -> pa.Table:

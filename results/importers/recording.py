@@ -1,6 +1,6 @@
-"""Storing studies that others published, errors for qualities: once, whole, and again if the source holds more now.
+"""Storing of published studies, with qualities as errors. A later import adds the trials that are new in the source.
 
-Values that a source has changed since are reported, and taken only on request.
+Values that have changed in the source are reported, and replaced only on request.
 """
 
 import importlib.metadata
@@ -21,17 +21,17 @@ from results.storage import commits
 from results.storage.compaction import TABLES, Piece, select_trials
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-_DECIMALS = 1e12  # more than anybody writes on purpose, and few enough that hardly a binary fraction is one by chance
+_DECIMALS = 1e12  # more than sources write, but few enough that binary fractions rarely match by chance
 
 
 class Content(NamedTuple):
     """A published study with its rows.
 
     Attributes:
-      study: what it is.
-      trials: columns of the trials table by name, all of one length; further ones are float64.
-      measurements: columns of the measurements table, likewise; every metric is float64, as its source states it.
-      about: further columns of the studies table, such as ``device_kind``.
+      study: the plan.
+      trials: columns of the trials table by name, of equal length. Columns outside the schema are float64.
+      measurements: columns of the measurements table by name, of equal length. Metrics are float64, as published.
+      about: more columns of the studies table, such as ``device_kind``.
     """
 
     study: Recorded
@@ -44,8 +44,8 @@ class Saved(NamedTuple):
     """The result of storing a study.
 
     Attributes:
-      stored: whether anything of it was written.
-      changed: by trial, where the source says something else than it did when the trial was stored.
+      stored: whether something was written.
+      changed: differences between the source and the store, by trial.
     """
 
     stored: bool
@@ -56,19 +56,19 @@ class Saved(NamedTuple):
         """The number of values that have changed."""
         return sum(change.values for change in self.changed.values())
 
-    def told(self, source: str) -> str:
-        """The first trial that has changed, in words; ``source`` names the imported side."""
-        trial, how = min(self.changed.items())
-        further = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
-        return f"trial {trial}: {how.told('the store', source)}{further}"
+    def describe(self, source: str) -> str:
+        """Returns the first changed trial in words; ``source`` names the imported side."""
+        trial, difference = min(self.changed.items())
+        more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
+        return f"trial {trial}: {difference.describe('the store', source)}{more}"
 
 
 def complement(values: np.ndarray) -> np.ndarray:
-    """The decimal complement 1 − q of a quality q in [0, 1]: it keeps comparisons, and gives q again of 1 − q.
+    """Returns the decimal complement 1 − q of qualities q in [0, 1]. It preserves comparisons and is its own inverse.
 
-    In binary, 1 − 0.9 is not the double nearest to 0.1, so that strict comparisons would come out differently. Values
-    of up to 12 decimals are therefore subtracted as decimals: q > t says the same as 1 − q < 1 − t, for every such t.
-    Any other value is subtracted as it is, which is exact for a float32 written with all the digits of a double.
+    In binary, 1 − 0.9 is not the double nearest to 0.1, which would change strict comparisons. So values with up to 12
+    decimals are subtracted as decimals: q > t if and only if 1 − q < 1 − t, for every such t. Other values are
+    subtracted directly, which is exact for a float32 written with all the digits of a double.
 
     Args:
       values: float64 of any shape.
@@ -81,12 +81,12 @@ def complement(values: np.ndarray) -> np.ndarray:
 
 
 def may_be_column(name: str) -> bool:
-    """Whether a metaparameter's name can be that of a column of the trials table."""
+    """Whether a metaparameter can be a column of the trials table under its own name."""
     return bool(_COLUMN.fullmatch(name)) and name not in kinds.reserved()
 
 
 def stored_studies(folder: Folder, source: str) -> list[Recorded]:
-    """The studies of one source that a store holds already."""
+    """Returns the studies of one source that a store has."""
     if not folder.is_dir():
         return []
     plans = [commit.study for commit in store.committed(folder)]
@@ -94,7 +94,7 @@ def stored_studies(folder: Folder, source: str) -> list[Recorded]:
 
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
-    """Stores the missing trials of a study; if stored ones have changed, nothing, unless ``replace`` is set."""
+    """Stores the missing trials of a study. If stored trials have changed, writes only with ``replace``."""
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))
     commit = commits.newest_commit(folder, study.name)
@@ -102,7 +102,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
     if commit is not None:
         comparison = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
     for clash in comparison.clashes:
-        raise BadInput(f"{study.name}: {clash.told(folder, 'what is imported')}; import it into another store")
+        raise BadInput(f"{study.name}: {clash.describe(folder, 'the import')}. Import it into another store.")
     changed = {**comparison.conflicts, **comparison.shorter}
     take = comparison.take | changed.keys()
     if (changed and not replace) or (commit is not None and not take and commit.trials >= study.trials):
@@ -115,7 +115,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
 
 
 def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
-    """The studies table of one published study; ``about`` fills further columns."""
+    """Returns the studies table of one published study; ``about`` adds more columns."""
     row = {
         "study": study.name,
         "dataset": study.dataset,

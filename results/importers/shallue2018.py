@@ -1,6 +1,6 @@
 """Import of the archive released with Shallue et al. 2018 (arXiv 1811.03600): checksum, passes, differences.
 
-The archive states no licence: it is read where it lies, and never redistributed.
+The archive states no licence, so it is read in place and never redistributed.
 """
 
 import contextlib
@@ -20,35 +20,35 @@ from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
 from results.storage import claims
 
-# Of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
+# sha256 of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
 SHA256 = frozenset({"6460ab86a6ab0f22a02e1c9b982e1ca31220bf41f669304ce86f14d19053f435"})
 PUBLISHED = Path(__file__).parents[1] / "papers" / "shallue2018_studies.csv"
-WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads: they wait for the disk as much as they compute
+WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads, which spend half of their time waiting for the disk
 
-TrialCounts = tuple[int, int, int]  # trials that are complete, incomplete, infeasible
+TrialCounts = tuple[int, int, int]  # complete, incomplete and infeasible trials
 Report = Callable[[str], None]
 
 
 @located_both
 def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> int:
-    """Imports the archive into a store; stored trials are kept and not read again.
+    """Imports the archive into a store. Stored trials are kept and not imported again.
 
     Args:
-      path: the .tar.bz2 as published, a .tar of the same, or the folder it unpacks to.
-      folder: of the store.
-      any_checksum: take it whatever its sha256.
-      report: takes a line of text for the reader.
+      path: the published .tar.bz2, a .tar of it, or the unpacked folder.
+      folder: the store.
+      any_checksum: skip the check of the sha256.
+      report: called with a line for the user.
 
     Returns:
-      0; or 1 if nothing could be imported, or the archive could not be read to its end.
+      0, or 1 if nothing could be imported or the archive could not be read to its end.
 
     Raises:
-      BadInput: there is no such archive, it is not the published one, or the store cannot be written.
+      BadInput: the archive does not exist or is not the published one, or the store cannot be written.
     """
     try:
         if not path.exists():
             raise BadInput(
-                f"no archive at {path}; name batch_science_data.tar.bz2, a .tar of it or the unpacked folder"
+                f"no archive at {path}. Name batch_science_data.tar.bz2, a .tar of it or the unpacked folder."
             )
         store.check_destination(folder)
         if not any_checksum:
@@ -61,23 +61,23 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
         try:
             broken = _pass(path, intake, report)
             if intake.end_of_pass(cut=bool(broken)):
-                report("too many files came before the study they belong to; reading the archive again")
+                report("too many files precede their study.json; reading the archive again")
                 _second_pass(path, intake, report)
             intake.finish(cut=bool(broken))
         except claims.TakenOver as error:
-            raise BadInput(f"{error}; run the same command again once that has ended") from None
+            raise BadInput(f"{error}. Run the same command again when that process has ended.") from None
         except OSError as error:
             raise BadInput(f"{folder} cannot be written ({error.strerror or error})") from None
         finally:
             pool.shutdown(cancel_futures=True)
-    return _tell(path, folder, intake, broken, warnings, report)
+    return _report_import(path, folder, intake, broken, warnings, report)
 
 
 def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
-    """Differences of an archive from the published table of 454 studies, a line each.
+    """Returns the differences between an archive and the published table of 454 studies, one line each.
 
     Args:
-      counts: trials by status of every study, by its folder.
+      counts: trial counts of every study, by its folder.
     """
     with PUBLISHED.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -100,52 +100,45 @@ def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
 
 def _check_sha256(path: Folder, report: Report) -> None:
     if path.is_dir():
-        raise BadInput(f"{path} is a folder, which has no checksum; --any-checksum imports it anyway")
+        raise BadInput(f"{path} is a folder, which has no checksum. Import it with --any-checksum.")
     if not path.is_file():
         raise BadInput(f"{path} is neither a file nor a folder")
-    total = 0
-    with progress.show_progress("checksum", path.stat().st_size, "B", report) as tell:
-
-        def read(count: int) -> None:
-            nonlocal total
-            total += count
-            tell(total)
-
-        digest = archive.sha256(path, read)
+    with progress.show_progress("checksum", path.stat().st_size, "B", report) as show:
+        digest = archive.sha256(path, show)
     if digest not in SHA256:
         raise BadInput(
-            f"{path} is not the published archive (sha256 {digest}, not {min(SHA256)[:8]}...); download it again, or "
-            "import it all the same with --any-checksum"
+            f"{path} is not the published archive (sha256 {digest}, not {min(SHA256)[:8]}...). Download it again, or "
+            "import it anyway with --any-checksum."
         )
 
 
 def _pass(path: Folder, intake: Intake, report: Report) -> str:
-    """Takes in every file; returns why the archive could not be read to its end, or nothing."""
+    """Takes every file. Returns the reason if the archive could not be read to its end, else an empty string."""
     reported = False
     try:
         with contextlib.closing(_entries(path, "import", report)) as entries:
             for entry in entries:
-                if why := _not_to_be_read(entry):
-                    intake.warn(_printable(entry.path), f"{why}; skipped")
+                if why := _reason_to_skip(entry):
+                    intake.warnings.add(_printable(entry.path), f"{why}; skipped")
                 elif place := shallue2018_format.place(entry.path):
                     intake.take(place, entry)
                 intake.check_bounds()
-                if intake.there and not reported:
-                    report("some of it is stored already and is skipped; all of it is decoded again")
+                if intake.present and not reported:
+                    report("skipping trials that are already stored; the whole archive is decoded again")
                     reported = True
     except Broken as error:
         return str(error)
     return ""
 
 
-def _not_to_be_read(entry: archive.ArchiveEntry) -> str:
-    """The reason why an entry is not read; empty for files that the format does not know."""
+def _reason_to_skip(entry: archive.ArchiveEntry) -> str:
+    """Returns the reason for skipping an entry with a warning, or an empty string."""
     if entry.odd:
         return f"is {entry.odd}"
     if entry.path.startswith("/") or ".." in entry.path.split("/"):
         return "leads out of the archive"
     if shallue2018_format.place(entry.path) is None and entry.path.rpartition("/")[2] in shallue2018_format.FILES:
-        return "is not where a file of its name belongs"
+        return "is in the wrong folder for its name"
     return ""
 
 
@@ -155,30 +148,32 @@ def _second_pass(path: Folder, intake: Intake, report: Report) -> None:
             for entry in entries:
                 if not entry.odd and (place := shallue2018_format.place(entry.path)):
                     intake.take_put_off(place, entry)
-    except Broken:  # as in the first pass, which told of it
+    except Broken:  # the first pass reported it
         return
 
 
-def _entries(path: Folder, what: str, report: Report) -> Generator[archive.ArchiveEntry]:
+def _entries(path: Folder, label: str, report: Report) -> Generator[archive.ArchiveEntry]:
     with archive.open_archive(path, shallue2018_format.TOP) as source:
         unit = "B" if source.size else " files"
-        with progress.show_progress(what, source.size, unit, report) as tell:
+        with progress.show_progress(label, source.size, unit, report) as show:
             for count, entry in enumerate(source.entries):
                 yield entry
                 if count % 64 == 0:
-                    tell(source.position() if source.size else count)
+                    show(source.position() if source.size else count)
 
 
-def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: ImportWarnings, report: Report) -> int:
-    """Reports what was imported and what was not; returns the exit code."""
+def _report_import(
+    path: Folder, folder: Folder, intake: Intake, broken: str, warnings: ImportWarnings, report: Report
+) -> int:
+    """Reports imported and skipped data. Returns the exit code."""
     imported = {study.path: study.counts() for study in intake.studies.values() if study.recorded and not study.refused}
     if not imported:
-        why = [f"{path}: {broken}"] if broken else []
-        why += warnings.lines
-        why = why or [f"{path} holds no study in a folder {shallue2018_format.TOP}/"]
-        report(f"error: nothing could be imported: {why[0]}")
-        if len(why) > 1:
-            report(f"and {len(why) - 1} more faults")
+        reasons = [f"{path}: {broken}"] if broken else []
+        reasons += warnings.lines
+        reasons = reasons or [f"{path} holds no study in a folder {shallue2018_format.TOP}/"]
+        report(f"error: nothing could be imported: {reasons[0]}")
+        if len(reasons) > 1:
+            report(f"and {len(reasons) - 1} more faults")
         return 1
     warnings.report(report)
     if intake.left_out:
@@ -187,16 +182,15 @@ def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: I
         report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}{more}")
     lines = differences(imported)
     if lines:
-        report("against the table of 454 studies published with the archive:")
+        report("differences from the table of 454 studies published with the archive:")
         report_some(lines, lambda line: report(f"  {line}"), SHOWN)
     trials = sum(map(sum, imported.values()))
     report(
         f"{folder} holds {number_of(len(imported), 'study')} of {path.name or path} "
-        f"with {number_of(trials, 'trial')}; "
-        f"{number_of(intake.trials, 'trial')} with {intake.rows:,} measurements are new"
+        f"with {number_of(trials, 'trial')}; new: {number_of(intake.trials, 'trial')}, {intake.rows:,} measurements"
     )
     if broken:
-        report(f"error: {path} could not be read to its end: {broken}; what came before is imported")
+        report(f"error: {path} could not be read to its end: {broken}; everything before that is imported")
     return 1 if broken else 0
 
 

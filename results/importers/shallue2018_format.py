@@ -1,10 +1,10 @@
-"""The file formats of the archive released with Shallue et al. 2018, read into our types.
+"""Parsers for the files of the archive released with Shallue et al. 2018.
 
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/study.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/metadata.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/measurements.csv
 
-`<dataset>` is one folder or two; study.json drops the first of two, so that the path is what tells.
+`<dataset>` is one or two folders. study.json omits the first of two, so the path identifies the study.
 """
 
 import functools
@@ -35,7 +35,7 @@ SOURCE = "shallue2018"
 TOP = "batch_science"
 FILES = ("study.json", "metadata.json", "measurements.csv")
 STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
-LONGEST_PATH = 200  # a study's name is made of it, and that of a folder may have 255 bytes
+LONGEST_PATH = 200  # characters; it becomes the study's name, and a folder's name may have 255 bytes
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}"
 _PATH = re.compile(
@@ -59,7 +59,7 @@ _SCALES: dict[Any, Scale] = {
 
 
 class ArchivePath(NamedTuple):
-    """A parsed path: the study, the trial (None: the study itself) and the file."""
+    """A parsed path: the study, the trial (None for study.json) and the file."""
 
     study: str
     trial: int | None
@@ -75,7 +75,7 @@ class TrialMetadata(NamedTuple):
 
 
 def place(path: str) -> ArchivePath | None:
-    """The parsed path of a file; None if the format has no such file."""
+    """Parses the path of a file. Returns None if the format has no such file."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None
@@ -85,26 +85,26 @@ def place(path: str) -> ArchivePath | None:
 
 
 def metric(column: str) -> str | None:
-    """Our name of a metric; None if we have none."""
+    """Returns our name of a metric, or None."""
     return _METRICS.get(column)
 
 
 def study(path: str, data: bytes) -> Recorded:
-    """The study in a folder from its study.json; Unusable, with the reason, if that is invalid."""
+    """Parses the study.json of a folder. Raises Unusable if it is invalid."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
     content = json_object(data, _DECODER)
     size, stops, steps, configs = (
         content.get(name) for name in ("batch_size", "early_stopping", "train_steps", "parameter_configs")
     )
     if int_or_none(size, 1) != int(batch_size):
-        raise Unusable(f"says batch_size {brief(size)}, and its folder {batch_size}")
+        raise Unusable(f"has batch_size {brief(size)}, but its folder is {batch_size}")
     if not isinstance(stops, bool):
-        raise Unusable(f"says early_stopping {brief(stops)}, which is neither true nor false")
+        raise Unusable(f"has early_stopping {brief(stops)}, which is neither true nor false")
     if int_or_none(steps, 0) is None:
-        raise Unusable(f"says train_steps {brief(steps)}, which is not a number of steps")
+        raise Unusable(f"has train_steps {brief(steps)}, which is not a number of steps")
     if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
         raise Unusable("has parameter_configs of an unknown form")
-    if "Infinity" in json.dumps(configs):  # what 1e999 is read as
+    if "Infinity" in json.dumps(configs):  # for example 1e999
         raise Unusable("has parameter_configs with infinite numbers")
     details = {
         "train_steps": int_or_none(steps, 0),
@@ -115,17 +115,16 @@ def study(path: str, data: bytes) -> Recorded:
 
 
 def outcome(trial: int, data: bytes) -> TrialMetadata:
-    """The metadata of a trial from its metadata.json; Unusable, with the reason, if that is invalid."""
+    """Parses the metadata.json of a trial. Raises Unusable if it is invalid."""
     content = json_object(data, _DECODER)
-    trial_id = numeric(content.get("trial_id"))
-    if trial_id != trial:
-        raise Unusable(f"says trial_id {brief(content.get('trial_id'))}")
+    if numeric(content.get("trial_id")) != trial:
+        raise Unusable(f"has trial_id {brief(content.get('trial_id'))}")
     status = content.get("status")
     if status not in STATUSES:
-        raise Unusable(f"says status {brief(status)}")
+        raise Unusable(f"has status {brief(status)}")
     steps = content.get("steps")
     if steps is not None and int_or_none(steps, 0) is None:
-        raise Unusable(f"says steps {brief(steps)}")
+        raise Unusable(f"has steps {brief(steps)}")
     parameters = content.get("parameters")
     if not isinstance(parameters, dict) or len(parameters) > MOST_METAPARAMETERS:
         raise Unusable("has parameters of an unknown form")
@@ -133,14 +132,14 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
     for name, value in parameters.items():
         own, numeric_value = metaparameter(name), numeric(value)
         if numeric_value is None or own in values:
-            raise Unusable(f"says {brief(name)} is {brief(value)}, which is not a number")
+            raise Unusable(f"has {brief(name)} = {brief(value)}, which is not a number")
         values[own] = numeric_value
-    return TrialMetadata(status, None if steps is None else int_or_none(steps, 0), values)
+    return TrialMetadata(status, int_or_none(steps, 0), values)
 
 
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
-    """The column of a metaparameter: its name, unless a column of every trial is called so."""
+    """Returns the column of a metaparameter: its name, with a prefix if that name is reserved."""
     own = f"metaparameter_{name}" if name in kinds.reserved() else name
     if not recording.may_be_column(own):
         raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
@@ -148,7 +147,7 @@ def metaparameter(name: str) -> str:
 
 
 def as_errors(curves: pa.Table) -> pa.Table:
-    """Turns every average precision of the archive into an error."""
+    """Converts every average precision into an error."""
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)
@@ -157,11 +156,11 @@ def as_errors(curves: pa.Table) -> pa.Table:
     return curves
 
 
-_DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would make one for every file
+_DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would create one per file
 
 
 def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
-    """The ranges that a SearchSpace can express; all of them are kept unchanged in the details."""
+    """Returns the ranges that a SearchSpace can express. The plan's details keep all of them unchanged."""
     if len(configs) > MOST_METAPARAMETERS:
         raise Unusable(f"has {len(configs):,} metaparameters")
     ranges = {}

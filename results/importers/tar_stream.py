@@ -1,7 +1,7 @@
-"""The members of a tar archive, read once from front to back, with a limit on everything it can ask for.
+"""A streaming reader for tar archives, with limits on all sizes that an archive can request.
 
-Nothing is ever unpacked: a member is a name, a size and, if asked for, bytes. Only what is needed to name regular files
-is understood (ustar, GNU's and POSIX's long names); links, devices and the like are reported and never followed.
+Nothing is unpacked to disk: a member is a name, a size and, on request, bytes. The reader supports ustar names, and
+long names of GNU and POSIX. Links, devices and other special members are reported and never followed.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 BLOCK = 512
 CHUNK = 1 << 20
-LONGEST_NAME = 1 << 16  # bytes of a header that holds a name longer than a block has room for
+LONGEST_NAME = 1 << 16  # bytes of an extra header with a name that does not fit in a block
 
 _REGULAR, _FOLDER = (b"0", b"\0", b"7"), b"5"
 _LONG_NAME, _LONG_LINK, _EXTENDED, _GLOBAL = b"L", b"K", b"x", b"g"
@@ -23,17 +23,17 @@ _WITHOUT_DATA = {
 
 
 class Broken(Exception):
-    """An archive that cannot be read any further, and why."""
+    """An archive that cannot be read any further. Its text is the reason."""
 
 
 class ArchiveEntry(NamedTuple):
     """A member of an archive or folder.
 
     Attributes:
-      path: its name with forward slashes.
-      size: in bytes.
-      odd: what it is if it is no regular file, such as "a symbolic link"; else empty.
-      read: its bytes, at most once and before the next entry is asked for.
+      path: name with forward slashes.
+      size: size in bytes.
+      odd: type of a special member, such as "a symbolic link". Empty for regular files.
+      read: returns the bytes. Call it at most once, before requesting the next entry.
     """
 
     path: str
@@ -55,7 +55,7 @@ class _Stream:
         self._chunks, self._held, self._at = chunks, b"", 0
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes; fewer only at the end."""
+        """Returns the next ``count`` bytes, or fewer at the end."""
         end = self._at + count
         if end <= len(self._held):
             piece = self._held[self._at : end]
@@ -73,7 +73,7 @@ class _Stream:
         return b"".join(pieces)
 
     def skip(self, count: int) -> None:
-        """Passes over the next ``count`` bytes; Broken if there are fewer."""
+        """Skips the next ``count`` bytes. Raises Broken if there are fewer."""
         while count > 0:
             step = len(self.take(min(count, CHUNK)))
             if not step:
@@ -82,13 +82,13 @@ class _Stream:
 
 
 def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
-    """The members of a tar archive but folders, as they come.
+    """Yields the members of a tar archive except folders.
 
     Args:
-      chunks: its bytes, in pieces of any size.
+      chunks: the bytes of the archive, in pieces of any size.
 
     Raises:
-      Broken: it is not a tar archive, or truncated, or a header is damaged.
+      Broken: it is not a tar archive, it is truncated, or a header is damaged.
     """
     stream = _Stream(chunks)
     long_name: bytes | None = None
@@ -118,7 +118,7 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
 
 
 def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[ArchiveEntry]:
-    """One entry; when its user comes back for the next, what was not read of it is passed over."""
+    """Yields one entry, then skips the bytes that the caller has not read."""
     path = name.decode("utf-8", "backslashreplace")
     if kind in _WITHOUT_DATA:
         yield ArchiveEntry(path, 0, _WITHOUT_DATA[kind], bytes)
@@ -178,7 +178,7 @@ def _payload(stream: _Stream, header: _TarHeader) -> bytes:
 
 
 def _records(data: bytes) -> dict[bytes, bytes]:
-    """The records of a POSIX extended header, of the form `length key=value` and a line end."""
+    """Parses the records of a POSIX extended header, lines of the form `length key=value`."""
     records = {}
     while data:
         length, space, _ = data.partition(b" ")

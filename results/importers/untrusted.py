@@ -1,10 +1,10 @@
-"""Reading untrusted files: every problem with one is a line for the user, never a crash."""
+"""Reading of untrusted files: every problem becomes a line for the user, never a crash."""
 
-import collections
 import contextlib
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,16 +17,16 @@ from results.durable import Folder, check_depth
 SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
-MOST_DEPTH = 32  # of lists and objects within each other
+MOST_DEPTH = 32  # nesting of lists and objects
 LINK = "is, or is behind, a symbolic link; skipped"
 
 
 class Unusable(ValueError):
-    """A file or a record that cannot be imported; its text says why, in a few words."""
+    """A file or record that cannot be imported. Its text is the reason, in a few words."""
 
 
 class ImportWarnings:
-    """Warnings about data that could not be imported, a line each; ``report`` shows the first ten and a count."""
+    """Warnings about data that could not be imported, one line each. ``report`` shows the first ten and a count."""
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
         self.lines = list(lines)
@@ -39,7 +39,7 @@ class ImportWarnings:
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
-    """Every folder at and under ``root`` with the names of its files, sorted; links to folders become warnings."""
+    """Yields every folder at and under ``root`` with its file names, sorted. Links to folders become warnings."""
 
     def unreadable(error: OSError) -> None:
         warnings.add(display_path(Path(str(error.filename)), root), error.strerror or "cannot be read")
@@ -59,27 +59,27 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
 
 
 def display_path(path: Folder, root: Folder) -> str:
-    """A path for a line of text: relative to ``root`` where it lies under it, in quotes if it would break the line."""
+    """Returns a path for a line of text: relative to ``root`` if possible, escaped if it would break the line."""
     text = str(path).removeprefix(str(root)).lstrip("/") or path.name
     return text if text.isprintable() else ascii(text)
 
 
 def brief(value: object) -> str:
-    """A value of unknown size for a line of text."""
+    """Shortens a value of unknown size for a line of text."""
     text = ascii(value) if not isinstance(value, int) or abs(value) < 10**40 else "a number of more than 40 digits"
     return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """A file of an untrusted tree as bytes; importers read such files only here or by ``read_at``.
+    """Reads a file of an untrusted tree. Importers read such files only with this function or ``read_at``.
 
     Args:
-      path: of the file, under ``root``.
-      root: of the tree, which the user named. Below it no link is followed, whoever changes the tree meanwhile.
-      limit: bytes.
+      path: the file, under ``root``.
+      root: the tree that the user named. Links below it are never followed, even if the tree changes meanwhile.
+      limit: maximum size in bytes.
 
     Raises:
-      Unusable: it is a link or lies behind one, is no regular file, cannot be read, or holds more than ``limit``.
+      Unusable: the file is a link or behind one, is not a regular file, cannot be read, or exceeds ``limit``.
     """
     if isinstance(path, Path):
         assert isinstance(root, Path)
@@ -94,10 +94,10 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def open_folder(path: Path, root: Path) -> Iterator[int]:
-    """A handle of a folder in an untrusted tree, opened level by level from ``root``; Unusable as ``read_bytes``."""
+    """Opens a folder in an untrusted tree, level by level from ``root``. Raises as ``read_bytes``."""
     parts = path.relative_to(root).parts
     if ".." in parts:
-        raise Unusable("leads out of the folder that is read")
+        raise Unusable("leads out of the imported folder")
     try:
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -116,12 +116,12 @@ def open_folder(path: Path, root: Path) -> Iterator[int]:
 
 
 def read_at(folder: int, name: str, limit: int) -> bytes:
-    """A file in an ``open_folder`` folder; Unusable as ``read_bytes``."""
+    """Reads a file in a folder from ``open_folder``. Raises as ``read_bytes``."""
     try:
-        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device may do something
+        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device can have side effects
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             status = os.fstat(file.fileno())
-            _check_regular(status)  # it may have been replaced in between
+            _check_regular(status)  # the file may have been replaced since
             return _within(limit, status.st_size, file)
     except OSError as error:
         raise Unusable(_reason(error)) from None
@@ -129,8 +129,9 @@ def read_at(folder: int, name: str, limit: int) -> bytes:
 
 def _within(limit: int, size: int, file: BinaryIO) -> bytes:
     data = file.read(limit + 1) if size <= limit else b""
-    if max(size, len(data)) > limit:
-        raise Unusable(f"holds {max(size, len(data)):,} bytes; more than {limit:,} is not a file of this kind")
+    size = max(size, len(data))
+    if size > limit:
+        raise Unusable(f"has {size:,} bytes, but the limit is {limit:,}")
     return data
 
 
@@ -151,12 +152,12 @@ def _reason(error: OSError) -> str:
 
 
 def read_json(path: Folder, root: Folder) -> dict[str, Any]:
-    """An object of JSON; Unusable if it is anything else, holds NaN or Infinity, or a name twice."""
+    """Reads a JSON object. Raises Unusable if it is another type, has NaN or Infinity, or repeats a name."""
     return json_object(read_bytes(path, root, JSON_BYTES), _STRICT)
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
-    """The content of a JSON object; Unusable if ``data`` is anything else."""
+    """Parses a JSON object. Raises Unusable if ``data`` is another type."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
         check_depth(content, MOST_DEPTH)
@@ -170,25 +171,30 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
 
 
 def number(value: object) -> float | None:
-    """A finite number as float, or None; True and False are not numbers."""
+    """Returns a finite number as float, or None. True and False are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
 
 
 def int_or_none(value: object, least: int, most: int = 2**31 - 1) -> int | None:
-    """A whole number in a range, or None; 32.0 is one."""
+    """Returns an integer in a range, or None. 32.0 is an integer."""
     finite = number(value)
     return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None
 
 
 def text(value: object, most: int = 200) -> str | None:
-    """A string cut to a sane length, or None if it is blank or not a string."""
+    """Returns a string cut to ``most`` characters, or None if it is blank or not a string."""
     return value[:most] if isinstance(value, str) and value.strip() else None
 
 
+def word(name: str, otherwise: str) -> str:
+    """Returns a name as a study may have it, or ``otherwise`` if no characters remain."""
+    return re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")[:80] or otherwise
+
+
 def numeric(value: object) -> float | None:
-    """A metaparameter that is a number, also one written as text; a switch is 0 or 1; None if it is neither."""
+    """Returns a metaparameter as float, or None. Numbers may be written as text, and a boolean becomes 0 or 1."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
@@ -201,15 +207,16 @@ def numeric(value: object) -> float | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        counts = collections.Counter(name for name, _ in pairs)
-        raise Unusable(f"has {brief(next(name for name, count in counts.items() if count > 1))} twice")
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise Unusable(f"has {brief(name)} twice")
+        content[name] = value
     return content
 
 
 def no_number(word: str) -> None:
-    """Refuses NaN and Infinity, which Python's decoder takes for numbers."""
+    """Rejects NaN and Infinity, which Python's decoder accepts as numbers."""
     raise Unusable(f"is not JSON (which has no {word})")
 
 

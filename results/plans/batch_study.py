@@ -22,32 +22,32 @@ CHOICES = {"schedule": SCHEDULES, "pruning": PRUNING, "stop": STOPS, "precision"
 
 @dataclasses.dataclass(frozen=True)
 class BatchStudy(Plan):
-    """The trials of one workload at one batch size: everything that decides a result, and nothing else.
+    """The trials of one workload at one batch size: exactly the fields that determine a result.
 
     Attributes:
       dataset, model, optimizer: names in the registries of ``workloads``.
-      dataset_version: which data these are, where their name does not say it.
-      model_options: the model's own numbers, such as ``{"widths": [64]}``.
-      schedule: how the learning rate decays over a trial: constant, linear or cosine.
-      batch_size: global, in examples.
-      space: the ranges metaparameters are drawn from.
-      targets: what to reach; None: every trial runs to its budget.
-      budget_steps: the most steps a trial takes.
-      evaluation_ratio: evaluations are at steps growing by this factor, which bounds the relative error of
-        steps to target.
-      evaluation_spacing: steps there are for every evaluation so far, which bounds their cost; 0 is no bound.
-      seed: of the search and of every trial.
-      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` does not.
-      trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
-      comparable: Major.Minor of the software; results of different ones are not comparable.
-      stop: a trial ends once it has reached all of its targets (``target``), or goes on to its budget (``budget``), so
-        that any target can be read from its curve.
-      confirm: how often the best is run again on fresh seeds, see ``results.rules.confirmation``. Not part of the
-        identity, like ``trials``.
-      confirm_top: among how many of the best half of these repeats choose. Likewise.
-      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.with_stored_name``.
-      dataset_options: of a user's own data what ``dataset_version`` does not say: label, task and split; else empty.
-      precision: of what goes through the network, float32 or bfloat16; the same on every machine.
+      dataset_version: version of the data, if the name does not identify it.
+      model_options: options of the model, such as ``{"widths": [64]}``.
+      schedule: decay of the learning rate over a trial: constant, linear or cosine.
+      batch_size: global batch size, in examples.
+      space: ranges of the metaparameters.
+      targets: targets to reach. If empty, every trial runs to its budget.
+      budget_steps: maximum number of steps of a trial.
+      evaluation_ratio: factor between the steps of evaluations, which bounds the relative error of steps to target.
+      evaluation_spacing: minimum mean number of steps per evaluation, which bounds their cost; 0 is no bound.
+      seed: seed of the search and of every trial.
+      pruning: ``exact`` stops a trial once it cannot change any answer. ``off`` does not.
+      trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
+      comparable: Major.Minor of the software. Results of different versions are not comparable.
+      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that
+        any target can be read from its curve.
+      confirm: number of repeats of the best trial with fresh seeds, see ``results.rules.confirmation``. Not part of
+        the identity.
+      confirm_top: number of best trials that half of these repeats choose among. Not part of the identity.
+      digits: number of hex digits of the plan's hash in its name, see ``results.store.with_stored_name``. Not part of
+        the identity.
+      dataset_options: options of a user's own data that ``dataset_version`` does not cover: label, task and split.
+      precision: float32 or bfloat16, of activations and matmuls on every machine.
     """
 
     dataset: str
@@ -76,13 +76,16 @@ class BatchStudy(Plan):
     kind: ClassVar[str] = "batch"
     OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}, "precision": "float32"}
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
-    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they end trials, no more
+    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they only end trials
     source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        bounds = {"trials": (1, MOST_TRIALS), "confirm": (0, None), "confirm_top": (1, None), "seed": (0, None)}
-        for field, limits in ({"batch_size": (1, MOST_STEPS), "budget_steps": (1, MOST_STEPS)} | bounds).items():
-            check_int(field, getattr(self, field), *limits)
+        check_int("batch_size", self.batch_size, 1, MOST_STEPS)
+        check_int("budget_steps", self.budget_steps, 1, MOST_STEPS)
+        check_int("trials", self.trials, 1, MOST_TRIALS)
+        check_int("confirm", self.confirm, 0)
+        check_int("confirm_top", self.confirm_top, 1)
+        check_int("seed", self.seed, 0)
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
         for field, choices in CHOICES.items():
             check_choice(field, getattr(self, field), choices)
@@ -94,17 +97,17 @@ class BatchStudy(Plan):
         if spacing < 0:
             raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
         if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
-            raise BadInput("a target is given twice; keep one of them")
+            raise BadInput("a target is given twice. Keep one of them.")
         if is_exact and not self.targets:
-            raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+            raise BadInput("pruning=exact needs a target to prune against. Give one, or use pruning=off.")
         if is_exact and self.stop == "budget":
-            raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
+            raise BadInput("pruning=exact ends trials before their budget. Use stop=target or pruning=off.")
         if self.confirm and not self.targets:
-            raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
+            raise BadInput("confirm needs a target, which determines the best trial. Give one, or use confirm=0.")
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
-        """The fields that say what is asked of it."""
+        """Returns the fields of a request."""
         return {"trials": request.trials, "confirm": request.repeats.confirm, "confirm_top": request.repeats.top}
 
     @property
@@ -114,7 +117,7 @@ class BatchStudy(Plan):
 
     @property
     def ends_at(self) -> tuple[Target, ...]:
-        """The targets that end a trial once it reached them all."""
+        """The targets that end a trial once it has reached all of them."""
         return self.targets if self.stop == "target" else ()
 
     @property
@@ -124,29 +127,29 @@ class BatchStudy(Plan):
 
     @property
     def model_label(self) -> str:
-        """The model's name, then its options in the order of their names, as tables show it: fully_connected_64."""
+        """The model's name, then its options sorted by name, for tables: fully_connected_64."""
         values = [self.model_options[name] for name in sorted(self.model_options)]
         numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
         return "_".join([self.model, *map(str, numbers)])
 
     @property
     def evaluations(self) -> np.ndarray:
-        """The steps a trial is evaluated at, int32[evaluations]."""
+        """The steps of the evaluations of a trial, int32[evaluations]."""
         return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
 
     @property
     def most_evaluations(self) -> int:
-        """No fewer than there are of a trial, told in no time whatever the plan says."""
-        growing = 1 / (self.evaluation_ratio - 1)  # the step from which on each is further off than the next step
-        alone = min(self.budget_steps, growing + 1)
-        return int(alone + math.log(self.budget_steps / alone) / math.log(self.evaluation_ratio)) + 2
+        """An upper bound of the number of evaluations of a trial, quick to compute for any plan."""
+        growing = 1 / (self.evaluation_ratio - 1)  # from this step on, evaluations are more than a step apart
+        every_step = min(self.budget_steps, growing + 1)
+        return int(every_step + math.log(self.budget_steps / every_step) / math.log(self.evaluation_ratio)) + 2
 
 
 def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> np.ndarray:
-    """The steps a trial is evaluated at: each the next whole step at or past ``ratio`` times the last.
+    """Returns the steps of evaluations: each is the first integer at or above ``ratio`` times the last.
 
-    The k-th is at step k · ``spacing`` or later, so that evaluations never cost more than a share of the training so
-    far, wherever a trial stops. The last is the budget's end.
+    The k-th is at step k · ``spacing`` or later, so that evaluations never cost more than a fixed share of the training
+    so far, even if a trial stops early. The last is at ``budget_steps``.
 
     Returns:
       int32[evaluations], strictly increasing, at most ``budget_steps``.

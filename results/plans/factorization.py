@@ -1,4 +1,4 @@
-"""Factorization: the plan of a study of kind ``cores``, implicit ALS of a matrix of links on so many cores."""
+"""Factorization: the plan of a study of kind ``cores``, implicit ALS of a matrix of links on several cores."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,23 +16,23 @@ METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Factorization(Als, Plan):
-    """The trials of one factorization on one number of cores: everything that decides a result, and nothing else.
+    """The trials of one factorization on one number of cores: exactly the fields that determine a result.
 
-    What is not data, cores or search is ``results.als.Als``, which whoever solves takes.
+    The options of the solver are in ``results.als.Als``. This class adds data, cores and search.
 
-    The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the links that are
-    there, α · score² on all pairs, and a ridge.
+    The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed links,
+    α · score² on all pairs, and a ridge.
 
     Attributes:
       dataset: name of the ratings.
-      dataset_version: hash of their content.
-      dataset_options: numbers they were generated from; empty for data that were not.
-      cores: devices the tables and the work are spread over.
+      dataset_version: hash of the ratings.
+      dataset_options: options of generated data, or empty for other data.
+      cores: number of devices that share the tables and the work.
       space: ranges of ``METAPARAMETERS``.
-      seed: of the search and of every trial.
-      trials: how many are asked for. Not part of the identity: asking for more later adds only the new ones.
-      comparable: Major.Minor of the software; results of different ones are not comparable.
-      digits: how many hex digits of the plan's hash its name has. Not part of the identity.
+      seed: seed of the search and of every trial.
+      trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
+      comparable: Major.Minor of the software. Results of different versions are not comparable.
+      digits: number of hex digits of the plan's hash in its name. Not part of the identity.
     """
 
     dataset: str
@@ -47,7 +47,7 @@ class Factorization(Als, Plan):
 
     kind: ClassVar[str] = "cores"
     OMITTED_AT: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
-    # Of the stream are data, search and seed alone (and the ridge), so that cores and solvers share trials.
+    # The stream depends only on data, search, seed and ridge, so that all cores and solvers share trials.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
@@ -84,15 +84,15 @@ class Factorization(Als, Plan):
 
     @property
     def model_label(self) -> str:
-        """The model's name followed by its options, as tables show it: matrix_factorization_64."""
+        """The model's name and size, for tables: matrix_factorization_64."""
         return f"matrix_factorization_{self.dim}"
 
     @property
     def budget_steps(self) -> int:
-        """The most steps of a trial: an epoch is one."""
+        """The maximum number of steps of a trial: one per epoch."""
         return self.epochs
 
     @property
     def most_evaluations(self) -> int:
-        """The number of evaluations of a trial: one an epoch."""
+        """The maximum number of evaluations of a trial: one per epoch."""
         return self.epochs

@@ -1,4 +1,4 @@
-"""Kinds of study: the table of them, and the way back from plain data to a plan of any kind."""
+"""Kinds of study: their table, and the construction of a plan of any kind from plain data."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -22,13 +22,13 @@ class Kind(NamedTuple):
     """Properties of every study of a kind.
 
     Attributes:
-      plan: the dataclass of its plans.
-      along: the column of a plan that its curves run along.
-      unit: what a step is, such as step or epoch.
-      columns: of its measurements, beside metrics.
-      endings: pairs of status and reason that its trials may end with.
-      recorded: whether others measured it; then nothing runs it.
-      alone: whether a study must have the machine to itself, as its times are the result.
+      plan: dataclass of its plans.
+      along: field of a plan that varies along a curve.
+      unit: unit of steps, such as step or epoch.
+      columns: columns of its measurements other than metrics.
+      endings: possible pairs of status and reason of its trials.
+      recorded: whether others measured it. It cannot be run.
+      alone: whether a study must have the machine to itself, because its times are results.
     """
 
     plan: type[Plan]
@@ -60,7 +60,7 @@ P = TypeVar("P", bound=Plan)
 
 
 def kind_of(plan: Mapping[str, Any]) -> str:
-    """The kind that a plan, plain data, is of; BadInput if there is none like it."""
+    """Returns the kind of a plan, plain data. Raises BadInput for an unknown kind."""
     kind = plan.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadInput(unreadable(plan, f"kind={kind}"))
@@ -68,13 +68,13 @@ def kind_of(plan: Mapping[str, Any]) -> str:
 
 
 def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS, name: str | None = None) -> Plan:
-    """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it.
+    """Returns the study of a plan of any kind. Raises BadInput for a plan of another version of this software.
 
     Args:
       plan: the identity, plain data.
-      trials: how many are asked for.
-      repeats: how the best of them are to be run again.
-      name: which the study has in a store, if it is this plan's, with as many digits of its hash; None: today's name.
+      trials: number of requested trials.
+      repeats: requested repeats of the best trials.
+      name: name in a store, which sets the number of digits of the hash, or None for the current number.
     """
     if plan.get("comparable") == "0.1":
         raise TooOld(name or "the plan", "is a study of scaling-limits 0.1")
@@ -87,15 +87,15 @@ def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEAT
 
 
 def of_kind(each: Iterable[K], *kinds: str) -> list[K]:
-    """Those of ``each`` (plans, commits, …) that are of any of these kinds."""
+    """Returns the members of ``each`` (plans, commits, …) that are of any of these kinds."""
     return [one for one in each if one.kind in kinds]
 
 
 def of_type(studies: Iterable[Plan], plan: type[P]) -> list[P]:
-    """The studies of the one kind whose plans are a ``plan``."""
+    """Returns the studies whose plans are of the class ``plan``."""
     return [cast(P, study) for study in studies if study.kind == plan.kind]
 
 
 def reserved() -> frozenset[str]:
-    """Names of columns, which no metaparameter may have."""
+    """Returns the names of columns, which metaparameters cannot have."""
     return schema.RESERVED.union(*({column.name for column in kind.columns} for kind in KINDS.values()))

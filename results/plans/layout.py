@@ -5,11 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
-from results.plans.schema import PROVENANCE, TIMING, Column
+from results.plans.schema import BOOL, FLOAT64, INT32, INT64, PROVENANCE, TEXT, TIMING, Column
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
@@ -25,35 +23,33 @@ _PER_DEVICE = "bytes per device, from the compiler"
 # Measurements of layouts have these after the loss: the reason of a rejection; counts from the compiled step;
 # predictions; and measurements.
 COLUMNS = (
-    Column("refusal", pa.string(), "kind of the error that rejected the layout; null if it was accepted"),
-    Column("explanation", pa.string(), "the rejection, in one line"),
-    Column("ideal_flops", pa.float64(), "FLOPs of the matmuls of a step, each done once"),
-    Column("executed_flops", pa.float64(), "counted: FLOPs of the compiled step, over all devices"),
-    Column("redundancy", pa.float64(), "counted: executed over ideal FLOPs; 1 if no device repeats another's work"),
-    Column("argument_bytes", pa.int64(), f"counted: parameters, optimizer and batch, {_PER_DEVICE}"),
-    Column("temporary_bytes", pa.int64(), f"counted: all other memory of a step, {_PER_DEVICE}"),
-    Column("peak_bytes", pa.int64(), f"counted: both, and results that do not replace an argument, {_PER_DEVICE}"),
-    Column("wire_bytes", pa.float64(), "counted: bytes that a device sends in a step, by the best ring algorithm"),
-    Column("collectives", pa.string(), "counted: operation, mesh axes, count, bytes and wire bytes, JSON"),
-    Column("unknown_loops", pa.int32(), "counted: loops without a known trip count, each counted as one iteration"),
-    Column("hardware", pa.string(), "device of the predictions"),
-    Column("predicted_compute_seconds", pa.float64(), "predicted: matmuls of a step at the device's peak"),
-    Column("predicted_memory_seconds", pa.float64(), "predicted: reading and writing the device's memory once a step"),
-    Column("predicted_exchange_seconds", pa.float64(), "predicted: collectives of a step, latency and bytes"),
-    Column("predicted_step_seconds", pa.float64(), "predicted: a step without overlap of these"),
-    Column("predicted_fits", pa.bool_(), "predicted: whether peak_bytes fit in the device's memory"),
-    Column("scheduled_cycles", pa.float64(), "predicted: cycles of a step, estimated by the TPU compiler"),
+    Column("refusal", TEXT, "kind of the error that rejected the layout, or null if it was accepted"),
+    Column("explanation", TEXT, "the rejection, in one line"),
+    Column("ideal_flops", FLOAT64, "FLOPs of the matmuls of a step, each done once"),
+    Column("executed_flops", FLOAT64, "counted: FLOPs of the compiled step, over all devices"),
+    Column("redundancy", FLOAT64, "counted: executed over ideal FLOPs, 1 if no device repeats another's work"),
+    Column("argument_bytes", INT64, f"counted: parameters, optimizer and batch, {_PER_DEVICE}"),
+    Column("temporary_bytes", INT64, f"counted: all other memory of a step, {_PER_DEVICE}"),
+    Column("peak_bytes", INT64, f"counted: both, and results that do not replace an argument, {_PER_DEVICE}"),
+    Column("wire_bytes", FLOAT64, "counted: bytes that a device sends in a step, by the best ring algorithm"),
+    Column("collectives", TEXT, "counted: operation, mesh axes, count, bytes and wire bytes, JSON"),
+    Column("unknown_loops", INT32, "counted: loops without a known trip count, each counted as one iteration"),
+    Column("hardware", TEXT, "device of the predictions"),
+    Column("predicted_compute_seconds", FLOAT64, "predicted: matmuls of a step at the device's peak"),
+    Column("predicted_memory_seconds", FLOAT64, "predicted: reading and writing the device's memory once a step"),
+    Column("predicted_exchange_seconds", FLOAT64, "predicted: collectives of a step, latency and bytes"),
+    Column("predicted_step_seconds", FLOAT64, "predicted: a step without overlap of these"),
+    Column("predicted_fits", BOOL, "predicted: whether peak_bytes fit in the device's memory"),
+    Column("scheduled_cycles", FLOAT64, "predicted: cycles of a step, estimated by the TPU compiler"),
     Column(
         "gradient_difference",
-        pa.float64(),
+        FLOAT64,
         "measured: largest difference over all parameters, relative to the gradient on one device",
     ),
-    Column(
-        "step_seconds", pa.float64(), "measured: median seconds of a step; null if it was not timed", category=TIMING
-    ),
-    Column("step_seconds_low", pa.float64(), "measured: lower quartile of seconds of a step", category=TIMING),
-    Column("step_seconds_high", pa.float64(), "measured: upper quartile of seconds of a step", category=TIMING),
-    Column("timed_steps", pa.int32(), "measured: timed steps, after warming up", category=PROVENANCE),
+    Column("step_seconds", FLOAT64, "measured: median seconds of a step, or null if it was not timed", category=TIMING),
+    Column("step_seconds_low", FLOAT64, "measured: lower quartile of seconds of a step", category=TIMING),
+    Column("step_seconds_high", FLOAT64, "measured: upper quartile of seconds of a step", category=TIMING),
+    Column("timed_steps", INT32, "measured: timed steps, after warming up", category=PROVENANCE),
 )
 
 
@@ -66,23 +62,23 @@ class LayoutStudy(Plan):
 
     Attributes:
       model: name of the shape.
-      model_options: its numbers.
-      batch_size: global, in sequences.
+      model_options: options of the shape.
+      batch_size: global batch size, in sequences.
       length: tokens per sequence.
       mesh: axes and their sizes, such as ``data:2;model:4``.
       layout: axes of tensors and the mesh axes they are split over, such as ``batch:data;heads:model``.
-      strict: whether pairs with unknown axes are errors; if not, they are ignored, as in Mesh-TensorFlow.
+      strict: whether pairs with unknown axes are errors. If not, they are ignored, as in Mesh-TensorFlow.
       device_count: devices that the mesh must have.
       engine: ``cpu-emulated`` (run for its results, on devices that a CPU emulates), ``device`` (run and timed) or
         ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice, without the slice, and not run).
       hardware: the device of the predicted costs.
-      precision: of activations and matmuls.
+      precision: precision of activations and matmuls.
       rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
       budget_steps: steps to run.
-      space: empty; nothing is tuned.
-      seed: of parameters and data.
+      space: empty, as layouts have no metaparameters.
+      seed: seed of parameters and data.
       trials: 1, or more with their own seeds. Not part of the identity.
-      comparable: Major.Minor of the software; results of different ones are not comparable.
+      comparable: Major.Minor of the software. Results of different versions are not comparable.
       digits: number of hex digits of the plan's hash in its name. Not part of the identity.
     """
 
@@ -108,8 +104,17 @@ class LayoutStudy(Plan):
     kind: ClassVar[str] = "layout"
     # The stream depends only on model, batch and seed: all layouts train the same parameters on the same data.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset(
-        {"mesh", "layout", "strict", "device_count", "engine", "hardware", "precision", "rematerialization"}
-        | {"budget_steps"}
+        {
+            "mesh",
+            "layout",
+            "strict",
+            "device_count",
+            "engine",
+            "hardware",
+            "precision",
+            "rematerialization",
+            "budget_steps",
+        }
     )
     dataset: ClassVar[str] = "counting"
     optimizer: ClassVar[str] = "adam"
@@ -141,7 +146,7 @@ class LayoutStudy(Plan):
 
     @property
     def topology(self) -> str:
-        """The TPU slice that it is compiled for; empty for other engines."""
+        """The TPU slice that it is compiled for, or empty for other engines."""
         return self.engine.partition(":")[2]
 
     @property
@@ -163,7 +168,7 @@ class LayoutStudy(Plan):
 
     @property
     def devices(self) -> int:
-        """The number of devices it is measured on; compiling ahead of time needs only the processor."""
+        """The number of devices it is measured on. Compiling ahead of time needs only the processor."""
         return 1 if self.engine_name == AHEAD else self.device_count
 
     @property

@@ -13,28 +13,28 @@ from results.plans.trial_request import TrialRequest
 
 
 class Plan(Protocol):
-    """A study of any kind: a frozen dataclass that holds everything that decides a result.
+    """A study of any kind: a frozen dataclass of everything that determines a result.
 
-    Its *identity* is its fields but those of ``NOT_IN_IDENTITY``; its name, its stream and its plain data derive from
-    that, here and nowhere else. Each kind is a row of ``results.plans.kinds.KINDS``.
+    Its *identity* is its fields without ``NOT_IN_IDENTITY``. This class derives its name, its stream and its plain
+    data from the identity. Each kind is a row of ``results.plans.kinds.KINDS``.
 
     Attributes:
-      kind: its key in ``results.plans.kinds.KINDS``, and in its plan.
-      NOT_IN_IDENTITY: fields outside its identity: how many trials are requested, and how long its name is.
-      OMITTED_AT: fields, with the values at which they are left out of its plan.
-      NOT_IN_STREAM: fields of its plan that change no number in its trials.
-      dataset, optimizer: names, as tables show them.
-      batch_size: global, in examples; None where all data are taken at once.
-      space: the ranges that metaparameters are drawn from.
-      targets: what trials are to reach.
+      kind: key in ``results.plans.kinds.KINDS``, also stored in the plan.
+      NOT_IN_IDENTITY: fields outside the identity: the request, and the length of the name.
+      OMITTED_AT: fields and the values at which the plan omits them.
+      NOT_IN_STREAM: fields of the plan that do not change the random numbers of its trials.
+      dataset, optimizer: names, for tables.
+      batch_size: global batch size, in examples, or None if each step takes all data.
+      space: ranges of the metaparameters.
+      targets: targets of the trials.
       ends_at: the targets that end a trial once it has reached all of them.
-      stop: ``target`` or ``budget``, what ends its trials.
-      pruning: ``exact`` where losing trials are cut short, else ``off``.
-      source: who published it; None of studies that are measured here.
-      budget_steps: the most steps of a trial; of what others measured the most that there can be.
-      most_evaluations: of a trial; likewise.
-      trials: how many are asked for.
-      digits: how many hex digits of the plan's hash its name has.
+      stop: ``target`` or ``budget``, whichever ends its trials.
+      pruning: ``exact`` if losing trials are stopped early, else ``off``.
+      source: source of a published study, or None for studies of this software.
+      budget_steps: maximum number of steps of a trial, or the largest possible number for published studies.
+      most_evaluations: upper bound of the number of evaluations of a trial.
+      trials: number of requested trials.
+      digits: number of hex digits of the plan's hash in its name.
     """
 
     kind: ClassVar[str]
@@ -79,24 +79,24 @@ class Plan(Protocol):
 
     @property
     def model_label(self) -> str:
-        """The model's name, then its options, as tables show it."""
+        """The model's name, then its options, for tables."""
         ...
 
     @classmethod
     def identity_fields(cls) -> list[str]:
-        """Names of the fields that make up the identity."""
+        """Returns the names of the fields of the identity."""
         return [field.name for field in dataclasses.fields(cls) if field.name not in cls.NOT_IN_IDENTITY]
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
-        """The fields that say what is asked of it; BadInput if that cannot be asked of this kind."""
+        """Returns the fields of a request. Raises BadInput if this kind does not support it."""
         if request.repeats.confirm:
-            raise BadInput(f"a study of kind {cls.kind} has nothing to confirm")
+            raise BadInput(f"a study of kind {cls.kind} does not support repeats of the best trials")
         return {"trials": request.trials}
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any], request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
-        """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
+        """Returns the study of a ``plan()`` with its request. Raises BadInput for a plan of other software."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
         known = set(cls.identity_fields()) - left_out
@@ -109,7 +109,7 @@ class Plan(Protocol):
         return cls(**fields | cls.request_fields(request) | {"digits": digits})
 
     def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but those that are ``NOT_IN_IDENTITY``."""
+        """Returns the identity as plain JSON data."""
         fields = {name: _plain(getattr(self, name)) for name in self.identity_fields()}
         content = {
             name: value
@@ -124,22 +124,22 @@ class Plan(Protocol):
         return TrialRequest(self.trials)
 
     def with_request(self, request: TrialRequest) -> Self:
-        """The same study, of which something else is asked."""
+        """Returns the study with another request."""
         return dataclasses.replace(self, **self.request_fields(request))
 
     @property
     def devices(self) -> int | None:
-        """The number of devices it is measured on; None: all there are, as their number changes no result."""
+        """The number of devices it is measured on, or None for all devices, if their number does not change results."""
         return None
 
     @functools.cached_property
     def name(self) -> str:
-        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
+        """The slug and ``digits`` of the plan's sha256, also the study's folder in a store."""
         return f"{self.slug}-{hashlib.sha256(self.plan_json.encode()).hexdigest()[: self.digits]}"
 
     @functools.cached_property
     def plan_json(self) -> str:
-        """The identity in its one canonical JSON form."""
+        """The identity in its canonical JSON form."""
         return canonical(self.plan())
 
     @property
@@ -149,7 +149,7 @@ class Plan(Protocol):
 
 
 def _plain(value: Any) -> Any:
-    """A field as plain JSON data."""
+    """Returns a field as plain JSON data."""
     if isinstance(value, SearchSpace):
         return value.plan()
     if isinstance(value, Mapping):

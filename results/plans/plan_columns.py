@@ -4,27 +4,25 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.schema import KIND, Column
+from results.plans.schema import FLOAT64, KIND, TEXT, Column
 from results.plans.study import METRICS, Target
 
 OWN = "scaling-limits"  # source of the studies that this software measured
 
 COLUMNS = (
-    Column("kind", pa.string(), KIND),
-    Column("source", pa.string(), "origin of the study: scaling-limits, or a source of published studies"),
+    Column("kind", TEXT, KIND),
+    Column("source", TEXT, "origin of the study: scaling-limits, or a source of published studies"),
     Column(
         "target_metric",
-        pa.string(),
-        "metric of its first target, its own or its source's; null without targets. Points have all targets",
+        TEXT,
+        "metric of its first target, its own or its source's, or null without targets. Points have all targets",
     ),
-    Column("target_value", pa.float64(), "value of its first target, to be reached at or below"),
-    Column("schedule", pa.string(), "decay of the learning rate: constant, linear or cosine; null if unknown"),
-    Column("dataset_version", pa.string(), "version of the data; null if the name identifies it, or it is unknown"),
-    Column("space", pa.string(), "ranges of the metaparameters, JSON"),
+    Column("target_value", FLOAT64, "value of its first target, to be reached at or below"),
+    Column("schedule", TEXT, "decay of the learning rate: constant, linear or cosine, or null if unknown"),
+    Column("dataset_version", TEXT, "version of the data, or null if the name identifies it, or it is unknown"),
+    Column("space", TEXT, "ranges of the metaparameters, JSON"),
 )
 
 
@@ -44,7 +42,7 @@ def columns(study: Plan) -> dict[str, Any]:
 
 
 def targets(study: Plan) -> list[Target]:
-    """The targets of a study: its own, or those of its source; MLPerf's is a shortfall of 0."""
+    """The targets of a study: its own, or those of its source. MLPerf's is a shortfall of 0."""
     if study.targets or not KINDS[study.kind].recorded:
         return list(study.targets)
     stated = study.plan()["details"].get("targets")

@@ -24,8 +24,8 @@ class Column(NamedTuple):
     Attributes:
       name, type, meaning: as stored.
       otherwise: value of rows that specify none.
-      category: RESULT is the same wherever a study ran and however often it was resumed; PROVENANCE is the origin of
-        results; TIMING is their cost.
+      category: RESULT is the same wherever a study ran and however often it was resumed. PROVENANCE is the origin of
+        results. TIMING is their cost.
     """
 
     name: str
@@ -35,107 +35,109 @@ class Column(NamedTuple):
     category: str = RESULT
 
 
-_TEXT = pa.dictionary(pa.int32(), pa.string())
+TEXT, BOOL = pa.string(), pa.bool_()
+INT32, INT64, UINT32, FLOAT32, FLOAT64 = pa.int32(), pa.int64(), pa.uint32(), pa.float32(), pa.float64()
+_CATEGORY = pa.dictionary(INT32, TEXT)
 KIND = "batch (over batch sizes), cores (over cores), layout (one step on a mesh) or recorded (measured by others)"
 COUNTING = "counting: consecutive numbers, on which a few steps of a layout check its costs rather than train a model"
 
 STUDIES = (
-    Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
+    Column("study", _CATEGORY, "name of the study: readable slug and short hash of its plan"),
     Column(
         "run",
-        pa.int32(),
-        "number of the run, that of the claim it wrote under; a study grows by runs",
+        INT32,
+        "number of the run and of its claim. A study grows by runs",
         category=PROVENANCE,
     ),
-    Column("dataset", pa.string(), f"name of the data set; {COUNTING}"),
-    Column("model", pa.string(), "name of the model, then its options"),
-    Column("optimizer", pa.string(), "name of the optimizer"),
-    Column("batch_size", pa.int32(), "global batch size, examples; null if each step takes all data"),
-    Column("budget_steps", pa.int32(), "maximum number of steps of a trial"),
-    Column("evaluation_ratio", pa.float64(), "factor by which the steps between evaluations grow"),
-    Column("evaluation_spacing", pa.float64(), "minimum steps per evaluation, from the limit on its cost"),
-    Column("pruning", pa.string(), "exact: losing trials are stopped early; off: they are not"),
-    Column("planned_trials", pa.int32(), "trials requested when the run was made", category=PROVENANCE),
-    Column("plan", pa.string(), "the whole identity of the study, JSON"),
-    Column("started_at", pa.string(), "start of the run, UTC, ISO 8601", category=PROVENANCE),
-    Column("code_version", pa.string(), "version of this software", category=PROVENANCE),
+    Column("dataset", TEXT, f"name of the data set; {COUNTING}"),
+    Column("model", TEXT, "name of the model, then its options"),
+    Column("optimizer", TEXT, "name of the optimizer"),
+    Column("batch_size", INT32, "global batch size, examples, or null if each step takes all data"),
+    Column("budget_steps", INT32, "maximum number of steps of a trial"),
+    Column("evaluation_ratio", FLOAT64, "factor by which the steps between evaluations grow"),
+    Column("evaluation_spacing", FLOAT64, "minimum steps per evaluation, from the limit on its cost"),
+    Column("pruning", TEXT, "exact: losing trials are stopped early; off: they are not"),
+    Column("planned_trials", INT32, "trials requested when the run was made", category=PROVENANCE),
+    Column("plan", TEXT, "the whole identity of the study, JSON"),
+    Column("started_at", TEXT, "start of the run, UTC, ISO 8601", category=PROVENANCE),
+    Column("code_version", TEXT, "version of this software", category=PROVENANCE),
     Column(
         "git_commit",
-        pa.string(),
-        "commit of this software, with +dirty for uncommitted changes; null outside git",
+        TEXT,
+        "commit of this software, with +dirty for uncommitted changes, or null outside git",
         category=PROVENANCE,
     ),
-    Column("python_version", pa.string(), "version of Python", category=PROVENANCE),
-    Column("package_versions", pa.string(), "versions of the packages that computed, JSON", category=PROVENANCE),
-    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one", category=PROVENANCE),
-    Column("device_kind", pa.string(), "JAX's name of the device; for a CPU, the processor model", category=PROVENANCE),
-    Column("device_count", pa.int32(), "devices that the run used", category=PROVENANCE),
-    Column("emulated", pa.bool_(), "more devices than physical cores: times do not measure speed", category=PROVENANCE),
-    Column("physical_cores", pa.int32(), "physical cores that it could use", category=PROVENANCE),
-    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1", category=PROVENANCE),
-    Column("lanes", pa.int32(), "trials advanced by one program call", category=PROVENANCE),
-    Column("lane_strategy", pa.string(), "map (sequential) or vmap (batched)", category=PROVENANCE),
-    Column("shards", pa.int32(), "devices that each batch was divided over", category=PROVENANCE),
-    Column("microbatches", pa.int32(), "sequential parts of each shard of a batch", category=PROVENANCE),
-    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not", category=TIMING),
+    Column("python_version", TEXT, "version of Python", category=PROVENANCE),
+    Column("package_versions", TEXT, "versions of the packages that computed, JSON", category=PROVENANCE),
+    Column("backend", TEXT, "cpu, gpu or tpu, or null if the run failed before it had one", category=PROVENANCE),
+    Column("device_kind", TEXT, "JAX's name of the device, or the processor model for a CPU", category=PROVENANCE),
+    Column("device_count", INT32, "devices that the run used", category=PROVENANCE),
+    Column("emulated", BOOL, "more devices than physical cores: times do not measure speed", category=PROVENANCE),
+    Column("physical_cores", INT32, "physical cores that it could use", category=PROVENANCE),
+    Column("affinity", TEXT, "logical processors the process was bound to, such as 0,1", category=PROVENANCE),
+    Column("lanes", INT32, "trials advanced by one program call", category=PROVENANCE),
+    Column("lane_strategy", TEXT, "map (sequential) or vmap (batched)", category=PROVENANCE),
+    Column("shards", INT32, "devices that each batch was divided over", category=PROVENANCE),
+    Column("microbatches", INT32, "sequential parts of each shard of a batch", category=PROVENANCE),
+    Column("compile_seconds", FLOAT64, "seconds spent building programs, cached or not", category=TIMING),
     Column(
         "run_seconds",
-        pa.float64(),
+        FLOAT64,
         "seconds from the first program call to the last, without compiling",
         category=TIMING,
     ),
-    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps", category=TIMING),
-    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations", category=TIMING),
+    Column("train_seconds", FLOAT64, "the part of run_seconds inside training steps", category=TIMING),
+    Column("evaluate_seconds", FLOAT64, "the part of run_seconds inside evaluations", category=TIMING),
     Column(
         "trial_steps",
-        pa.int64(),
+        INT64,
         "training steps of the run, summed over trials. It differs from the sum of steps in trials: stored curves of "
         "pruned trials are shorter, a later run may repeat a trial, and a rejected layout takes no steps",
         category=TIMING,
     ),
     Column(
         "seconds_per_step",
-        pa.float64(),
-        "train_seconds / trial_steps; with several lanes the reciprocal of throughput",
+        FLOAT64,
+        "train_seconds / trial_steps. With several lanes, the reciprocal of throughput",
         category=TIMING,
     ),
     Column(
         "seconds_per_epoch",
-        pa.float64(),
-        "seconds_per_step times training examples over batch size: of all trials together; null without epochs",
+        FLOAT64,
+        "seconds_per_step times training examples over batch size: of all trials together, or null without epochs",
         category=TIMING,
     ),
 )
 
 TRIALS = (
-    Column("study", _TEXT, "name of the study"),
-    Column("trial", pa.int32(), "number of the trial within its study, from 0; k million + i repeats trial i"),
-    Column("run", pa.int32(), "number of the run that made the trial, as in studies", category=PROVENANCE),
-    Column("role", pa.string(), "search, or confirm: a repeat of one of its best trials with a fresh seed", "search"),
-    Column("seed", pa.uint32(), "seed of initial parameters and data order; null if not published"),
+    Column("study", _CATEGORY, "name of the study"),
+    Column("trial", INT32, "number of the trial within its study, from 0; k million + i repeats trial i"),
+    Column("run", INT32, "number of the run that made the trial, as in studies", category=PROVENANCE),
+    Column("role", TEXT, "search, or confirm: a repeat of one of its best trials with a fresh seed", "search"),
+    Column("seed", UINT32, "seed of initial parameters and data order, or null if not published"),
     Column(
         "status",
-        pa.string(),
-        "COMPLETE; INFEASIBLE: the trial diverged, or its layout was rejected; or INCOMPLETE",
+        TEXT,
+        "COMPLETE, INFEASIBLE (the trial diverged, or its layout was rejected) or INCOMPLETE",
     ),
-    Column("reason", pa.string(), "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
-    Column("steps", pa.int32(), "steps at the last evaluation; null if its source does not specify them"),
+    Column("reason", TEXT, "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated. Else null"),
+    Column("steps", INT32, "steps at the last evaluation, or null if its source does not specify them"),
 )  # then one float64 column per metaparameter, under its own name
 
 MEASUREMENTS = (
-    Column("study", _TEXT, "name of the study"),
-    Column("trial", pa.int32(), "number of the trial within its study"),
-    Column("step", pa.int32(), "training steps before this evaluation; epochs for a factorization"),
+    Column("study", _CATEGORY, "name of the study"),
+    Column("trial", INT32, "number of the trial within its study"),
+    Column("step", INT32, "training steps before this evaluation, or epochs for a factorization"),
 )  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
-_MEAN = "without compiling; mean over the epochs since the previous measurement"
+_MEAN = "without compiling, mean over the epochs since the previous measurement"
 # Measurements of factorizations have these after their metrics: the costs of the epochs.
 COSTS = (
-    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}", category=TIMING),
-    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}", category=TIMING),
-    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling", category=TIMING),
-    Column("bytes_per_core", pa.int64(), "bytes of both tables and all work on each core"),
-    Column("peak_bytes_per_core", pa.int64(), "peak bytes on each core, reported by the compiler"),
+    Column("row_half_seconds", FLOAT32, f"seconds of solving all rows, {_MEAN}", category=TIMING),
+    Column("column_half_seconds", FLOAT32, f"seconds of solving all columns, {_MEAN}", category=TIMING),
+    Column("evaluation_seconds", FLOAT32, "seconds of evaluating, without compiling", category=TIMING),
+    Column("bytes_per_core", INT64, "bytes of both tables and all work on each core"),
+    Column("peak_bytes_per_core", INT64, "peak bytes on each core, reported by the compiler"),
 )
 
 COLUMNS = {"studies": STUDIES, "trials": TRIALS, "measurements": MEASUREMENTS}  # by table
@@ -165,19 +167,19 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
 
 def empty(columns: tuple[Column, ...], extra: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
-    """The columns of a table without rows; ``extra``: further columns, by Arrow's name of their type."""
+    """The columns of a table without rows. ``extra``: further columns, by Arrow's name of their type."""
     return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 
 
 def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
     """An array of one value, ``rows`` times, in a column's type."""
-    if column.type == _TEXT:
+    if column.type == _CATEGORY:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
     return pa.repeat(pa.scalar(value, column.type), rows)
 
 
 def version(schema: pa.Schema) -> int:
-    """The schema version of a file; 0 if this software did not write it."""
+    """The schema version of a file, or 0 if this software did not write it."""
     return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
 
 
@@ -201,4 +203,4 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedAr
         return pa.nulls(rows, kind)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values.cast(kind)
-    return pa.array(values, pa.string()).dictionary_encode() if kind == _TEXT else pa.array(values, kind)
+    return pa.array(values, pa.string()).dictionary_encode() if kind == _CATEGORY else pa.array(values, kind)

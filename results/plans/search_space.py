@@ -1,4 +1,4 @@
-"""The ranges that metaparameters are drawn from."""
+"""Ranges of metaparameters, and draws from them."""
 
 import dataclasses
 import math
@@ -18,9 +18,9 @@ LARGEST_FLOAT = int(sys.float_info.max)
 
 
 def finite(what: str, value: object) -> float:
-    """``value`` as a float; BadInput, naming ``what``, unless it is a finite number."""
+    """Returns ``value`` as a float. Raises BadInput, naming ``what``, unless it is a finite number."""
     if isinstance(value, int) and abs(value) > LARGEST_FLOAT:
-        raise BadInput(f"{what} must be a finite number, not one of more than 300 digits")
+        raise BadInput(f"{what} must be a finite number, not one with more than 300 digits")
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise BadInput(f"{what} must be a finite number, not {value!r}")
     return float(value)
@@ -28,10 +28,10 @@ def finite(what: str, value: object) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The values one metaparameter is drawn from (the scales of Shallue et al. 2018).
+    """The range of one metaparameter, with the scales of Shallue et al. (2018).
 
-    LINEAR is uniform in [low, high]; LOG uniform in the logarithm; REVERSE_LOG uniform in log(1 - value);
-    INTEGER uniform over the whole numbers low..high; DISCRETE uniform over ``values``.
+    LINEAR is uniform in [low, high], LOG in the logarithm and REVERSE_LOG in log(1 - value). INTEGER is uniform over
+    the integers low..high, and DISCRETE over ``values``.
     """
 
     scale: Scale
@@ -53,19 +53,19 @@ class Range:
         object.__setattr__(self, "high", high)
         whole = low.is_integer() and high.is_integer()
         if low > high:
-            raise BadInput(f"low={low:g} is above high={high:g}; swap them")
+            raise BadInput(f"low={low:g} is above high={high:g}. Swap them.")
         if self.scale == "LOG" and low <= 0:
-            raise BadInput(f"scale LOG takes positive bounds, not low={low:g}; use LINEAR or a small positive low")
+            raise BadInput(f"scale LOG takes positive bounds, not low={low:g}. Use LINEAR or a small positive low.")
         if self.scale == "REVERSE_LOG" and high >= 1:
-            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}; use a bound such as 0.999")
+            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}. Use a bound such as 0.999.")
         if self.scale == "INTEGER" and not whole:
             raise BadInput(f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}")
 
     def at(self, u: float) -> float:
-        """The value at quantile ``u`` in [0, 1) of this range."""
+        """Returns the value at quantile ``u`` in [0, 1) of this range."""
         if self.scale == "DISCRETE":
             return self.values[int(u * len(self.values))]
-        assert self.low is not None and self.high is not None  # __post_init__ saw to it
+        assert self.low is not None and self.high is not None  # checked by __post_init__
         low, high = self.low, self.high
         if self.scale == "INTEGER":
             return float(low + math.floor(u * (high - low + 1)))
@@ -75,24 +75,24 @@ class Range:
             value = 1 - math.exp((1 - u) * math.log1p(-low) + u * math.log1p(-high))
         else:
             value = (1 - u) * low + u * high
-        return min(max(value, low), high)  # rounding may have left the range
+        return min(max(value, low), high)  # rounding may leave the range
 
     def plan(self) -> dict[str, Any]:
-        """Plain data from which ``Range(**plan)`` builds this range again."""
+        """Returns plain data that ``Range(**plan)`` restores the range from."""
         if self.scale == "DISCRETE":
             return {"scale": self.scale, "values": list(self.values)}
         return {"scale": self.scale, "low": self.low, "high": self.high}
 
 
 class SearchSpace(dict[str, Range]):
-    """The ranges the metaparameters of a study are drawn from, by name, sorted by name."""
+    """The ranges of a study's metaparameters by name, sorted by name."""
 
     def __init__(self, ranges: Mapping[str, Range]):
         super().__init__(sorted(ranges.items()))
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Mapping[str, Any]]) -> "SearchSpace":
-        """Builds a space from plain data; an error names the metaparameter it is about."""
+        """Builds a space from plain data. Errors name the metaparameter."""
         ranges = {}
         for name, fields in plan.items():
             try:

@@ -27,7 +27,7 @@ METRIC_KINDS = {
     "recall_20_error": "1 − Recall@20 of held-out links",
     "recall_50_error": "1 − Recall@50 of held-out links",
     "objective": "the objective that a factorization minimizes, with its ridge",
-    "shortfall": "0 once a benchmark's own quality target is met; for sources that report only that",
+    "shortfall": "0 once a benchmark's own quality target is met, for sources that report only that",
 }
 # No kind can be below 0. These are also at most 1, from the start of every trial.
 SHARES = ("error", "average_precision_error", "bleu_error", "recall_20_error", "recall_50_error")
@@ -51,7 +51,7 @@ def decimal(value: float) -> str:
 
 
 def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
-    """Returns ``value`` as an int; raises BadInput, naming ``what``, unless it is one from ``least`` to ``most``."""
+    """Returns ``value`` as an int. Raises BadInput, naming ``what``, unless it is one from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
     if most is not None and value > most:
@@ -60,7 +60,7 @@ def check_int(what: str, value: object, least: int, most: int | None = None) -> 
 
 
 def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """A target's value in a column's own type; a value beyond its range becomes its largest finite number."""
+    """A target's value in a column's own type. A value beyond its range becomes its largest finite number."""
     with np.errstate(over="ignore"):
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
@@ -79,7 +79,7 @@ class Target:
     def check_possible(self, where: str) -> None:
         """Raises BadInput for a value that no trial can reach, or that every trial has reached from its start.
 
-        Only new requests are checked; stored studies are read with any targets.
+        Only new requests are checked. Stored studies are read with any targets.
 
         Args:
           where: the option that set the value.
@@ -94,7 +94,7 @@ class Target:
             )
 
     def reached(self, measured: np.ndarray) -> np.ndarray:
-        """Whether each measured value is at or below the target, in the column's own type; NaN never is.
+        """Whether each measured value is at or below the target, in the column's own type. NaN never is.
 
         Args:
           measured: values of the metric, any shape, float32 or float64.
@@ -116,7 +116,7 @@ class Trial:
 
 
 def unreadable(plan: Mapping[str, Any], why: str) -> str:
-    """Error message about a plan of another version; ``why``: the fields that it has too many or lacks."""
+    """Error message about a plan of another version. ``why``: the fields that it has too many or lacks."""
     return f"scaling-limits {COMPARABLE} cannot read a plan of version {plan.get('comparable')}: unexpected {why}"
 
 

@@ -1,4 +1,4 @@
-"""Requests: what is wanted of a study beside its plan, trials and repeats of the best of them."""
+"""Requests: numbers of trials and of repeats of the best trials, which are not part of a plan."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ MOST_CANDIDATES = 100
 
 
 class Repeats(NamedTuple):
-    """The repeats requested of the best trials of a search; of two requests, the larger tuple counts.
+    """The requested repeats of the best trials of a search. The larger of two requests counts.
 
     Attributes:
-      top: how many of the best are candidates.
-      confirm: with one candidate how often it is repeated; with several, half of that chooses among them, and the other
-        half reports the one that was chosen.
+      top: number of best trials that are candidates.
+      confirm: number of repeats. With several candidates, half of the repeats choose among them, and the other half
+        report the chosen one.
     """
 
     top: int = 1
@@ -24,26 +24,26 @@ class Repeats(NamedTuple):
 
     @property
     def choosing(self) -> int:
-        """The repeats of every candidate that choose among several; the further ones of the chosen report."""
+        """The number of repeats of every candidate that choose among several."""
         return self.confirm // 2
 
     def candidates(self, trials: int) -> int:
-        """The number of candidates that a search of so many trials has."""
+        """Returns the number of candidates of a search of ``trials`` trials."""
         return min(self.top, trials)
 
     def trials_repeated(self, repeat: int, trials: int) -> int:
-        """The number of trials that are run for the ``repeat``-th time, counted from 1."""
+        """Returns the number of trials that have a ``repeat``-th repeat, counted from 1."""
         if repeat > self.confirm:
             return 0
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:
-        """Plain data; with one candidate without ``confirm_top``, as in the first records."""
+        """Returns plain data, without ``confirm_top`` for one candidate, as in older records."""
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "Repeats":
-        """The inverse of ``record``; no repeats where it has none."""
+        """Returns the repeats in a ``record``, by default zero."""
         return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
 
 
@@ -58,25 +58,25 @@ class TrialRequest(NamedTuple):
 
     @property
     def planned(self) -> int:
-        """Trials in all."""
+        """The number of trials, including repeats."""
         repeats = self.repeats
         return self.trials + sum(repeats.trials_repeated(k, self.trials) for k in range(1, repeats.confirm + 1))
 
 
 def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:
-    """The most trials, and the most repeats, of any that were asked for."""
+    """Returns the largest number of trials and the largest repeats of several requests."""
     pairs = list(asked)
     return TrialRequest(max(one.trials for one in pairs), max(one.repeats for one in pairs))
 
 
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
-    """Raises BadInput unless so many repeats of so many candidates make sense."""
+    """Raises BadInput for an invalid number of repeats or candidates."""
     how = f"half of the repeats choose among confirm_top={top} trials, half report"
     if confirm > MOST_REPEATS:
         raise BadInput(f"confirm must be at most {MOST_REPEATS}, not {confirm}")
     if top > MOST_CANDIDATES:
         raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
     if top > 1 and pruned:
-        raise BadInput(f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off")
+        raise BadInput(f"confirm_top={top}: exact pruning finds only the winner. Use confirm_top=1 or pruning=off.")
     if top > 1 and confirm % 2:
         raise BadInput(f"confirm must be even, not {confirm}: {how}")

@@ -1,1 +1,1 @@
-"""Exchange between stores: releases with their documents, exports and merges."""
+"""Exchange between stores: export, merge, and releases with their documents."""

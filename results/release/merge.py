@@ -1,4 +1,4 @@
-"""Merging stores and releases into a store: new results are added, existing ones kept, conflicts refused."""
+"""Merging of stores and releases into a store: new results are added, existing ones kept, conflicts rejected."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -21,23 +21,26 @@ from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
 from results.storage.parts import claim_file, commit_file
 
-MergeResult = Literal["new", "grown", "there"]
+MergeResult = Literal["new", "grown", "present"]
 
 
 def merge(sources: Sequence[Location], into: Location, report: Callable[[str], None]) -> int:
-    """Brings the studies of stores and releases into a store; 1 if there are none, else 0.
+    """Merges the studies of stores and releases into a store.
 
-    A study that the store lacks is copied, byte for byte. One that it has takes the trials it lacks, those finished
-    elsewhere that have yet to be run again here, and those that went further elsewhere. Everything is read and compared
-    before anything is written.
+    A study that the store lacks is copied byte for byte. An existing study takes missing trials, trials that are
+    finished in a source but must be rerun here, and trials that ran longer in a source. All sources are read and
+    compared before anything is written.
 
     Args:
-      sources: folders of stores, also of older schemas, and of releases.
-      into: folder of the store.
-      report: takes a line for the user.
+      sources: stores and releases.
+      into: the destination store.
+      report: called with a line for the user.
+
+    Returns:
+      0, or 1 if the sources have no studies.
 
     Raises:
-      BadInput: a source is damaged, or a trial cannot be what two places say of it; see ``results.release.union``.
+      BadInput: a source is damaged, or two places contradict each other about a trial. See ``results.release.union``.
     """
     return _merge([durable.location(source) for source in sources], durable.location(into), report)
 
@@ -50,19 +53,20 @@ def _merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None
         return 1
     for folder, offers in zip(sources, offers_by_source, strict=True):
         if waiting := sorted(set(store.names(folder)) - {offer.study.name for offer in offers.values()}):
-            report(f"{folder}: left out, because nothing is committed: {waiting[0]} and {len(waiting) - 1} more")
+            report(f"{folder}: skipped studies without a commit: {waiting[0]} and {len(waiting) - 1} more")
     _check(sources, offers_by_source, into, report)
-    outcomes: collections.Counter[MergeResult] = collections.Counter()
+    outcomes = collections.Counter[MergeResult]()
+    all_offers = [offer for offers in offers_by_source for offer in offers.values()]
     try:
-        for offer in tqdm(
-            [offer for offers in offers_by_source for offer in offers.values()], "merge", unit="study", disable=None
-        ):
+        for offer in tqdm(all_offers, "merge", unit="study", disable=None):
             outcomes[_merge_study(offer, into)] += 1
     except TakenOver as error:
-        raise BadInput(f"{error}; what is merged so far is kept, and the same command continues from there") from None
+        raise BadInput(f"{error}. Run the same command again to continue.") from None
     except OSError as error:
-        raise BadInput(f"{into} cannot be written ({error.strerror}); the same command continues from there") from None
-    report(f"{into}: studies: {outcomes['new']} new, {outcomes['grown']} grown, {outcomes['there']} already there")
+        raise BadInput(
+            f"{into} cannot be written ({error.strerror}). Fix that and run the same command again to continue."
+        ) from None
+    report(f"{into}: studies: {outcomes['new']} new, {outcomes['grown']} grown, {outcomes['present']} already present")
     return 0
 
 
@@ -72,7 +76,7 @@ def _check(
     into: Folder,
     report: Callable[[str], None],
 ) -> None:
-    """Raises BadInput, after a line for each fault, unless everything can be brought together."""
+    """Raises BadInput, after a line for each conflict, if the sources and the store contradict each other."""
     faults: list[str] = []
     unfinished: list[str] = []
     gave_way = 0
@@ -84,31 +88,32 @@ def _check(
             if plan in offers
         ]
         name = rivals[0][1].study.name
-        ours, where = _stored_tables(into, name), dict[int, Folder]()  # whose the trials are that came from a source
+        ours, origin = _stored_tables(into, name), dict[int, Folder]()  # the source of each trial that is not ours
         for folder, offer in rivals:
             store.check_same_plan(into, offer.study)
             if _is_same(into, offer.commit):
                 continue
             theirs = compaction.merge(offer.runs(), offer.study)
             comparison = union(ours, theirs, offer.study) if ours else Union(frozenset(_ids(theirs)))
-            others = next(iter(where.values()), into)
-            faults += [f"{name}: {clash.told(others, folder)}" for clash in comparison.clashes]
-            for trial, how in comparison.conflicts.items():
-                faults.append(f"{name}: trial {trial}: {how.told(where.get(trial, into), folder)}")
-            for trial, how in comparison.unfinished.items():
-                kept = folder if trial in comparison.take else where.get(trial, into)
-                difference = f"trial {trial} is unfinished in both: {how.told(where.get(trial, into), folder)}"
-                unfinished.append(f"{name}: {difference}; the one in {kept} is kept")
+            other = next(iter(origin.values()), into)
+            faults += [f"{name}: {clash.describe(other, folder)}" for clash in comparison.clashes]
+            for trial, difference in comparison.conflicts.items():
+                faults.append(f"{name}: trial {trial}: {difference.describe(origin.get(trial, into), folder)}")
+            for trial, difference in comparison.unfinished.items():
+                here = origin.get(trial, into)
+                kept = folder if trial in comparison.take else here
+                line = f"{name}: trial {trial} is unfinished in both: {difference.describe(here, folder)}"
+                unfinished.append(f"{line}; the one in {kept} is kept")
             gave_way += len(comparison.finished)
             if not comparison.conflicts and not comparison.clashes:
                 additions = select_trials(theirs, comparison.take)
                 ours = compaction.merge([ours, additions] if ours else [additions], offer.study)
-                where |= dict.fromkeys(comparison.take, folder)
+                origin |= dict.fromkeys(comparison.take, folder)
     report_some(faults or unfinished, report)
     if faults:
-        raise BadInput(f"{len(faults)} conflicts, listed above; nothing was written. Leave out a source or fix it")
+        raise BadInput(f"{len(faults)} conflicts, listed above. Nothing was written. Leave out a source or fix it.")
     if gave_way:
-        report(f"{gave_way} trials due to be rerun were replaced by finished ones")
+        report(f"{gave_way} trials to rerun were replaced by finished ones")
 
 
 def _ids(piece: Piece) -> list[int]:
@@ -119,7 +124,7 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
     offer = with_stored_name(offer, into)
     study = offer.study
     if _is_same(into, offer.commit):
-        return "there"
+        return "present"
     if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy_study(offer.commit, study, into):
         return "new"
     ours, runs = _stored_tables(into, study.name), offer.runs()
@@ -127,16 +132,16 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
     if ours is not None:
         comparison = union(ours, compaction.merge(runs, study), study)
         if comparison.conflicts or comparison.clashes:
-            raise BadInput(f"{study.name} has changed in {into} since it was compared; start again")
+            raise BadInput(f"{study.name} has changed in {into} since it was compared. Run the command again.")
         take = comparison.take
     _, base, waiting = claims.state(into, study.name)
     if not take and not waiting and base and largest_request([base.request, study.request]) == base.request:
-        return "there"  # and visible: a merge that was killed leaves parts that nobody else would commit
+        return "present"  # and visible; a killed merge leaves parts, which only the next merge commits
     store.ask(into, study)
     for run in runs:
         addition = select_trials(run, take)
         if ours is None or len(addition.trials):
-            with store.claim(into, study.name) as claim:  # anew, because a run is what is written under one claim
+            with store.claim(into, study.name) as claim:  # every run needs its own claim
                 claim.write(addition._asdict())
     with store.claim(into, study.name) as claim:
         claim.commit(study)
@@ -144,14 +149,14 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
 
 
 def _stored_tables(into: Folder, name: str) -> Piece | None:
-    """The tables of a study in the store, with parts that no commit record lists yet."""
+    """Returns the tables of a study in the store, including parts that are not committed yet."""
     _, base, parts = claims.state(into, name)
     pieces = claims.pieces(into / name, base, parts, {})
     return compaction.merge(pieces) if pieces else None
 
 
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
-    """Whether the store has the very files of a commit."""
+    """Whether the store has the same files as a commit."""
     ours = commits.newest_commit(into, theirs.name) if theirs else None
     if ours is None or theirs is None or largest_request([ours.request, theirs.request]) != ours.request:
         return False
@@ -159,11 +164,11 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
 
 
 def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
-    """Copies a study file by file; False, and nothing done, if the store has something of it, or was asked for more.
+    """Copies a study file by file. Returns False, without writing, if the store has results or a larger request of it.
 
-    The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made
-    for them here. Its parts stay behind, so that claims and record say that they hold none: wherever this stops, those
-    who write next find what they count.
+    The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created
+    here. Parts are not copied, so the claims and the record count none. If the copy is interrupted at any point, later
+    writers find a consistent state.
     """
     theirs, data = files_checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
@@ -183,6 +188,6 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
             durable.create(folder / name, data[table])
         record = commits.record_of(theirs._replace(number=number, parts=0), version, names)
         durable.create(folder / commit_file(number), durable.seal(record))
-        if max(commits.list_study(folder).claims) > number:  # whoever claimed meanwhile may not have seen the record
+        if max(commits.list_study(folder).claims) > number:  # another claim may have missed the record
             raise TakenOver(f"{study.name} was taken over by another process")
     return True

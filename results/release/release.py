@@ -1,15 +1,16 @@
-"""A release: an immutable copy of a store in one folder, with everything needed to use it on its own.
+"""A release: an immutable copy of a store in one self-contained folder.
 
-    OUT/{studies,trials,measurements}.parquet                                the tables of all studies; see ``shards``
-    OUT/points.parquet                                                       their answers and fits; made by analysis
-    OUT/envelopes.arrow                                                      their envelopes, one after the other
+    OUT/{studies,trials,measurements}.parquet                                tables of all studies; see ``shards``
+    OUT/points.parquet                                                       answers and fits; made by analysis
+    OUT/envelopes.arrow                                                      envelopes of all studies
     OUT/README.md, DICTIONARY.md, LICENCES.md, CITATION.cff, croissant.json  see ``results.catalog.documents``
     OUT/manifest.json                                                        every study: its plan, ledger and rows
-    OUT/SHA256SUMS                                                           of all files; its last line is its own
+    OUT/SHA256SUMS                                                           sha256 of all files and of itself
 
-The same studies give the same bytes. Whatever reads a store reads a release.
+The same studies give the same bytes. Every command that reads a store also reads a release.
 """
 
+import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,17 +41,20 @@ def export(
     report: Callable[[str], None],
     points: Callable[[Sequence[Commit]], pa.Table] | None = None,
 ) -> int:
-    """Writes a release of a store, or of a release; 1 if there is nothing to pass on, else 0.
+    """Writes a release of a store, or of another release.
 
     Args:
-      folder: of the store.
-      out: new folder of the release.
-      report: takes a line for the user.
-      points: makes the table of points of studies, ``results.plans.points.POINTS``. It is given those of the release as
-        they were just written, as the store may grow meanwhile; None: there is to be none.
+      folder: the store or release.
+      out: new folder for the release.
+      report: called with a line for the user.
+      points: makes the table of points, ``results.plans.points.POINTS``, from the studies of the new release (the store
+        may grow in the meantime). None writes no points.
+
+    Returns:
+      0, or 1 if no study may be redistributed.
 
     Raises:
-      BadInput: ``out`` is there already, or the store is damaged or of another schema.
+      BadInput: ``out`` exists, or the store is damaged or has an unsupported schema.
     """
     permitted = _permitted(store.catalogue(folder), report)
     if not permitted:
@@ -64,13 +68,13 @@ def export(
             durable.create(target / path, data)
             hashes[path] = documents.sha256(data)
 
-        studies, told = _write_tables(target, permitted, put), None
+        studies, points_file = _write_tables(target, permitted, put), None
         if points is not None:
             rows = points(studies)
             data = shards.parquet_bytes(contents.POINTS, rows)
             put(contents.POINTS_FILE, data)
-            told = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
-        for name, document in documents.of_release(contents.of_studies(studies, told)).items():
+            points_file = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
+        for name, document in documents.of_release(contents.of_studies(studies, points_file)).items():
             put(name, document)
         put(SUMS, documents.sums(hashes))
     size = sum(file.bytes for commit in studies for file in commit.files.values())
@@ -80,26 +84,19 @@ def export(
 
 
 def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> list[Commit]:
-    """The studies that may be redistributed; the others are reported in a line per source."""
-    left_out: dict[str, int] = {}
-    permitted = []
-    for commit in catalogue:
-        terms = licences.terms(commit.plan)
-        if terms.licence:
-            permitted.append(commit)
-        else:
-            left_out[terms.source] = left_out.get(terms.source, 0) + 1
-    for source, count in sorted(left_out.items()):
-        without = "it states no licence, so it may not be redistributed"
-        report(f"left out: {source} ({number_of(count, 'study')}): {without}")
-    return permitted
+    """Returns the studies that may be redistributed, and reports the others in a line per source."""
+    terms = [licences.terms(commit.plan) for commit in catalogue]
+    withheld = collections.Counter(each.source for each in terms if not each.licence)
+    for source, count in sorted(withheld.items()):
+        report(f"left out: {source} ({number_of(count, 'study')}): without a licence it may not be redistributed")
+    return [commit for commit, each in zip(catalogue, terms, strict=True) if each.licence]
 
 
 def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[Commit]:
-    """Writes the tables of studies, once each is seen to be what its commit says, and their envelopes.
+    """Checks the studies, then writes their tables and envelopes.
 
     Returns:
-      The studies with their slices of what was written.
+      The studies with their slices of the new files.
     """
     own = {
         "studies": [schema.empty(schema.STUDIES)],
@@ -114,7 +111,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         for table, content in tables.items():
             rows = shared.widen(table, content, commit.study, columns[table])
             writers[table].add(rows)
-            if table == "measurements":  # as a reader of the release will have them: in the order of their names
+            if table == "measurements":  # as a reader of the release gets them: sorted by name
                 tables[table] = shared.narrow(table, rows, dict(sorted(commit.metrics.items())))
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
     files: dict[str, list[SharedFile]] = {}
@@ -123,13 +120,16 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         files[table] = [SharedFile(target / each.name, *each[1:]) for each in writer.shards]
     slices: list[dict[str, File]] = []
     for number, commit in enumerate(commits):
+        further = list(own["trials"][number])[len(schema.TRIALS) :]
+        types: dict[str, dict[str, str]] = {
+            "studies": {},
+            "trials": {field.name: str(field.type) for field in further},
+            "measurements": dict(sorted(commit.metrics.items())),
+        }
         slices.append({})
         for table, writer in writers.items():
             at = writer.places[number]
-            further = own["trials"][number].names[len(schema.TRIALS) :] if table == "trials" else ()
-            types = {name: str(own["trials"][number].field(name).type) for name in further}
-            types |= dict(sorted(commit.metrics.items())) if table == "measurements" else {}
-            slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types)
+            slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types[table])
     bound = [
         envelope.rebind(data, {table: each[table].sha256 for table in envelope.HASHED})
         for (data, _), each in zip(envelopes, slices, strict=True)
@@ -149,16 +149,16 @@ def _slice(file: SharedFile, start: int, rows: int, columns: Mapping[str, str]) 
 
 @contextmanager
 def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
-    """The folder to write a release into: locally a hidden one that is renamed once it is whole."""
+    """Yields the folder to write a release into: locally a hidden folder, renamed when the release is complete."""
     if commits.released_commits(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise BadInput(f"{out} is there already; name a new folder with --out DIR")
+        raise BadInput(f"{out} already exists. Name a new folder with --out DIR.")
     if not isinstance(out, Path):
         yield out
         return
     if isinstance(folder, Path) and out.resolve().is_relative_to(folder.resolve()):
-        raise BadInput(f"{out} lies in {folder}, which holds studies and nothing else; name another folder")
+        raise BadInput(f"{out} lies in {folder}, which may hold only studies. Name another folder.")
     try:
         with durable.new_folder(out.resolve()) as hidden:
             yield hidden
     except OSError as error:
-        raise BadInput(f"{out} cannot be written ({error.strerror}); name another folder") from None
+        raise BadInput(f"{out} cannot be written ({error.strerror}). Name another folder.") from None

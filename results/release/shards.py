@@ -1,4 +1,4 @@
-"""Shards: the tables of a release as files, of up to 64 MB each, written one study after the other."""
+"""Shards: the tables of a release as files of up to 64 MB, written study by study."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from results.catalog import contents
 from results.storage import compaction
 
 MOST_BYTES = 64_000_000  # of a file, with its footer
-_MARGIN = 64  # bytes of a footer, for each column of a row group, that one row of it may not show
-# Rows of a row group, at least, as it has whole studies: of measurements each has one of its own, for a quick filter.
+_MARGIN = 64  # extra footer bytes per column of a row group, because one row may not show its full size
+# Minimum rows of a row group, which has whole studies. For measurements each study is a row group, for fast filtering.
 GROUP_ROWS = {"studies": 1 << 16, "trials": 1 << 16, "measurements": 1}
 MOST_ROWS = 1 << 20  # of a row group; a study with more has several
 
@@ -20,28 +20,28 @@ Put = Callable[[str, bytes | memoryview], None]
 
 
 def parquet_bytes(table: str, rows: pa.Table) -> memoryview:
-    """Rows as a Parquet file."""
+    """Returns rows as a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, **_options(table, rows.schema))
     return memoryview(sink.getvalue())
 
 
 def _options(table: str, columns: pa.Schema) -> dict[str, Any]:
-    """How a table is encoded, as arguments of PyArrow's writers: in one codec, and sorted as it says."""
+    """Returns arguments for PyArrow's writers: one codec for all columns, and the sort order."""
     order = [pq.SortingColumn(columns.get_field_index(name), nulls_first=True) for name in contents.KEYS[table]]
     encoded = compaction.parquet_options(columns)
     return encoded | {"compression": "zstd", "compression_level": 3, "sorting_columns": order}
 
 
 def _empty_bytes(table: str, columns: pa.Schema) -> memoryview:
-    """A Parquet file without rows."""
+    """Returns a Parquet file without rows."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, columns, **_options(table, columns)).close()
     return memoryview(sink.getvalue())
 
 
 def _footer_bytes(data: memoryview) -> int:
-    """The size of a Parquet file's footer, with the length and the letters that end it."""
+    """Returns the size of a Parquet file's footer, including its length and the final magic bytes."""
     return int.from_bytes(data[-8:-4], "little") + 8
 
 
@@ -55,26 +55,26 @@ class Shard(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place of a study's rows: the number of the shard, and the first row in it."""
+    """The position of a study's rows: the number of the shard, and the first row in it."""
 
     shard: int
     start: int
 
 
 class Shards:
-    """A table as it is written: ``TABLE.parquet``, or several of which none is called like that.
+    """A writer of ``TABLE.parquet``, or of several numbered files.
 
     A study is never split over files. The same rows give the same bytes.
 
     Attributes:
-      places: of the studies, in the order they were added.
-      shards: that are written.
+      places: positions of the studies, in the order in which they were added.
+      shards: finished files.
     """
 
     def __init__(self, table: str, columns: pa.Schema, put: Put):
         self._table, self._columns, self._put = table, columns, put
         self._waiting: list[pa.Table] = []
-        self._first: memoryview | None = None  # kept until it is known whether it is the only one
+        self._first: memoryview | None = None  # the first file, whose name depends on whether there is a second
         self._counts: list[int] = []  # rows of every shard
         self._open()
         self.places: list[Place] = []
@@ -87,7 +87,7 @@ class Shards:
             self._flush()
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes all remaining rows."""
         self._flush()
         self._end(last=True)
 
@@ -103,7 +103,7 @@ class Shards:
         group = pa.concat_tables(self._waiting).combine_chunks()
         further = self._further_footer(group)
         filled = self._sink.tell() + self._footer + further
-        may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # encoded they are fewer
+        may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # the encoded group is smaller
         if may_be_full and filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
             self._end(last=False)
             self._open()
@@ -115,7 +115,7 @@ class Shards:
         self._waiting = []
 
     def _further_footer(self, group: pa.Table) -> int:
-        """The bytes, at most, by which the footer grows with a group: as with its first row, and a margin."""
+        """Returns an upper bound on the footer bytes of a group: those for its first row, and a margin."""
         empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
         row_groups = -(-len(group) // MOST_ROWS)
         return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups

@@ -1,4 +1,4 @@
-"""The union of one study in two places: trials that one can take from the other, and contradictions."""
+"""The union of a study in two places: trials that one can take from the other, and contradictions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -16,12 +16,12 @@ _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
 
 class Difference(NamedTuple):
-    """The first difference of a trial between two places, in order of steps, then in its row of trials.
+    """The first difference of a trial between two places, by step, then in the trials table.
 
     Attributes:
-      what: such as ``validation_loss at step 20``.
-      here, there: what the places say.
-      values: in how many values the trial differs; a row that one place lacks counts as those it has.
+      what: the value, such as ``validation_loss at step 20``.
+      here, there: the values in both places.
+      values: number of differing values. A row that one place lacks counts with all its values.
     """
 
     what: str
@@ -29,8 +29,8 @@ class Difference(NamedTuple):
     there: object
     values: int
 
-    def told(self, here: object, there: object) -> str:
-        """In words, with the names of the places."""
+    def describe(self, here: object, there: object) -> str:
+        """Returns the difference in words, with the names of the places."""
         return f"{self.what} is {_value_text(self.here)} in {here} and {_value_text(self.there)} in {there}"
 
 
@@ -38,14 +38,13 @@ class Union(NamedTuple):
     """The result of comparing two places.
 
     Attributes:
-      take: ids of the trials of the other place that are wanted: new ones, those finished there that have yet to be
-        run again here, and those that go on further there.
-      conflicts: by trial, what cannot both be true. Of our own studies where both have finished it; of those of others
-        wherever neither goes on where the other ends.
-      clashes: columns whose types differ; then nothing else was compared.
-      finished: trials that one place has finished and that were to be run again in the other, which gives way.
-      unfinished: by trial, what differs of those that were to be run again in both; the longer stands, or ours.
-      shorter: by trial of a study of others, what differs where ours goes on further than theirs.
+      take: trials to take from the other place: new ones, those that it finished and we must rerun, and longer ones.
+      conflicts: contradictions by trial. In our own studies both places finished the trial. In published studies
+        neither curve continues the other.
+      clashes: columns with different types. If there are any, nothing else is compared.
+      finished: trials that one place finished and the other must rerun. The finished one wins.
+      unfinished: differences by trial that both places must rerun. The longer one is kept, or ours.
+      shorter: differences by trial of a published study in which our curve continues theirs.
     """
 
     take: frozenset[int]
@@ -57,11 +56,11 @@ class Union(NamedTuple):
 
 
 def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    """Compares a study in two places; the run that made a trial, its machine, its times and its role are ignored.
+    """Compares a study in two places, ignoring run, machine, times and role of the trials.
 
     Args:
-      ours, theirs: every trial once, measurements sorted by (trial, step).
-      study: if pruned, curves are compared as far as both together leave them.
+      ours, theirs: tables with one row per trial, and measurements sorted by (trial, step).
+      study: the plan. If it prunes, the curves are pruned jointly before comparison.
     """
     clashes = [clash for table in _KEYS for clash in _clashes(getattr(ours, table), getattr(theirs, table))]
     if clashes:
@@ -97,7 +96,7 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
 
 
 def _to_rerun(piece: Piece) -> dict[int, bool]:
-    """Whether each trial ended for a reason worth another try."""
+    """Whether each trial ended for a reason that calls for a rerun."""
     reasons = piece.trials["reason"].to_pylist()
     return {
         trial: reason in REASONS_TO_RERUN
@@ -120,7 +119,7 @@ def _of_trial(table: pa.Table, trial: int) -> pa.Table:
 
 
 def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
-    """Whether a trial that had not ended in one place goes on in the other; of what was lost, anything else does."""
+    """Whether an unfinished curve continues in the other place. Any other ending continues a lost trial."""
     last = _row(shorter, trial)
     start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
     if last["status"] != "INCOMPLETE" or len(start) > len(whole):
@@ -138,7 +137,7 @@ def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
 
 
 def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
-    """The trials whose rows are not the same, of those that both have, sorted."""
+    """Returns the differences of the trials that both places have, sorted by trial."""
     differences = _cells(ours.measurements, theirs.measurements, "measurements")
     for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
         first = differences.get(trial, further)
@@ -147,10 +146,10 @@ def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
 
 
 def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
-    """The differences of each trial's rows, if there are any."""
+    """Returns the first difference in the rows of each differing trial."""
     if not len(ours) + len(theirs):
         return {}
-    # Without a column of the other, null.
+    # A column that one side lacks becomes null.
     joined = pa.concat_tables([ours, theirs], promote_options="default")
     frame = joined.drop_columns([name for name in ("study", "run", "role") if name in joined.column_names]).to_pandas()
     frame = frame.set_index(_KEYS[table])

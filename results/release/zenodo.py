@@ -1,6 +1,6 @@
-"""python -m results.release.zenodo RELEASE --out FILE: the metadata of a deposit of a release at Zenodo, as JSON.
+"""python -m results.release.zenodo RELEASE --out FILE: the metadata for depositing a release at Zenodo, as JSON.
 
-The fields are those of Zenodo's deposit metadata. All of them are from the release's own croissant.json.
+All fields come from the release's croissant.json.
 """
 
 from results import cli
@@ -22,12 +22,12 @@ LICENCES = {
     "https://www.apache.org/licenses/LICENSE-2.0": "apache2.0",
 }
 SEVERAL = "other-open"  # a deposit has one licence; where rows are under several, its description lists them
-PAPERS = ("1811.03600", "2112.02194")  # which define the studies
+PAPERS = ("1811.03600", "2112.02194")  # papers that define the studies
 
 
 @cli.guarded
 def main(argv: list[str] | None = None) -> int:
-    """Writes the metadata; 0 is success, 2 invalid input."""
+    """Writes the metadata. Returns the exit code: 0 for success, 2 for invalid input."""
     parser = CommandParser(prog="python -m results.release.zenodo", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("release", type=location, metavar="RELEASE", help="folder of the release")
     parser.add_argument("--out", type=location, required=True, metavar="FILE", help="the file to write")
@@ -40,11 +40,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def metadata(release: Folder) -> dict[str, Any]:
-    """The metadata of a deposit.
+    """Returns the metadata of a deposit.
 
     Raises:
       BadInput: there is no release.
-      Damaged: its croissant.json is not what was written.
+      Damaged: its croissant.json is not valid.
     """
     path = release / "croissant.json"
     try:
@@ -71,6 +71,8 @@ def metadata(release: Folder) -> dict[str, Any]:
         }
         return content | ({"publication_date": about["datePublished"]} if "datePublished" in about else {})
     except FileNotFoundError:
-        raise BadInput(f"no release at {release}: it has no croissant.json; write one with `results export`") from None
+        raise BadInput(
+            f"no release at {release}: it has no croissant.json. Write a release with `results export`."
+        ) from None
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not what a release has; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not valid. Check everything with `python -m results verify`.") from None

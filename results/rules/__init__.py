@@ -1,1 +1,1 @@
-"""The rules of answers: when a target was reached, which trials count, and how a ledger adds up."""
+"""Rules for answers: when a target is reached, which trials count, and how a ledger adds up."""

@@ -1,4 +1,4 @@
-"""When trials reached a target, as far as evaluations tell; what may choose them, and where exact pruning cuts them."""
+"""Answers: when trials reached a target, which metrics may select trials, and where exact pruning cuts curves."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,18 +10,18 @@ from results.plans.plan import Plan
 from results.plans.study import Target
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pandas as pd  # imported lazily elsewhere in this module: answers from envelopes must start fast
 
 COLUMNS = ("study", "trial", "steps_low", "steps_high")
 RULES = ("minimum", "released")
 
 
 class Rule(NamedTuple):
-    """Which trials count, and what it takes to reach a target.
+    """A rule for answers: which trials count, and how they reach a target.
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).
-      first: only so many COMPLETE trials count, those with the smallest ids; None: all trials, however they ended.
+      first: number of COMPLETE trials that count, by smallest id. None counts all trials with any ending.
     """
 
     name: str
@@ -40,10 +40,10 @@ MINIMUM = Rule("minimum")
 
 
 class Answer(NamedTuple):
-    """The answer for a study and a target: the best trial took more than ``steps_low``, at most ``steps_high`` steps.
+    """The answer for a study and a target: the best trial needed more than ``steps_low``, at most ``steps_high`` steps.
 
-    Both are 0 where it was at the target before its first step, which only studies of others can tell. ``trial`` is the
-    one that was first; of equals the one with the smallest id.
+    Both are 0 if it started at the target, which only published studies record. ``trial`` reached the target first;
+    ties go to the smallest id.
     """
 
     steps_low: int
@@ -52,19 +52,19 @@ class Answer(NamedTuple):
 
 
 def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
-    """First evaluation at or below the target, for every trial that reached it, whatever its status.
+    """Returns the first evaluation at or below the target for every trial that reached it, with any status.
 
-    For tables in memory, in the process's own thread; ``results.catalog.scan`` does the same for the files of a store.
-    A data frame does not tell a missing value from a NaN, which is a measurement that diverged. Here both count as
-    missing, so that steps_low may be lower than a scan says, and is never too high.
+    It needs the tables in memory, and starts no threads; ``results.catalog.scan`` does the same for files. A data frame
+    cannot distinguish a missing value from NaN, which is a diverged measurement. Here both count as missing, so
+    steps_low may be lower than in a scan, but never higher.
 
     Args:
-      measurements: rows (study, trial, step, metrics), sorted by study, trial, step.
+      measurements: rows (study, trial, step, metrics), sorted by study, trial and step.
       target: metric and value.
 
     Returns:
-      Columns study, trial, steps_low (the last evaluation before that has the metric, 0 if none) and steps_high: steps
-      to target lies in (steps_low, steps_high], or is 0 if both are.
+      Columns study, trial, steps_low (previous evaluation with the metric, or 0) and steps_high. The steps to target
+      lie in (steps_low, steps_high], or are 0 if both are 0.
     """
     import pandas as pd
 
@@ -78,10 +78,10 @@ def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
 
 
 def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
-    """The answer of each study that has one, from the trials that reached its target.
+    """Returns the answer of each study with a trial that reached the target.
 
     Args:
-      trials: as ``intervals`` returns them.
+      trials: rows as ``intervals`` returns them.
     """
     winners = trials.sort_values(["study", "steps_high", "trial"]).drop_duplicates("study")
     lowest = trials.groupby("study", observed=True)["steps_low"].min()
@@ -90,39 +90,39 @@ def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
 
 
 def check_chooses(metric: str, measured: Collection[str]) -> None:
-    """Raises BadInput for a metric of test, which a target would choose trials by, where validation has the same.
+    """Raises BadInput for a target on a test metric if the study measures the same metric on validation.
 
     Args:
-      measured: names of the metrics that the same study measures.
+      metric: metric of the target.
+      measured: metrics of the study.
     """
     split, _, kind = metric.partition("_")
     if split == "test" and f"validation_{kind}" in measured:
-        raise BadInput(f"{metric} is only reported and cannot choose trials; use validation_{kind}")
+        raise BadInput(f"{metric} is only reported and cannot select trials. Use validation_{kind}.")
 
 
 def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
-    """Cuts every curve where a scheduler that had known all answers from the start would have cut it.
+    """Cuts every curve where a scheduler would have cut it if it had known all answers from the start.
 
-    A real run knows less and goes further, never less far, so that this takes away rows and invents none. A trial ends
-    at its first evaluation after which no target is left that it neither reached nor could still be the first to reach.
+    A real scheduler knows less and so trains at least as far: pruning only removes rows. A trial ends at its first
+    evaluation at which it has reached every target or can no longer be the first to reach it.
 
     Args:
       study: the plan, with ``pruning="exact"``.
-      trials: rows (trial, role, status, reason, steps), every trial once; repeats of the best stay as they are.
+      trials: rows (trial, role, status, reason, steps), one per trial. Repeats of the best trials do not change.
       measurements: rows (study, trial, step, metrics), sorted.
 
     Returns:
-      The trials with their status as it is then, and which measurements stay, bool[rows].
+      The trials with their new endings, and a mask of the remaining measurements, bool[rows].
     """
     import pandas as pd
 
-    if not len(measurements):  # nothing was ever evaluated, and there are no metrics to look at
+    if not len(measurements):  # without evaluations there are no metrics
         return trials, np.ones(0, bool)
     searched = measurements["trial"].isin(trials.loc[trials["role"] == "search", "trial"]).to_numpy()
     trial, step = measurements["trial"].to_numpy(), measurements["step"].to_numpy()
-    goes_on = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation,
-    next_step = np.append(step[1:], 0)  # and this is when
-    over = goes_on.copy()  # every target is reached, or lost to another trial by the next evaluation
+    next_step = np.append(step[1:], 0)
+    over = np.append(trial[1:] == trial[:-1], False)  # a next evaluation exists, and every target is reached or lost
     for target in study.targets:
         first = intervals(measurements[searched], target)
         reached = pd.Series(first["steps_high"].to_numpy(), index=first["trial"]).reindex(trial).to_numpy(np.float64)

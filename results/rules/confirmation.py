@@ -1,19 +1,17 @@
-"""Confirmation: the best trials of a search, run again on fresh seeds, which says how much of their lead was luck.
+"""Confirmation: reruns of a search's best trials with new seeds, which measure how much of their lead was luck.
 
-The answer of a study is a minimum, and a minimum over noisy trials flatters twice: the best of many is lucky in its
-seed, and running it again judges that one configuration, which may be worse than the best there is. So the
-``confirm_top`` best trials of a search are candidates. Each is repeated ``confirm`` / 2 times; the one with the least
-median of these is *chosen*, and repeated as often again. Those last repeats *report*: nothing was chosen by them, and
-so they are unbiased. With one candidate nothing is chosen, and all of its repeats report. Exact pruning knows the
-winner alone.
+The answer of a study is a minimum over noisy trials, which is biased twice: the best of many trials had a lucky seed,
+and rerunning it evaluates only that configuration, which may not be the best one. So the ``confirm_top`` best trials of
+a search are candidates. Each is repeated ``confirm`` / 2 times. The candidate with the smallest median is *chosen* and
+repeated as many times again. These last repeats *report*: they selected nothing, so they are unbiased. A single
+candidate needs no choice, and all its repeats report. With exact pruning only the winner is known.
 
-The k-th repeat of trial i is the trial k · APART + i of the same study: it has the metaparameters of trial i and a seed
-of its own. Its role is ``confirm``; answers, envelopes, pruning and selected fits are about trials whose role is
-``search``.
+The k-th repeat of trial i is trial k · APART + i of the same study. It has the metaparameters of trial i and its own
+seed. Its role is ``confirm``. Answers, envelopes, pruning and selected fits use only trials with role ``search``.
 
-All of it is about the study's first target. If a larger search finds better trials, or another request counts, the
-repeats that are not asked for any more stay where they are, and a commit gives them the role ``extra``. Nothing reads
-those until they are asked for again. So what is confirmed depends on the request, and not on its history.
+Confirmation concerns the study's first target. If a larger search finds better trials, or the request changes, repeats
+that are no longer requested stay in the store, and a commit gives them the role ``extra``. They are ignored until they
+are requested again. So confirmed results depend on the request, not on its history.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,55 +32,55 @@ APART = MOST_TRIALS  # ids of the repeats of a trial
 
 
 def ids(trial: int, first: int, last: int) -> list[int]:
-    """The trials that repeat a trial, from its ``first`` repeat to its ``last``; they count from 1."""
+    """Returns the ids of a trial's repeats from number ``first`` to ``last``, counted from 1."""
     return [k * APART + trial for k in range(first, last + 1)]
 
 
 def is_repeat(trial: Any) -> Any:
-    """Whether trials of a study of our own repeat others; of one id, or of a column of them."""
+    """Whether an id, or each of an array of ids, is a repeat. Only for studies measured by this software."""
     return trial >= APART
 
 
 def original(trial: Any) -> Any:
-    """The trial that is repeated, likewise; of one of the search itself."""
+    """Returns the repeated trial of an id or array of ids. A trial of the search is its own original."""
     return trial % APART
 
 
 def repeat(trial: Any) -> Any:
-    """The number of the repeat, from 1, likewise; 0 for a trial of the search."""
+    """Returns the number of the repeat of an id or array of ids, from 1, or 0 for a trial of the search."""
     return trial // APART
 
 
 def role(trial: int) -> str:
-    """The role of a trial of a study of our own as it is first stored, by its id."""
+    """Returns the role that a new trial is stored with, by its id."""
     return CONFIRM if is_repeat(trial) else SEARCH
 
 
 def settled_ids(trials: Iterable[int], reasons: Iterable[str | None]) -> frozenset[int]:
-    """Ids of the trials that need no other run, of trials and the reasons why each is INCOMPLETE."""
+    """Returns the ids of trials that need no further run, given why each is INCOMPLETE (None if it is not)."""
     return frozenset(int(i) for i, reason in zip(trials, reasons, strict=True) if reason not in REASONS_TO_RERUN)
 
 
 def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
-    """The repeats that report, of those of a study that ran, in order.
+    """Returns the repeats that report, in order.
 
     Args:
-      request: of the study.
-      repeats: ids of those that ran.
+      request: the study's request.
+      repeats: ids of the repeats that ran.
     """
     chooses = request.repeats.candidates(request.trials) > 1
     return sorted(at for at in repeats if not chooses or repeat(at) > request.repeats.choosing)
 
 
 def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """The best trials of a search, best first, whether trials were pruned or not; as many as it is asked to have.
+    """Returns the requested number of best trials of a search, best first. Pruning does not change them.
 
-    Those that reached the study's first target come in the order in which they did, then the others by how low their
-    error came; of equals the one with the smaller id is the better.
+    Trials that reached the study's first target come first, by steps to target, then the others by lowest error. Ties
+    go to the smaller id.
 
     Args:
       study: the plan, with a target.
-      trials: rows (trial, role), every trial once.
+      trials: rows (trial, role), one per trial.
       measurements: rows (study, trial, step, metrics), sorted.
     """
     import pandas as pd
@@ -99,11 +97,12 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
 
 
 def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Ids of the repeats that are asked for: those that choose, and once all of these have ended, those that report.
+    """Returns the ids of the requested repeats: those that choose, and once all of these ended, those that report.
 
     Args:
-      study, trials, measurements: as ``candidates`` takes them, of the search and of its repeats; trials also have a
-        reason.
+      study: the plan, with a target.
+      trials: rows (trial, role, reason) of the search and its repeats, one per trial.
+      measurements: rows (study, trial, step, metrics), sorted.
     """
     repeats = study.request.repeats
     best = candidates(study, trials, measurements)
@@ -118,23 +117,23 @@ def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFra
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
-    """The chosen candidate: the one with the least median steps, of equals the better of the search.
+    """Returns the candidate with the smallest median steps. Ties go to the better one in the search.
 
     Args:
-      best: candidates, the best of the search first.
-      repeats: as asked for.
-      steps: to target of the repeats that choose, by id; one that is not there never reached.
+      best: candidates, best of the search first.
+      repeats: the requested repeats.
+      steps: steps to target of the choosing repeats, by id. Repeats that never reached the target are absent.
     """
     medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.choosing)])) for i in best]
     return best[int(np.argmin(medians))]
 
 
 def missing_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Ids of the repeats that can be run now, in order; none before all trials of the search have ended.
+    """Returns the ids of the repeats to run now, in order. Empty until all trials of the search have ended.
 
     Args:
-      study: as asked for.
-      trials: rows (trial, role, reason), every trial once.
+      study: the requested plan.
+      trials: rows (trial, role, reason), one per trial.
       measurements: rows (study, trial, step, metrics), sorted.
     """
     if not study.request.repeats.confirm or not len(trials):
@@ -146,10 +145,6 @@ def missing_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame
 
 
 def count_to_run(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> int:
-    """The number of repeats still to be run after an ended search, including those that wait for the choice."""
+    """Returns the number of repeats left to run after the search, including those that wait for the choice."""
     done = settled_ids(trials["trial"], trials["reason"])
-    return (
-        study.request.planned
-        - study.trials
-        - sum(trial in done for trial in requested_ids(study, trials, measurements))
-    )
+    return study.request.planned - study.trials - len(done.intersection(requested_ids(study, trials, measurements)))

@@ -1,4 +1,4 @@
-"""Descriptions of studies, beside their answers."""
+"""Descriptions of studies, printed next to their answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,16 +17,16 @@ class StudyDescription(NamedTuple):
     """The description of a study in tables of answers.
 
     Attributes:
-      study: its name.
-      kind: of ``results.plans.kinds.KINDS``.
-      source: who published it; None if it was measured here.
-      dataset, model, optimizer, batch_size: as tables show them; factorizations have no batches.
-      targets: its own, pairs of metric and value.
-      stop: what ends its trials, see ``results.plans.plan.Plan``.
-      metrics: that it measured, with Arrow's names of their types.
-      rows: number of its measurements.
+      study: name of the study.
+      source: source of a published study, or None if this software measured it.
+      dataset, model, optimizer, batch_size: as in the tables. A factorization has no batch size.
+      targets: the study's own targets, pairs of metric and value.
+      metrics: measured metrics, with Arrow's names of their types.
+      rows: number of measurements.
       complete, infeasible, incomplete: numbers of trials of the search.
-      seconds_per_epoch: of the newest run that measured it; None where there is none, or devices were emulated.
+      seconds_per_epoch: from the newest run that measured it. None without such a run, or if its devices were emulated.
+      kind: a key of ``results.plans.kinds.KINDS``.
+      stop: condition that ends its trials, see ``results.plans.plan.Plan``.
     """
 
     study: str
@@ -47,7 +47,7 @@ class StudyDescription(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all fields have the types they must, wherever they were read."""
+        """Whether all fields have valid types and values. A description may come from an untrusted file."""
         counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (
@@ -62,7 +62,7 @@ class StudyDescription(NamedTuple):
         )
 
     def record(self) -> dict[str, Any]:
-        """Plain data, without ``stop`` where trials end at their targets, as all did once."""
+        """Plain data. The default ``stop`` is omitted, as in files of older software."""
         content = self._asdict()
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
@@ -70,12 +70,13 @@ class StudyDescription(NamedTuple):
 def of_study(
     study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int
 ) -> StudyDescription:
-    """The description of a study in tables of answers.
+    """Describes a study.
 
     Args:
       study: the plan.
       studies, trials: its merged tables.
-      metrics, rows: of its table of measurements.
+      metrics: types of the metrics in its table of measurements, by name.
+      rows: number of rows of that table.
     """
     endings = zip(trials["role"].to_pylist(), trials["status"].to_pylist(), strict=True)
     status = [status for role, status in endings if role == "search"]

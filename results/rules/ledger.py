@@ -1,10 +1,10 @@
-"""The ledger of a study: planned = complete + infeasible + incomplete, by reason, + missing.
+"""The ledger of a study: planned = complete + infeasible + incomplete (by reason) + missing.
 
-Planned are the trials of the search and the repeats of its best.
+The planned trials are those of the search and the repeats of its best trials.
 """
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from results.plans.study import REASONS, REASONS_TO_RERUN
@@ -14,7 +14,7 @@ from results.rules.confirmation import CONFIRM, SEARCH
 
 
 class TrialEnding(NamedTuple):
-    """The ending of a trial, and its role, one of ``results.rules.confirmation.ROLES``."""
+    """The ending and the role of a trial. The role is one of ``results.rules.confirmation.ROLES``."""
 
     role: str
     status: str
@@ -22,17 +22,17 @@ class TrialEnding(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """Trials by how they ended; the first is the sum of all others."""
+    """Numbers of trials by ending. The first field is the sum of all others."""
 
-    planned: int
-    complete: int
-    infeasible: int
-    pruned: int
-    time_limit: int
-    lost: int
-    failed: int
-    unstated: int
-    missing: int
+    planned: int = 0
+    complete: int = 0
+    infeasible: int = 0
+    pruned: int = 0
+    time_limit: int = 0
+    lost: int = 0
+    failed: int = 0
+    unstated: int = 0
+    missing: int = 0
 
     @property
     def adds_up(self) -> bool:
@@ -40,27 +40,31 @@ class Ledger(NamedTuple):
 
     @property
     def unfinished(self) -> bool:
-        """Whether asking for the study again would run something."""
+        """Whether requesting the study again would run trials."""
         return self.settled < self.planned
 
     @property
     def settled(self) -> int:
-        """Trials that need no other run."""
+        """Number of trials that need no further run."""
         return self.planned - self.missing - sum(getattr(self, reason) for reason in REASONS_TO_RERUN)
 
 
 def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:
-    """Ids of the trials that need no other run, from how each of a study's trials ended."""
+    """Returns the ids of the trials that need no further run, given the ending of each trial."""
     return confirmation.settled_ids(endings, (how.reason for how in endings.values()))
 
 
 def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
-    """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
+    """Returns the ledger of a study.
 
-    A larger search may have found other best trials. Until a commit gives the repeats of those before the role
-    ``extra``, of the k-th repeats as many count as are asked for, those that were stored last.
+    A larger search may find other best trials. Until a commit gives the earlier repeats the role ``extra``, only the
+    newest of the k-th repeats count, up to the requested number.
+
+    Args:
+      request: the requested trials and repeats.
+      endings: ending of each trial by id, in the order in which the trials were stored.
     """
-    ways = collections.Counter(endings.values())  # few differ
+    ways = collections.Counter(endings.values())  # few are distinct
     if any(how.role != SEARCH for how in ways):
         by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
         for at, how in endings.items():
@@ -69,8 +73,13 @@ def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
         ways = collections.Counter({how: count for how, count in ways.items() if how.role == SEARCH})
         for k, repeats in by_number.items():
             ways.update(repeats[max(0, len(repeats) - request.repeats.trials_repeated(k, request.trials)) :])
-    counts: collections.Counter[str | None] = collections.Counter()
+    counts = collections.Counter[str | None]()
     for how, count in ways.items():
         counts[how.reason if how.status == "INCOMPLETE" else how.status] += count
     kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
     return Ledger(planned=request.planned, **kinds, missing=request.planned - counts.total())
+
+
+def total(ledgers: Iterable[Ledger]) -> Ledger:
+    """Returns the sum of several ledgers."""
+    return Ledger(*map(sum, zip(*ledgers, strict=True)))

@@ -1,11 +1,11 @@
-"""Attempts: a log in a study's folder for each time it was begun; it stays there where it did not get to its end.
+"""Attempts: a log in the study's folder for every attempt to run it. The logs of unfinished attempts are kept.
 
-    attempt 3: slurm 17_4                                       by which launcher, and its job if there is one
+    attempt 3: slurm 17_4                                       launcher, and its job if any
     began on node2, process 812, at 2026-11-23T16:30:00+00:00   missing while the job waits
     …                                                           whatever the process printed
     attempt 3 ended at 2026-11-23T16:31:07+00:00 with 137: killed as memory ran out
 
-No result depends on them: whoever checks or copies a store passes over them.
+No result depends on them. Checks and copies of a store skip them.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ from results import exit_codes
 from results.bad_input import BadInput, printable
 from results.storage.parts import MOST, attempt_file, listing
 
-VARIABLE = "SCALING_LIMITS_ATTEMPT"  # in the environment of a command that is an attempt itself: its log
-_BYTES = 4096  # of the beginning and of the end of a log, which are looked at
-_SHOWN = 1 << 16  # of what a process printed, which are given back
+VARIABLE = "SCALING_LIMITS_ATTEMPT"  # environment variable with the log of the attempt that the command belongs to
+_BYTES = 4096  # read from each end of a log
+_SHOWN = 1 << 16  # maximum of printed output returned
 _FIRST = re.compile(r"attempt ([0-9]{1,6}): ([a-z]+)(?: (\S{1,64}))?")
 _BEGAN = re.compile(r"began on (\S{1,255}), process ([0-9]{1,10}), at (\S{1,40})")
 _LAST = re.compile(r"attempt ([0-9]{1,6}) ended at (\S{1,40}) with (-?[0-9]{1,3}): (.*)")
 
 
 class Attempt(NamedTuple):
-    """An attempt, as its log tells of it.
+    """An attempt, as read from its log.
 
     Attributes:
       log: path of the log.
-      number: from 1.
-      launcher: its name.
-      job: of a cluster; None where there is none.
-      host, process, began: None while it waits to begin.
-      code: the exit code, or minus the signal; None while it is under way, or where its machine was lost.
-      cause: of its end, in one line; None likewise.
+      number: number of the attempt, from 1.
+      launcher: name of the launcher.
+      job: job of a cluster, or None without a cluster.
+      host, process, began: None until it begins.
+      code: exit code, or minus the signal, or None while it runs or if its machine was lost.
+      cause: cause of the end, in one line, or None if ``code`` is.
     """
 
     log: Path
@@ -54,19 +54,19 @@ class Attempt(NamedTuple):
 
 
 def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = False) -> Path:
-    """Makes the log of the next attempt at a study, and gives its path.
+    """Creates the log of the next attempt at a study and returns its path.
 
     Args:
-      folder: of the study.
-      launcher: its name.
-      job: of a cluster.
-      waits: for the job to begin, which then calls ``begun``.
+      folder: folder of the study.
+      launcher: name of the launcher.
+      job: job of a cluster.
+      waits: whether the job starts later and then calls ``begun``.
     """
     while True:
         number = max(listing(os.listdir(folder)).attempts, default=0) + 1
-        if number > MOST:  # nothing would find it
+        if number > MOST:
             last = attempt_file(MOST)
-            raise BadInput(f"{folder} holds {last}, the last there can be; remove the logs of attempts in it")
+            raise BadInput(f"{folder} holds {last}, the last possible attempt. Remove the attempt logs in it.")
         path = folder / attempt_file(number)
         with contextlib.suppress(FileExistsError):  # another process was quicker
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -79,17 +79,17 @@ def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = 
 
 
 def begun(log: Path) -> None:
-    """Says in a log that its attempt begins, here and now."""
+    """Records in a log that its attempt begins now, in this process."""
     _append(log, f"began on {socket.gethostname()}, process {os.getpid()}, at {_now()}")
 
 
 def end(log: Path, code: int, cause: str) -> None:
-    """Says in a log how its attempt ended. Of a study that came to its end removes it, and preempted ones.
+    """Records the end of an attempt in its log. If the study is done, removes this log and those of preempted attempts.
 
     Args:
-      log: its path.
-      code: the exit code, or minus the signal that ended it.
-      cause: in words.
+      log: path of the log.
+      code: exit code, or minus the signal that ended it.
+      cause: cause in words.
     """
     with contextlib.suppress(OSError):  # nothing depends on it
         if code == exit_codes.DONE:
@@ -102,7 +102,7 @@ def end(log: Path, code: int, cause: str) -> None:
 
 
 def printed(log: Path) -> str:
-    """What a process has printed into its log so far, without the lines that are not its own; at most 64 KiB."""
+    """Returns the output of the process in its log, at most 64 KiB, without the lines that this module wrote."""
     with contextlib.suppress(OSError):
         text = _bytes(log, _SHOWN, at_end=False).decode(errors="replace")
         return "\n".join(line for line in text.splitlines() if not any(p.match(line) for p in (_FIRST, _BEGAN, _LAST)))
@@ -110,7 +110,7 @@ def printed(log: Path) -> str:
 
 
 def read(folder: Path) -> list[Attempt]:
-    """The attempts at a study whose logs are there, in their order."""
+    """Returns the attempts at a study that have a log, in order."""
     with contextlib.suppress(OSError):
         numbers = sorted(listing(os.listdir(folder)).attempts)
         return [found for number in numbers if (found := _attempt(folder / attempt_file(number), number))]
@@ -123,23 +123,19 @@ def _attempt(log: Path, number: int) -> Attempt | None:
         tail = _bytes(log, _BYTES, at_end=True).decode(errors="replace").splitlines()[-1:]
     except OSError:
         return None
-    first = _FIRST.fullmatch(head[0]) if head else None
+    first = _FIRST.fullmatch("".join(head[:1]))
     if first is None:
         return None
-    began = _BEGAN.fullmatch(head[1]) if len(head) > 1 else None
-    last = _LAST.fullmatch(tail[0]) if tail else None
-    return Attempt(
-        log,
-        number,
-        first[2],
-        first[3],
-        *((printable(began[1]), int(began[2]), printable(began[3])) if began else (None, None, None)),
-        *((int(last[3]), printable(last[4])) if last else (None, None)),
-    )
+    attempt = Attempt(log, number, first[2], first[3])
+    if began := _BEGAN.fullmatch("".join(head[1:])):
+        attempt = attempt._replace(host=printable(began[1]), process=int(began[2]), began=printable(began[3]))
+    if last := _LAST.fullmatch("".join(tail)):
+        attempt = attempt._replace(code=int(last[3]), cause=printable(last[4]))
+    return attempt
 
 
 def _bytes(path: Path, most: int, *, at_end: bool) -> bytes:
-    """The first or the last bytes of a regular file."""
+    """Returns the first or the last bytes of a regular file."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
@@ -153,8 +149,9 @@ def _bytes(path: Path, most: int, *, at_end: bool) -> bytes:
 def _append(log: Path, line: str) -> None:
     with contextlib.suppress(OSError), open(log, "ab+") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-        within_line = file.read(1) not in (b"", b"\n")
-        file.write(b"\n" * within_line + f"{line}\n".encode())
+        if file.read(1) not in (b"", b"\n"):
+            line = f"\n{line}"
+        file.write(f"{line}\n".encode())
 
 
 def _now() -> str:

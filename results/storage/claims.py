@@ -1,4 +1,4 @@
-"""Claims: taking a study for writing. Its parts count until somebody claims it after; see ``results.storage.parts``."""
+"""Claims: the right to write to a study, valid until the next claim. See ``results.storage.parts``."""
 
 import contextlib
 import datetime
@@ -26,15 +26,15 @@ from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, 
 
 
 class TakenOver(Exception):
-    """Somebody else claimed the study since; what this process wrote before that counts, and nothing after."""
+    """Another process claimed the study. Earlier writes of this process count, later ones do not."""
 
 
 class Claim:
-    """The right to write to a study, for as long as nobody claims it after; made by ``claim``.
+    """The right to write to a study until the next claim, created by ``results.store.claim``.
 
     Attributes:
-      settled: ids of the trials that need no other run.
-      number: of the claim, the token of its parts and the number of its run; None until something is written.
+      settled: ids of the trials that need no further run.
+      number: number of the claim, token of its parts and number of its run, or None until the first write.
     """
 
     def __init__(self, store: Folder, name: str):
@@ -46,40 +46,40 @@ class Claim:
 
         self._listing, self._base, self._parts, trials = retry(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
-        self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
+        self._held: dict[Part, Piece] = {}  # parts that this process wrote, kept to avoid reading them
         self.number: int | None = None
         self.settled = ledger.settled_ids(trials)
 
     @property
     def visible(self) -> bool:
-        """Whether everything that counts is in a commit record."""
+        """Whether a commit record includes everything that counts."""
         return self._base is not None and not self._parts
 
     def tables(self) -> Tables:
-        """The stored tables of the study, visible or not; empty if nothing is stored."""
+        """The stored tables of the study, visible or not, or empty if nothing is stored."""
         return _frames(self._stored())
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
-        """Stores finished trials with all their rows, durably, as one part.
+        """Stores finished trials and all their rows durably, as one part.
 
         Args:
-          tables: studies (one row), trials and measurements, as ``results.plans.schema.build`` makes them.
+          tables: studies (one row), trials and measurements, built by ``results.plans.schema.build``.
 
         Raises:
-          TakenOver: somebody claimed the study since.
+          TakenOver: another process claimed the study.
         """
         if self.number is None:
             self.number = self._claim("run")
         self._write(compaction.with_run(Piece(**tables), self.number), self.number)
 
     def commit(self, study: Plan) -> None:
-        """Merges what was committed with the parts since, and makes that visible.
+        """Merges the last commit with the later parts, and makes the result visible.
 
         Args:
-          study: as asked for. The most trials and repeats that it was ever asked for with count.
+          study: the requested study. The largest trials and repeats of all its requests count.
 
         Raises:
-          TakenOver: somebody claimed the study since.
+          TakenOver: another process claimed the study.
         """
         number = self._claim("commit")
         stored = self._stored()
@@ -95,18 +95,17 @@ class Claim:
     def _write(self, piece: Piece, number: int) -> None:
         part = Part(self._next, number)
         created = durable.create(self._folder / part.file, compaction.part_bytes(piece))
-        assert created, part  # nobody else writes under this token
+        assert created, part  # only this process writes under this token
         self._check_newest(number)
         self._next += 1
         self._parts.append(part)
         self._held[part] = piece
 
     def _adopt(self, number: int) -> None:
-        """Writes anew the finished trials of parts that the claim ``number`` cut off although they had been stored.
+        """Rewrites stored parts that the claim ``number`` cut off: it listed the folder before they were written.
 
-        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked. Only
-        the parts of the newest writer that was cut off need saving: when it took over, it had itself rewritten what
-        earlier writers had reported as stored.
+        Their writer saw no newer claim and reported them as stored. Only the newest such writer matters: when it took
+        over, it had rewritten the parts of earlier writers in the same way.
         """
         merged = self._base.parts if self._base else 0
         there = [part for part in list_study(self._folder).parts if part.seq >= merged and part.token < number]
@@ -122,7 +121,7 @@ class Claim:
             self._write(compaction.select_trials(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
-        """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
+        """Reads everything that counts. Retries if a stalled process has committed parts in the meantime."""
 
         def look() -> list[Piece]:
             try:
@@ -135,7 +134,7 @@ class Claim:
         return retry(look)
 
     def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
-        """Writes the tables of a commit, and gives its record."""
+        """Writes the tables of a commit and returns its record."""
         request = study.request
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
         envelope_and_rows = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
@@ -154,7 +153,7 @@ class Claim:
         }
 
     def _newest(self) -> Commit:
-        """The newest commit; FileNotFoundError if a file of it is not there."""
+        """Returns the newest commit. Raises FileNotFoundError if one of its files is missing."""
         newest = newest_commit(self._folder.parent, self._name)
         assert newest is not None
         for file in newest.files.values():
@@ -188,19 +187,19 @@ class Claim:
 
 
 def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
-    """A claim of this process as a file; ``parts`` is its cut-off."""
+    """Returns the file of a claim of this process. ``parts`` is its cut-off."""
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at}
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
 
 
 def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
-    """The state of a study's folder: its names, its newest commit, and the parts that count beyond that."""
+    """Returns the listing of a study's folder, its newest commit, and the later parts that count."""
 
     def look() -> tuple[Listing, Commit | None, list[Part]]:
         listing = list_study(store / name)
-        if len(listing.claims) != max(listing.claims, default=0):  # a listing is no snapshot; a claim has been missed
-            raise LookupError(f"of claims 1 to {max(listing.claims)}, some are missing")
+        if len(listing.claims) != max(listing.claims, default=0):  # a listing is not a snapshot, so a claim was missed
+            raise LookupError(f"some of the claims 1 to {max(listing.claims)} are missing")
         base = newest_commit(store, name)
         merged = base.parts if base else 0
         waiting = [part for part in listing.parts if part.seq >= merged]
@@ -211,7 +210,7 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
         return retry(look)
     except LookupError as error:
         raise Damaged(
-            f"{store / name}: {error}; repair it with `python -m results repair --store {quoted(store)}`"
+            f"{store / name}: {error}. Repair it with `python -m results repair --store {quoted(store)}`."
         ) from None
 
 
@@ -219,18 +218,18 @@ def _cutoff(folder: Folder, number: int) -> int:
     path = folder / claim_file(number)
     parts = durable.read_sealed(path).get("parts")
     if type(parts) is not int or not 0 <= parts <= MOST:
-        raise Damaged(f"{path} is not a claim; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not a claim. Check everything with `python -m results verify`.")
     return parts
 
 
 def pieces(folder: Folder, base: Commit | None, parts: list[Part], in_memory: Mapping[Part, Piece]) -> list[Piece]:
-    """The tables of a commit and of parts; ``in_memory`` are in memory already."""
+    """Returns the tables of a commit and of parts. ``in_memory`` holds parts that need not be read."""
     committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
     return committed_piece + [in_memory.get(part) or compaction.read_part(folder / part.file) for part in parts]
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
-    """The tables of a commit and parts; of a trial in several places the last counts."""
+    """Returns the merged tables of a commit and of parts. The last copy of a trial counts."""
     return _frames(pieces(folder, base, parts, {}))
 
 
@@ -241,7 +240,7 @@ def _frames(stored: list[Piece]) -> Tables:
 
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
-    """How every stored trial ended, by its id; of a trial in several places the last counts."""
+    """Returns the ending of every stored trial by its id. The last copy of a trial counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
@@ -252,7 +251,7 @@ def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
     for table in tables:
         columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
         for trial, *how in zip(*columns.values(), strict=True):
-            endings.pop(trial, None)  # what was stored last comes last
+            endings.pop(trial, None)  # the dictionary is in the order of storing
             endings[trial] = TrialEnding(*how)
     return endings
 
@@ -260,9 +259,9 @@ def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
 def remove_leftovers(folder: Path) -> None:
     """Removes old files that are no longer needed: temporary files, and files that a newer commit replaced.
 
-    Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
-    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file, or that is younger
-    than a day: whoever still reads the one before, as an export does, looked before it was replaced.
+    Only commits before the newest are removed: tables with a larger number belong to a writer that is still at work,
+    may have stalled, or has another clock. A commit replaces the previous one only if all its files exist and it is at
+    least a day old, because an export may still read the previous one.
     """
     listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
@@ -283,7 +282,7 @@ def _remove_old(folder: Path, names: list[str]) -> None:
 
 
 def _remove_merged(newest: Commit) -> None:
-    """Removes the parts a commit holds. Who listed them before will miss them, look again and see the commit."""
+    """Removes the parts that a commit includes. Readers that miss one retry, and then see the commit."""
     folder = newest.files["studies"].path.parent
     for part in list_study(folder).parts:
         if part.seq < newest.parts:

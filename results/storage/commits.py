@@ -1,4 +1,4 @@
-"""Commit records, which make a study visible, and the reading of the files they list."""
+"""Commit records, which make a study visible, and reading of the files that they list."""
 
 import contextlib
 import os
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MANIFEST = "manifest.json"  # a folder that holds one is a release, and never changes; see ``results.release.release``
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study, and so of its folder
-PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # under a folder, not out of it
+MANIFEST = "manifest.json"  # marks a folder as a release, which never changes; see ``results.release.release``
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study and of its folder
+PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # a relative path within a folder
 _DATA = re.compile(PATH.pattern + r"((?<=\.parquet)|(?<=\.arrow))")
 
-# Rows of a table that a byte of its Parquet file may stand for. Of studies and trials each has a number of its own, and
-# of measurements a value; ours come to 0.0001, 0.03 and 0.3. What says that it holds more is made to fill the memory.
+# Maximum number of rows per byte of a Parquet file. Each row of studies and trials has its own number, and each row of
+# measurements a value; our files have 0.0001, 0.03 and 0.3. A file that claims more was built to exhaust memory.
 ROWS_PER_BYTE = {"studies": 1, "trials": 1, "measurements": 16}
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -51,12 +51,12 @@ class File(NamedTuple):
     """A file that a commit record lists, or the slice of one that a study has in a release.
 
     Attributes:
-      path, sha256: of the whole file.
-      bytes: of the file; of a slice about as many as are of the study.
-      rows: of the study.
-      shared: the file that it is a slice of; None where a study has the file alone.
-      start: of a slice its first row; of a slice of envelopes its first byte.
-      columns: of a slice of a table, Arrow's names of the types of the columns that not every study has, by name.
+      path, sha256: location and hash of the whole file.
+      bytes: size of the file, or approximate size of a slice.
+      rows: number of rows of the study.
+      shared: the shared file of a slice, or None if the file belongs to one study.
+      start: first row of a slice, or first byte for envelopes.
+      columns: for a slice of a table, Arrow type names of the columns that only some studies have, by column.
     """
 
     path: Folder
@@ -72,15 +72,15 @@ class Commit(NamedTuple):
     """A visible study.
 
     Attributes:
-      name: of the study.
-      number: of the claim it was sealed under.
-      parts: how many parts it holds.
-      plan: its identity, plain data.
-      trials: how many were planned.
-      repeats: of the best of them.
-      files: by what they hold: studies, trials, measurements.
-      metrics: Arrow's name of the type of every metric, by the name of the metric.
-      ledger: of its trials.
+      name: name of the study.
+      number: number of the claim that sealed it.
+      parts: number of parts that it includes.
+      plan: identity of the study, plain data.
+      trials: number of planned trials.
+      repeats: requested repeats of the best trials.
+      files: files by table: studies, trials, measurements and envelope.
+      metrics: Arrow type name of every metric, by metric.
+      ledger: ledger of its trials.
     """
 
     name: str
@@ -95,22 +95,22 @@ class Commit(NamedTuple):
 
     @property
     def request(self) -> TrialRequest:
-        """The request for the study: trials and repeats, which its plan does not hold."""
+        """The requested trials and repeats, which are not part of the plan."""
         return TrialRequest(self.trials, self.repeats)
 
     @property
     def extra(self) -> int:
-        """The number of repeats that are stored and not asked for any more, which no ledger counts."""
+        """The number of stored repeats that are no longer requested. Ledgers do not count them."""
         return self.files["trials"].rows - (self.ledger.planned - self.ledger.missing)
 
     @property
     def kind(self) -> str:
-        """The kind of the study, a key of ``results.plans.kinds.KINDS``; BadInput for any other."""
+        """The kind of the study, a key of ``results.plans.kinds.KINDS``. Raises BadInput for another."""
         return kind_of(self.plan)
 
     @property
     def study(self) -> Plan:
-        """The study, with its request; BadInput if the plan is of other software, or of another study."""
+        """The study with its request. Raises BadInput if the plan is from other software or of another study."""
         try:
             study = from_plan(self.plan, self.trials, self.repeats, self.name)
         except BadInput:
@@ -124,7 +124,7 @@ class Commit(NamedTuple):
 
 @durable.located
 def newest_commit(store: Folder, name: str) -> Commit | None:
-    """The newest commit of a study; None if there is none yet."""
+    """Returns the newest commit of a study, or None if it has not been committed."""
     folder = store / name
     commits = list_study(folder).commits
     if not commits:
@@ -132,19 +132,19 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
     path = folder / commit_file(commits[-1])
     commit = commit_of(durable.read_sealed(path), folder, path)
     if commit.name != name:
-        raise Damaged(f"{path} is of the study {commit.name}; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} is of the study {commit.name}. Check everything with `python -m results verify`.")
     return commit
 
 
 @durable.located
 def released_commits(folder: Folder) -> list[Commit] | None:
-    """The studies of a release, sorted by name; None if the folder is not one."""
+    """Returns the studies of a release, sorted by name, or None if the folder is not a release."""
     path = folder / MANIFEST
     return commits_of(durable.read_sealed(path, durable.LIST_BYTES), folder) if path.is_file() else None
 
 
 def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
-    """The studies that the manifest of a release lists, sorted by name; Damaged if it is none."""
+    """Returns the studies in the manifest of a release, sorted by name. Raises Damaged for an invalid manifest."""
     path = folder / MANIFEST
     studies = manifest.get("studies")
     if not isinstance(studies, list):
@@ -161,13 +161,13 @@ def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
 def commit_of(
     record: Mapping[str, Any], folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
 ) -> Commit:
-    """The commit that a record tells of; Damaged, naming ``path``, if it tells of none.
+    """Parses a commit record. Raises Damaged, naming ``path``, if it is invalid.
 
     Args:
-      record: untrusted plain data, as ``record_of`` writes it.
-      folder: which the paths of its files start from.
-      path: where the record is from.
-      shared_files: of a release, by their names; None for a store.
+      record: untrusted plain data in the form of ``record_of``.
+      folder: folder that the paths of its files are relative to.
+      path: source of the record, for errors.
+      shared_files: shared files of a release, by name, or None for a store.
     """
     try:
         schema.check_number(path, record["schema"])
@@ -196,33 +196,33 @@ def commit_of(
     except BadInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not a record of a study; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not a record of a study. Check everything with `python -m results verify`.") from None
 
 
-def _file(told: Mapping[str, Any], folder: Folder) -> File:
+def _file(entry: Mapping[str, Any], folder: Folder) -> File:
     return File(
-        folder / _matching(_DATA, told["file"]),
-        _matching(_SHA256, told["sha256"]),
-        _whole(told["bytes"], 2**63),
-        _whole(told["rows"], 2**63),
+        folder / _matching(_DATA, entry["file"]),
+        _matching(_SHA256, entry["sha256"]),
+        _whole(entry["bytes"], 2**63),
+        _whole(entry["rows"], 2**63),
     )
 
 
 def _slice(
-    table: str, told: Mapping[str, Any], shared_files: Mapping[str, SharedFile], record: Mapping[str, Any]
+    table: str, entry: Mapping[str, Any], shared_files: Mapping[str, SharedFile], record: Mapping[str, Any]
 ) -> File:
-    """The slice of a shared file that a study has."""
-    whole, start, rows = shared_files[told["file"]], _whole(told["start"], 2**63), _whole(told["rows"], 2**63)
+    """Returns a study's slice of a shared file."""
+    whole, start, rows = shared_files[entry["file"]], _whole(entry["start"], 2**63), _whole(entry["rows"], 2**63)
     if table == "envelope":
-        return File(whole.path, whole.sha256, _whole(told["bytes"], whole.bytes), rows, whole, start)
-    columns = dict(sorted((record["metrics"] if table == "measurements" else told.get("columns", {})).items()))
+        return File(whole.path, whole.sha256, _whole(entry["bytes"], whole.bytes), rows, whole, start)
+    columns = dict(sorted((record["metrics"] if table == "measurements" else entry.get("columns", {})).items()))
     if start + rows > whole.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
-        raise ValueError(told)
+        raise ValueError(entry)
     return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
 
 
 def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedFile]:
-    """The files that the studies of a release share, by their names; Damaged if that is not what ``files`` tells."""
+    """Returns the shared files of a release by name. Raises Damaged if ``files`` is invalid."""
     try:
         return {
             _matching(_DATA, name): SharedFile(
@@ -235,12 +235,12 @@ def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedF
 
 
 def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
-    """A commit as plain data, as ``commit_of`` reads it.
+    """Returns a commit as plain data, the inverse of ``commit_of``.
 
     Args:
       commit: a visible study.
-      number: version of the schema that its files were written under.
-      paths: of its files, from the folder the record is for.
+      number: schema version of its files.
+      paths: paths of its files, relative to the folder of the record.
     """
     files = {table: _record_of_file(table, file, paths[table]) for table, file in commit.files.items()}
     record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
@@ -251,10 +251,10 @@ def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str
 def _record_of_file(table: str, file: File, path: str) -> dict[str, Any]:
     if file.shared is None:
         return {"file": path, "sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
-    told = {"file": path, "start": file.start, "rows": file.rows}
+    entry = {"file": path, "start": file.start, "rows": file.rows}
     if table == "envelope":
-        return told | {"bytes": file.bytes}
-    return told | ({"columns": dict(file.columns)} if table == "trials" else {})
+        return entry | {"bytes": file.bytes}
+    return entry | ({"columns": dict(file.columns)} if table == "trials" else {})
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:
@@ -270,16 +270,16 @@ def _whole(value: object, most: int) -> int:
 
 
 def check_rows(table: str, path: Folder, size: int, rows: int) -> None:
-    """Raises Damaged if so many rows of a table, by what it says itself, are more than a file of so many bytes has."""
+    """Raises Damaged if a table claims more rows than a file of ``size`` bytes can hold."""
     if rows > size * ROWS_PER_BYTE[table]:
         raise Damaged(f"{path} claims {rows:,} rows, too many for {size:,} bytes")
 
 
 def read_table(commit: Commit, table: str) -> pa.Table:
-    """One table of a visible study, brought up to today's schema.
+    """Reads one table of a visible study, upgraded to the current schema.
 
     Raises:
-      BadInput: it was written under a newer schema.
+      BadInput: its schema is newer.
       Damaged: it cannot be read.
     """
     file = commit.files[table]
@@ -299,28 +299,27 @@ def read_table(commit: Commit, table: str) -> pa.Table:
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
         raise
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
         reason = first_line(error)
-        raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
     own = {(column.name, column.type) for column in KINDS[commit.kind].columns}
     others = [kind for name, kind in columns[len(known) :] if (name, kind) not in own]  # metaparameters and metrics
     names = {name for name, _ in columns}
     if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
-        raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
+        raise Damaged(f"{path} has other columns than {table}. Check everything with `python -m results verify`.")
     for name in names & set(schema.NEVER_NULL):
         if count := content[name].null_count:
-            raise Damaged(
-                f"{path} has {number_of(count, 'row')} without {name}; check all of it with `python -m results verify`"
-            )
+            rows = number_of(count, "row")
+            raise Damaged(f"{path} has {rows} without {name}. Check everything with `python -m results verify`.")
     return content
 
 
 def check_intact(commit: Commit, table: str) -> None:
-    """Raises Damaged unless every byte of a table of a visible study is as it was written."""
+    """Raises Damaged if a table of a visible study differs from its hash."""
     file = commit.files[table]
     if durable.sha256(file.path) != file.sha256:
-        raise Damaged(f"{file.path} is not what was written; check all of it with `python -m results verify`")
+        raise Damaged(f"{file.path} is not what was written. Check everything with `python -m results verify`.")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -341,7 +340,7 @@ def to_frame(table: pa.Table) -> "pd.DataFrame":
 
 
 def retry(look: Callable[[], T]) -> T:
-    """The result of ``look``, retried if the folder changes meanwhile; Damaged if a file is really missing."""
+    """Returns the result of ``look``, retried if the folder changes. Raises Damaged if a file stays missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()
@@ -349,4 +348,4 @@ def retry(look: Callable[[], T]) -> T:
         return look()
     except FileNotFoundError as error:
         missing = error.filename or error
-        raise Damaged(f"{missing} is missing; check all of it with `python -m results verify`") from None
+        raise Damaged(f"{missing} is missing. Check everything with `python -m results verify`.") from None

@@ -1,4 +1,4 @@
-"""Compaction: the parts of a study, and what was committed before, as one Arrow table and one Parquet file each."""
+"""Compaction: merges the parts of a study and its last commit into one Arrow table and one Parquet file each."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 def part_bytes(piece: Piece) -> bytes:
-    """A part as a file: three Arrow streams, one after the other, and the sha256 of all that."""
+    """Returns the file of a part: three Arrow streams, then their sha256."""
     sink = pa.BufferOutputStream()
     for table in piece:
         with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -39,11 +39,11 @@ def part_bytes(piece: Piece) -> bytes:
 
 
 def read_part(path: Folder) -> Piece:
-    """The tables of a part; Damaged if the file is not what was written."""
+    """Reads the tables of a part. Raises Damaged if the file differs from its hash."""
     data = durable.read(path)
     payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
-        raise Damaged(f"{path} is not what was written; drop it with `python -m results repair`")
+        raise Damaged(f"{path} is not what was written. Drop it with `python -m results repair`.")
     source = pa.BufferReader(payload)
     tables = []
     try:
@@ -55,21 +55,21 @@ def read_part(path: Folder) -> Piece:
                 tables.append(migrations.upgrade(name, table, path))
     except BadInput:
         raise
-    except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+    except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
         raise Damaged(f"{path} is not a readable part ({first_line(error)})") from None
     return Piece(*tables)
 
 
 def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
-    """All pieces as one: of a trial in several of them the last counts, with its measurements and no others'.
+    """Merges pieces into one. The last copy of a trial counts, with its own measurements only.
 
     Args:
       pieces: oldest first.
-      study: with the request that counts. Repeats are told apart by their roles: asked for, or extra. If pruned, curves
-        are cut where its answers say.
+      study: the study with the request that counts. It sets the roles of repeats: requested or extra. If it prunes,
+        the curves of pruned trials are cut.
 
     Returns:
-      studies with every run once (its last row), trials sorted, measurements sorted by (trial, step).
+      Studies with the last row of every run, trials sorted, measurements sorted by (trial, step).
     """
     studies = _join([piece.studies for piece in pieces])
     trials = _join([piece.trials for piece in pieces])
@@ -94,9 +94,9 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
-    """A table as the bytes of a Parquet file: zstd, texts and ids as dictionaries; ids with Snappy.
+    """Returns a table as the bytes of a Parquet file: zstd, texts and ids as dictionaries, ids with Snappy.
 
-    Runs of sorted ids leave zstd nothing to gain, and every question reads them: Snappy decodes a third sooner.
+    Every query reads the sorted ids. Zstd cannot compress them further, and Snappy decodes in two thirds of the time.
     """
     table = table.cast(
         pa.schema([f.with_nullable(f.name not in schema.NEVER_NULL) for f in table.schema], table.schema.metadata)
@@ -107,10 +107,10 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 
 def parquet_options(columns: pa.Schema) -> dict[str, Any]:
-    """How a table with these columns is encoded, as arguments of PyArrow's writers; see ``parquet_bytes``."""
+    """Returns the encoding of a table with these columns, as arguments of PyArrow's writers. See ``parquet_bytes``."""
     texts = [f.name for f in columns if pa.types.is_dictionary(f.type) or pa.types.is_string(f.type)]
     ids = [name for name in ("trial", "step") if name in columns.names]
-    # Splitting floats by bytes makes them larger here, and readers such as fastparquet do not know that encoding.
+    # Byte-stream splitting makes these floats larger, and readers such as fastparquet do not support it.
     return {
         "compression": dict.fromkeys(columns.names, "zstd") | dict.fromkeys(ids, "snappy"),
         "compression_level": {name: 3 for name in columns.names if name not in ids},
@@ -119,19 +119,19 @@ def parquet_options(columns: pa.Schema) -> dict[str, Any]:
 
 
 def with_run(piece: Piece, number: int) -> Piece:
-    """The piece with the number of its run filled in."""
+    """Returns the piece with the number of its run filled in."""
     return piece._replace(
         studies=_with_column(piece.studies, "run", number), trials=_with_column(piece.trials, "run", number)
     )
 
 
 def rename_study(piece: Piece, study: str) -> Piece:
-    """The piece under another name of its study."""
+    """Returns the piece with another study name."""
     return Piece(*(_with_column(table, "study", study) for table in piece))
 
 
 def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
-    """The rows of some trials; the rows of studies stay."""
+    """Returns the rows of some trials, and all rows of studies."""
     ids = np.fromiter(trials, np.int64, len(trials))
 
     def rows(table: pa.Table) -> pa.Table:
@@ -147,12 +147,12 @@ def _with_column(table: pa.Table, column: str, value: object) -> pa.Table:
 
 
 def _join(tables: Sequence[pa.Table]) -> pa.Table:
-    # Without a column of another piece, null; dictionaries become one.
+    # Missing columns become null, and dictionaries are unified.
     return pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
 
 
 def _last_rows(ids: np.ndarray) -> np.ndarray:
-    """Row numbers of the last occurrence of every id, in order of the ids."""
+    """Returns the row of the last occurrence of every id, in order of the ids."""
     _, from_the_end = np.unique(ids[::-1], return_index=True)
     return len(ids) - 1 - from_the_end
 
@@ -163,7 +163,7 @@ def _own_measurements(piece: Piece, piece_that_counts: Mapping[int, int], number
 
 
 def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
-    """Row numbers that sort by (trial, step); None if the rows are sorted."""
+    """Returns the rows in order of (trial, step), or None if they are sorted."""
     further, same = np.diff(trial), np.diff(step)
     if np.all((further > 0) | ((further == 0) & (same >= 0))):
         return None
@@ -171,7 +171,7 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
 
 
 def with_roles(study: Plan, whole: Piece) -> Piece:
-    """The piece whose repeats have the role ``confirm`` if the study asks for them, and ``extra`` if not."""
+    """Returns the piece with the role ``confirm`` for requested repeats and ``extra`` for others."""
     roles = whole.trials["role"].to_numpy(zero_copy_only=False)
     repeats = roles != confirmation.SEARCH
     if not repeats.any():

@@ -1,16 +1,16 @@
-"""The envelope of a study: the few measurements that decide, whatever the target, when the study first reached it.
+"""The envelope of a study: the few measurements that determine, for any target, when the study first reached it.
 
-It is made when the study is committed, and holds rows of the merged tables as they are, of trials of the search alone,
-not of repeats of its best. A row is left out if another row says at least as much by every rule: one at no later step,
-with no higher value, of the same trial or of one with a smaller id. Rows are compared by their own step, which decides
-steps_high, and once more by the step of the evaluation before them that has the same metric, which decides steps_low:
-the least of these over all rows at the target is that of some trial's first. A row whose metrics were last measured at
-different steps is there once for each of these steps, with the values that belong to it and NaN for the others. For
-the released rule, which counts the first so many COMPLETE trials, how many is asked later, so that among these a row
-is only left out for the sake of a smaller id.
+It is written with every commit, and holds unchanged rows of the merged tables, from trials of the search but not from
+repeats of its best. A row is omitted if another row dominates it by every rule: one at the same or an earlier step,
+with the same or a lower value, of the same trial or of a trial with a smaller id. Rows are compared by their own step,
+which determines steps_high, and by the step of the previous evaluation with the same metric, which determines
+steps_low: its minimum over all rows at the target belongs to the first such row of some trial. A row whose metrics
+were last measured at different steps is repeated for each of these steps, with NaN for the other metrics. The released
+rule counts the first k COMPLETE trials, and k is a later choice: among these, a row is omitted only because of a
+smaller id.
 
-An envelope is valid for the files whose sha256 it holds and for the rules it names; others are ignored by readers. It
-is an Arrow stream of two batches: what the rule `minimum` takes, so that little has to be read for it, and the rest.
+An envelope is valid for the files whose sha256 it holds and for the rules it names. Readers ignore others. It is an
+Arrow stream of two batches: the rows for the rule `minimum`, so that it reads little, and the others.
 """
 
 import itertools
@@ -33,39 +33,39 @@ from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage.compaction import Piece
 
 FORMAT = 1
-BATCHES = {"minimum": 1, "released": 2}  # of the stream, from its start, that a rule takes
+BATCHES = {"minimum": 1, "released": 2}  # number of leading batches that a rule reads
 KEY = b"scaling_limits_envelope"
-HASHED = ("trials", "measurements")  # what it is made from
-NEEDED = {  # columns that it is made of; the others may be left out
+HASHED = ("trials", "measurements")  # tables that it is built from
+NEEDED = {  # columns that it is built from
     "studies": {"seconds_per_epoch", "emulated"},
     "trials": {"trial", "role", "status"},
     "measurements": {"trial", "step", *METRICS},
 }
-COLUMNS = ("trial", "rank", "step_before", "step")  # then the metrics, in their own types
-NOT_COMPLETE = -1  # as a rank; the others count the COMPLETE trials from 0
-TABLE_ROOM = 8  # entries of a table of steps for each row
-MOST_EDGES = 256  # of a study's steps, where rows are compared; if it has more, rows are kept that need not be
+COLUMNS = ("trial", "rank", "step_before", "step")  # followed by the metrics, in their own types
+NOT_COMPLETE = -1  # rank of other trials; COMPLETE trials are counted from 0
+TABLE_ROOM = 8  # maximum table entries per row, to look up steps
+MOST_EDGES = 256  # steps at which rows are compared; in longer studies some redundant rows are kept
 
 
 class Envelope(NamedTuple):
-    """An envelope as it is read: ``rows`` that a rule takes have ``COLUMNS``, then the metrics of ``description``."""
+    """An envelope as read for a rule: its ``rows`` have ``COLUMNS``, then the metrics of ``description``."""
 
     description: StudyDescription
     rows: Sequence[pa.RecordBatch]
 
 
 def file_name(number: int) -> str:
-    """The name of the envelope that belongs to a commit."""
+    """Returns the name of a commit's envelope."""
     return f"envelope-{number:06d}.arrow"
 
 
 def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
-    """The envelope of a study as a file, and its number of rows.
+    """Returns the envelope of a study as a file, and its number of rows.
 
     Args:
       study: the plan.
-      whole: its merged tables; the columns that are ``NEEDED`` are enough.
-      hashes: sha256 of the files they are in, by table.
+      whole: its merged tables, with at least the columns in ``NEEDED``.
+      hashes: sha256 of their files, by table.
     """
     rows, whole = len(whole.measurements), _without_repeats(whole)
     trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
@@ -94,7 +94,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
 
 
 def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
-    """An envelope as ``build`` makes it for files of other ``hashes`` with the same rows."""
+    """Returns an envelope from ``build`` with the ``hashes`` of other files that hold the same rows."""
     stream = pa.ipc.RecordBatchStreamReader(data)
     head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
     sink = pa.BufferOutputStream()
@@ -105,7 +105,7 @@ def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
 
 
 def read(source: pa.Buffer) -> pa.Table:
-    """All rows of an envelope, of which nothing is copied; an exception of any type if it is none."""
+    """Returns all rows of an envelope without copying. Raises any exception if it is invalid."""
     bounds.check_stream(pa.BufferReader(source))
     table = pa.ipc.open_stream(source).read_all()
     table.validate(full=True)
@@ -113,19 +113,20 @@ def read(source: pa.Buffer) -> pa.Table:
 
 
 def head_of(columns: pa.Schema) -> Any:
-    """What an envelope says of itself; an exception of any type if that is not to be read."""
+    """Returns the head of an envelope, plain data. Raises any exception if it is invalid."""
     text = columns.metadata[KEY]
     if len(text) > durable.RECORD_BYTES:
-        raise ValueError("what it says of itself is too long")
+        raise ValueError("the head is too long")
     return json.loads(text.decode())
 
 
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
-    """The rows of an envelope for ``rule``; None unless they are there, in today's format and for ``record``'s files.
+    """Returns the rows of an envelope for ``rule``, or None if they are invalid, or not for the files of ``record``.
 
     Args:
-      data: the file, or enough of its start.
-      record: text that has the sha256 of the study's files in it, such as its commit record.
+      data: the file, or a sufficient part of its start.
+      record: text with the sha256 of the study's files, such as its commit record.
+      rule: the rule that the rows are for.
     """
     try:
         bounds.check_stream(pa.BufferReader(data), 0)
@@ -137,36 +138,33 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
             return None
         description, batches = StudyDescription(**head["about"]), range(head["rules"][rule.name])
         bounds.check_stream(pa.BufferReader(data), head["rules"][rule.name])
-        return (
-            Envelope(description, [stream.read_next_batch() for _ in batches])
-            if batches and description.is_plain
-            else None
-        )
+        rows = [stream.read_next_batch() for _ in batches]
+        return Envelope(description, rows) if rows and description.is_plain else None
     except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
         return None
 
 
 def is_readable(head: Mapping[str, Any]) -> bool:
-    """Whether an envelope with this head is of a format and a schema that this software reads."""
+    """Whether this software reads the format and the schema in the head of an envelope."""
     return head["format"] == FORMAT and schema.OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Whether the interval of a row is empty: it ends at or before its start; except [0, 0], met at the start.
+    """Whether any row has an interval that ends at or before its start, other than [0, 0], which means met at the start.
 
     Args:
-      table: the rows of an envelope.
+      table: rows of an envelope.
     """
     before, step = table["step_before"].to_numpy(), table["step"].to_numpy()
     return bool(np.any((before < 0) | (before > step) | ((before == step) & (step > 0))))
 
 
 def is_same(data: bytes, table: pa.Table) -> bool:
-    """Whether an envelope equals one that was just built, batch by batch.
+    """Whether an envelope equals a newly built one, batch by batch.
 
     Args:
-      data: as ``build`` makes it.
-      table: the other, as all of its stream reads; of any schema that is readable.
+      data: the new envelope, from ``build``.
+      table: all rows of the other, in any readable schema.
     """
     ours = pa.ipc.open_stream(data).read_all()
     heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
@@ -178,12 +176,12 @@ def is_same(data: bytes, table: pa.Table) -> bool:
 
 
 def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[str, Answer]:
-    """The answer of each study that has one, by name; the same as a scan finds.
+    """Returns the answer of each study that has one, by name, equal to the result of a scan.
 
     Args:
-      envelopes: of studies, read for ``rule``.
+      envelopes: envelopes of studies, read for ``rule``.
       target: metric and value, compared in the type of each study's column.
-      rule: which trials count, and what it takes to reach the target.
+      rule: selects the trials that count, and defines reaching the target.
     """
     by_metrics: dict[tuple[tuple[str, str], ...], list[Envelope]] = {}
     for each in envelopes:
@@ -196,12 +194,12 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
 
 
 def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, float]:
-    """The lowest value of a metric that any trial had which counts by ``rule``, by name of the study.
+    """Returns the lowest value of a metric over the trials that count by ``rule``, by study.
 
     Args:
-      envelopes: of studies, read for ``rule``.
-      metric: studies that did not measure it are left out.
-      rule: which trials count.
+      envelopes: envelopes of studies, read for ``rule``.
+      metric: the metric. Studies without it are omitted.
+      rule: selects the trials that count.
     """
     by_study = {}
     for each in envelopes:
@@ -213,12 +211,12 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
             measured = measured[(rank != NOT_COMPLETE) & (rank < rule.first)]
         measured = measured[np.isfinite(measured)]
         if len(measured):
-            by_study[each.description.study] = float(str(measured.min()))  # as it is written, not in more digits
+            by_study[each.description.study] = float(str(measured.min()))  # with the digits of its own type
     return by_study
 
 
 def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> pa.Table:
-    """All rows of envelopes with the same metrics; Damaged unless all have the columns they must."""
+    """Returns all rows of envelopes with the same metrics. Raises Damaged if columns or values are invalid."""
     fields = [(name, pa.int32()) for name in COLUMNS] + [(name, METRIC_TYPES[kind]) for name, kind in metrics]
     try:
         table = pa.Table.from_batches([batch for each in envelopes for batch in each.rows], pa.schema(fields))
@@ -229,12 +227,12 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
             raise ValueError("an interval in it is empty")
     except (ValueError, pa.ArrowException) as error:
         reason = first_line(error)
-        raise Damaged(f"an envelope is damaged ({reason}); check it with `python -m results verify`") from None
+        raise Damaged(f"an envelope is damaged ({reason}). Check it with `python -m results verify`.") from None
     return table
 
 
 def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rule: Rule) -> dict[str, Answer]:
-    """Answers for studies with the same columns, all at once, as there may be hundreds; ``table`` has their rows."""
+    """Returns the answers of studies with the same columns, at once for speed. ``table`` has their rows."""
     trial, rank, before, step, measured = (table[name].to_numpy() for name in (*COLUMNS, target.metric))
     value = in_type(target.value, measured.dtype.type)
     counts = measured < value if rule.strict else measured <= value
@@ -242,7 +240,7 @@ def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rul
         counts &= (rank != NOT_COMPLETE) & (rank < rule.first)
     at_target = np.flatnonzero(counts)
     starts = np.searchsorted(at_target, np.cumsum([0, *(sum(map(len, each.rows)) for each in envelopes)]))
-    reached = np.flatnonzero(starts[1:] > starts[:-1])  # the studies that have a row at the target
+    reached = np.flatnonzero(starts[1:] > starts[:-1])  # studies with a row at the target
     if not len(reached):
         return {}
     by_step_and_trial = step[at_target].astype(np.int64) << 32 | trial[at_target]
@@ -255,7 +253,7 @@ def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rul
 
 
 def _row_before(starts: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
-    """The row of the last evaluation before each, in its trial, that has a metric; -1 if there is none."""
+    """Returns, for each row, the previous row of its trial that has a metric, or -1."""
     row = np.arange(len(starts))
     measured = column.is_valid().to_numpy()
     last = np.maximum.accumulate(np.where(measured, row, -1))
@@ -269,7 +267,7 @@ def _batch(
     values: Mapping[str, np.ndarray],
     before: Mapping[str, np.ndarray],
 ) -> pa.RecordBatch:
-    """Some rows of a study, each once for every evaluation before that is the last to have one of the row's metrics."""
+    """Returns rows of a study, each repeated for every previous evaluation that its metrics refer to."""
     trial, rank, step = columns
     starting = {name: _taken(step, before[name][rows]) for name in values}
     has_value = [~np.isnan(values[name][rows]) for name in values]
@@ -282,25 +280,25 @@ def _batch(
 
 
 def _taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Values of rows, and 0 where a row is -1."""
+    """Returns the values of rows, with 0 for row -1."""
     return np.where(rows < 0, 0, of[rows]) if len(of) else of
 
 
 def _decisive(
     starts: np.ndarray, step: np.ndarray, rank: np.ndarray, metrics: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the rows that may decide an answer: by the rule minimum, and beyond these.
+    """Returns the rows that can determine an answer: for the rule minimum, and further ones for others.
 
     Args:
       starts: whether each row is the first of its trial.
-      step, rank: of each row.
-      metrics: of each the values, and the rows before that have it, or -1.
+      step, rank: step and rank of each row.
+      metrics: for each metric, its values, and for each row the previous row with the metric, or -1.
     """
-    # Steps become their places among all distinct ones; each row also has the place of the evaluation before it.
+    # Steps become their places among the distinct steps; each row also has the place of the previous evaluation.
     place = _places(step)
     bounds = [*np.flatnonzero(starts).tolist(), len(step)]
     minimum, released = np.zeros(len(step), bool), np.zeros(len(step), bool)
-    # A row decides only if it is the best of its trial so far, and beats all earlier rows, by either place.
+    # A row can decide only if it improves its trial, and beats all earlier rows, by either place.
     for value, before in metrics:
         rows = _improving(value, bounds)
         is_ranked = rank[rows] != NOT_COMPLETE
@@ -312,8 +310,8 @@ def _decisive(
 
 
 def _places(step: np.ndarray) -> np.ndarray:
-    """The place of each row's step among all distinct ones, from 1, in few bits, which are sorted sooner."""
-    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a table is quicker than sorting
+    """Returns the place of each row's step among the distinct steps, from 1, in few bits for fast sorting."""
+    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a table is faster than sorting
         there = np.zeros(int(step.max()) + 1, bool)
         there[step] = True
         places = np.cumsum(there)
@@ -323,7 +321,7 @@ def _places(step: np.ndarray) -> np.ndarray:
 
 
 def _without_repeats(whole: Piece) -> Piece:
-    """The tables of a study without the repeats of its best trial."""
+    """Returns the tables of a study without the repeats of its best trials."""
     role = whole.trials["role"].to_numpy(zero_copy_only=False)
     if np.all(role == SEARCH):
         return whole
@@ -343,7 +341,7 @@ def _starts(trial: np.ndarray) -> np.ndarray:
 
 
 def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Numbers of the rows that are below all before them in their trial."""
+    """Returns the rows whose value is below all previous ones of their trial."""
     finite = np.where(np.isnan(value), np.inf, value)
     lowest = np.full(len(value) + 1, np.inf, value.dtype)
     for start, end in itertools.pairwise(bounds):
@@ -352,7 +350,7 @@ def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
 
 
 def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Numbers of the rows below all that come before by (key, place)."""
+    """Returns the rows whose value is below all previous ones in order of (key, row)."""
     order = np.argsort(key, kind="stable")
     in_order = value[order]
     lowest = np.minimum.accumulate(in_order)
@@ -360,9 +358,9 @@ def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Whether each row is below all rows of smaller ranks whose key is no larger; bool[rows]."""
-    # A table of the lowest value so far, by rank and by key. Keys are coarse: one column for every `edge` of them, and
-    # a row counts from the next column on, so that a few rows too many are kept but never one too few.
+    """Whether each row is below all rows of smaller ranks with the same or a smaller key, as bool[rows]."""
+    # A table of the lowest value so far, by rank and by key. Keys are coarse: one column for every `edge` keys, and a
+    # row counts from the next column on. So a few redundant rows may be kept, but no necessary row is lost.
     edge = int(key.max(initial=0)) // MOST_EDGES + 1
     height, width = int(rank.max(initial=-1)) + 2, -(-int(key.max(initial=0)) // edge) + 1
     lowest = np.full((height, width), np.inf, value.dtype)  # [r, e]: of ranks < r with keys up to e edges

@@ -1,4 +1,4 @@
-"""Folders that a command is given: what lies in one, the stores below it, and what a mistyped path may have meant."""
+"""Folders on command lines: their entries, the stores below them, and suggestions for mistyped paths."""
 
 import os
 import stat
@@ -14,38 +14,38 @@ from results.durable import Folder
 from results.storage.commits import MANIFEST
 
 SHIPPED = ("published", "mlperf")  # in results/ of the repository
-LAUNCHERS = (".slurm", ".ray")  # folders of a store in which launchers leave what their jobs print or look at
-DEPTH = 2  # of folders below one, in which stores are looked for
+LAUNCHERS = (".slurm", ".ray")  # folders of a store with the files of launchers
+DEPTH = 2  # levels below a folder that are searched for stores
 _SHOWN = 5
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
 def advice(folder: Folder, otherwise: str) -> str:
-    """What to do about a folder that is not there: a release that the repository ships is to be had from that."""
+    """Returns the remedy for a missing folder: a similar path, the release in the repository, or ``otherwise``."""
     meant = similar_path(folder, is_store) if isinstance(folder, Path) else None
     is_shipped = folder.parent.name == "results" and folder.name in SHIPPED
-    instead = "the repository ships it, so name that of a checkout" if is_shipped else otherwise
-    return f"did you mean {meant}? {instead}" if meant else instead
+    instead = "The repository ships it. Name the one in a checkout." if is_shipped else otherwise
+    return f"Did you mean {meant}? {instead}" if meant else instead
 
 
 def check_not_above(folder: Folder) -> None:
-    """Raises BadInput, which names them, for a folder that is no store but has stores below it."""
+    """Raises BadInput for a folder that is not a store but has stores below it, and names them."""
     below = list(_below(folder, DEPTH)) if isinstance(folder, Path) and not is_store(folder) else []
     if below:
-        names = ", ".join(map(str, below[:_SHOWN])) + (
-            f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else ""
-        )
-        raise BadInput(f"{folder} holds no studies; stores below it: {names}")
+        names = ", ".join(map(str, below[:_SHOWN]))
+        if len(below) > _SHOWN:
+            names += f" and {len(below) - _SHOWN} more"
+        raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {names}")
 
 
 def check_layout(folder: Folder) -> None:
-    """Raises TooOld for a store of schema 1: each run of a study was a folder, and files had no hashes."""
+    """Raises TooOld for a store of schema 1, in which each run was a folder and files had no hashes."""
     if next(iter(folder.glob("*/[0-9]*/studies.parquet")), None):
         raise TooOld(folder, "is a store of schema 1, without hashes")
 
 
 def is_store(folder: Path) -> bool:
-    """Whether a local folder is a store with a study in it, be it but asked for, or a release."""
+    """Whether a local folder is a release, or a store with at least one requested study."""
     try:
         return (folder / MANIFEST).is_file() or any(folder.glob("*/plan-*.json"))
     except OSError:
@@ -53,7 +53,7 @@ def is_store(folder: Path) -> bool:
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """The stores below a folder, sorted; nothing within one is looked at, nor a link followed."""
+    """Yields the stores below a folder, sorted, without entering stores or following links."""
     try:
         folders = sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
     except OSError:
@@ -68,13 +68,13 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 class Entry(NamedTuple):
-    """Something in a folder.
+    """An entry of a folder.
 
     Attributes:
-      name: within the folder.
-      kind: file, folder, link or device (which is whatever else a file system knows).
-      bytes: its size.
-      modified: when it was last written, seconds since 1970; now, if its file system does not tell.
+      name: name within the folder.
+      kind: file, folder, link or device (anything else).
+      bytes: size.
+      modified: time of the last write, seconds since 1970, or now if the file system does not record it.
     """
 
     name: str
@@ -84,13 +84,13 @@ class Entry(NamedTuple):
 
 
 def entries(folder: Folder) -> list[Entry]:
-    """Everything in a folder, sorted by name; BadInput if it cannot be listed."""
+    """Returns the entries of a folder, sorted by name. Raises BadInput if it cannot be listed."""
     try:
         content = _local_entries(folder) if isinstance(folder, Path) else _remote_entries(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"no folder {printable(folder)}; {advice(folder, 'name an existing one')}") from None
+        raise BadInput(f"no folder {printable(folder)}. {advice(folder, 'Name an existing one.')}") from None
     except OSError as error:
-        raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}); check its permissions") from None
+        raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}). Check its permissions.") from None
     return sorted(content)
 
 
@@ -100,7 +100,7 @@ def _local_entries(folder: Path) -> list[Entry]:
         for each in within:
             try:
                 status = each.stat(follow_symlinks=False)
-            except FileNotFoundError:  # removed since
+            except FileNotFoundError:  # removed in the meantime
                 continue
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), "device")
             result.append(Entry(each.name, kind, status.st_size, status.st_mtime))

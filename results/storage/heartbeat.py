@@ -1,8 +1,8 @@
-"""Heartbeat: the live count of a study that is being run, in a temporary file of its folder.
+"""Heartbeat: the live progress of a running study, in a temporary file of its folder.
 
-It is for those who look on, such as ``sweeps.status``; no result depends on it, and nobody else reads it. The process
-that runs the sweep replaces it every few seconds and removes it when the study ends. Its name is that of a temporary
-file, so that all other readers pass over it, and what a process that was killed has left of it goes as those do.
+It is for observers such as ``sweeps.status``. No result depends on it. The process that runs the sweep replaces it
+every few seconds and removes it when the study ends. Its name is that of a temporary file: other readers skip it, and
+the heartbeat of a killed process is removed like other leftovers.
 """
 
 import contextlib
@@ -21,24 +21,24 @@ from results.bad_input import BadInput
 from results.rules.ledger import Ledger
 
 FILE = f"{durable.TEMPORARY}heartbeat"
-SECONDS = 3.0  # between two of a study
+SECONDS = 3.0  # between two heartbeats of a study
 FRESH_SECONDS = 15.0
-_BYTES = 4096  # more than any heartbeat has
+_BYTES = 4096  # upper limit of the size of a heartbeat
 _MOST = 10**15
 
 
 class Heartbeat(NamedTuple):
-    """The live count of a study.
+    """The live progress of a study.
 
     Attributes:
-      doing: what its process does: starting, compiling, training.
-      trials: that this run was to run, at most.
-      ended: those of them that ended.
-      unit: what a step is, such as step or epoch.
-      steps: taken in this run, summed over trials.
-      steps_per_second: while training.
-      sweep_ends: when the whole sweep is expected to have ended, seconds since 1970; None where nobody can tell.
-      silent: seconds since the process that runs the study gave a sign of life; another process writes heartbeats.
+      doing: phase of its process: starting, compiling or training.
+      trials: maximum number of trials of this run.
+      ended: number of these trials that ended.
+      unit: unit of steps, such as step or epoch.
+      steps: steps of this run, summed over trials.
+      steps_per_second: speed while training.
+      sweep_ends: expected end of the whole sweep, seconds since 1970, or None if unknown.
+      silent: seconds since the last sign of life of the process that runs the study, which another process observes.
     """
 
     doing: str
@@ -51,22 +51,22 @@ class Heartbeat(NamedTuple):
     silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
-        """Trials of the study that need no other run, counting those that are not stored yet.
+        """Returns the number of trials that need no further run, including trials that are not stored yet.
 
         Args:
-          stored: the ledger of what is stored, of trials that this run has ended, too.
+          stored: ledger of the stored trials, which may include trials of this run.
         """
         return max(stored.settled, min(stored.planned, stored.planned - self.trials + self.ended))
 
 
 def write(folder: Path, beat: Heartbeat) -> None:
-    """Replaces the heartbeat in a study's folder, which need not be there; never raises OSError."""
+    """Replaces the heartbeat in a study's folder, which may be missing. Never raises OSError."""
     temporary = folder / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     record = beat._asdict() | {"host": socket.gethostname(), "pid": os.getpid()}
     with contextlib.suppress(OSError):  # nothing depends on it
         try:
             temporary.write_bytes(durable.seal(record))
-            os.rename(temporary, folder / FILE)  # not flushed to disk: after a crash there is nobody to look on
+            os.rename(temporary, folder / FILE)  # not flushed to disk, as it is useless after a crash
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -78,13 +78,13 @@ def remove(folder: Path) -> None:
 
 
 class Seen(NamedTuple):
-    """A heartbeat as it is seen.
+    """A heartbeat as an observer reads it.
 
     Attributes:
-      beat: what it says.
-      host: whose process wrote it.
-      alive: whether that process is; None on another host, which only its next heartbeat tells.
-      written: when, in ns, by a clock that may be another one's.
+      beat: the heartbeat.
+      host: host of the process that wrote it.
+      alive: whether that process is alive, or None on another host, where only the next heartbeat shows it.
+      written: time of writing in ns, by the clock of the file system.
     """
 
     beat: Heartbeat
@@ -94,7 +94,7 @@ class Seen(NamedTuple):
 
 
 def seen(folder: Path) -> Seen | None:
-    """The heartbeat of a study, of whatever host; None if there is none."""
+    """Returns the heartbeat of a study from any host, or None without a valid one."""
     path = folder / FILE
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -114,38 +114,34 @@ def seen(folder: Path) -> Seen | None:
     return Seen(beat, host, alive, about.st_mtime_ns) if _is_sound(beat) else None
 
 
-def read(folder: Path, *, anywhere: bool = False) -> Heartbeat | None:
-    """The heartbeat of a study; None if there is none of a process of this machine that is still alive.
-
-    Args:
-      folder: of the study.
-      anywhere: whether one of another machine counts, too, alive or not.
-    """
+def read(folder: Path) -> Heartbeat | None:
+    """Returns the heartbeat of a study from a live process of this machine, or None."""
     found = seen(folder)
-    return found.beat if found and (found.alive or (anywhere and found.alive is None)) else None
+    return found.beat if found and found.alive else None
 
 
 class Watch:
-    """Looks at heartbeats again and again, and tells which are of processes that live.
+    """Observes heartbeats over time, and finds those of live processes.
 
-    Those of another host live if a heartbeat is new by the clock of this one, or if the next one comes: clocks differ.
+    A process of another host is alive if its heartbeat is recent by the local clock, or if the next heartbeat arrives:
+    the clocks of hosts can differ.
     """
 
     def __init__(self) -> None:
-        self._last: dict[Path, tuple[int, float]] = {}  # when it was written by its clock, and when seen so by ours
+        self._last: dict[Path, tuple[int, float]] = {}  # time of writing by its clock, and time of observing it by ours
 
     def look(self, folders: Iterable[Path]) -> dict[Path, Heartbeat]:
-        """The heartbeats of studies that are being run, by their folders; waits a few seconds where it takes that."""
+        """Returns the heartbeats of running studies by folder. Waits a few seconds if a second look is needed."""
         folders = list(folders)
         known = {folder: self.one(folder) for folder in folders}
-        doubtful = [folder for folder, beat in known.items() if beat is None and self._is_elsewhere(folder)]
+        doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]
         if any(time.monotonic() - self._last[folder][1] < SECONDS for folder in doubtful):
             time.sleep(SECONDS + 1)
             known |= {folder: self.one(folder) for folder in doubtful}
         return {folder: beat for folder, beat in known.items() if beat is not None}
 
     def one(self, folder: Path) -> Heartbeat | None:
-        """The heartbeat of a study that is being run, as far as that is known by now; None if there is none."""
+        """Returns the heartbeat of a study if its process is known to be alive by now, or None."""
         found = seen(folder)
         if found is None or found.alive is not None:
             return found.beat if found and found.alive else None
@@ -157,9 +153,6 @@ class Watch:
             return found.beat
         is_new = now - before[1] < FRESH_SECONDS and abs(time.time() - found.written / 1e9) < FRESH_SECONDS
         return found.beat if is_new else None
-
-    def _is_elsewhere(self, folder: Path) -> bool:
-        return folder in self._last
 
 
 def _is_alive(pid: object) -> bool:
@@ -176,7 +169,9 @@ def _is_alive(pid: object) -> bool:
 
 def _is_sound(beat: Heartbeat) -> bool:
     counts = (beat.trials, beat.ended, beat.steps)
-    numbers = (beat.steps_per_second, beat.silent, *([] if beat.sweep_ends is None else [beat.sweep_ends]))
+    numbers = [beat.steps_per_second, beat.silent]
+    if beat.sweep_ends is not None:
+        numbers.append(beat.sweep_ends)
     return (
         all(type(word) is str and re.fullmatch("[a-z]{1,20}", word) for word in (beat.doing, beat.unit))
         and all(type(count) is int and 0 <= count <= _MOST for count in counts)

@@ -1,17 +1,17 @@
-"""The names in a study's folder, and which of its parts count. A stalled writer can do no harm.
+"""Names of the files in a study's folder, and the rule for the parts that count. A stalled writer does no harm.
 
-    claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
-    part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
-    checkpoint-<trial>           a trial under way, for whoever goes on with the study, and for nobody else
-    attempt-<number>.log         what a process printed that did not come to its end; see ``results.storage.attempts``
-    confirm-<number>.json        how often the best trial is asked to be run again; with -<top>, the best of so many
-    commit-<number>.json         the commit record; its number is that of the claim that sealed the study
+    claim-<number>.json          created exclusively; its number is a fencing token, `parts` its cut-off
+    part-<seq>-<token>.arrows    part number seq of the study, written under claim `token`
+    checkpoint-<trial>           a trial under way, for the process that resumes the study
+    attempt-<number>.log         log of an unfinished attempt; see ``results.storage.attempts``
+    confirm-<number>.json        requested repeats of the best trial; with -<top>, of the best candidates
+    commit-<number>.json         the commit record, with the number of the claim that sealed the study
 
-A claim says how many parts counted at the moment it was made. A part counts unless a later claim cut it off, that is,
-says that fewer parts than up to this one existed. So it does not matter when a late write of a stalled process lands:
-either a later claim saw it, or a later claim cut it off, and everybody who lists the folder comes to the same verdict.
-Whoever claims looks once more and takes over the finished trials that it cut off, as their writer was told they count.
-Sealing a study for its commit is a claim too: from then on the set of parts under it is fixed.
+A claim records the number of parts that counted when it was made. A part counts unless a later claim cut it off, that
+is, recorded a number at or below the part's. A late write of a stalled process is harmless: a later claim either saw
+it or cut it off, and every reader of the folder reaches the same verdict. After claiming, a process lists the folder
+again and rewrites the finished trials that it cut off, because their writer may have reported them as stored. Sealing
+a study for its commit is a claim too: it fixes the set of parts.
 """
 
 import re
@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from results.bad_input import BadInput
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
-MOST = 999_999  # parts of a study, and claims: as many as six digits tell apart
+MOST = 999_999  # claims and parts of a study, in six digits
 
 
 class Part(NamedTuple):
-    """A part by its name: its place in the study, and the claim it was written under."""
+    """The name of a part: its place in the study, and the claim it was written under."""
 
     seq: int
     token: int
@@ -36,16 +36,15 @@ class Part(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The names in a study's folder, sorted by their meaning.
+    """The names in a study's folder by kind, each sorted.
 
     Attributes:
-      plans: numbers of trials that were asked for.
-      confirms: how the best trials were asked to be run again.
-      claims, commits: their numbers.
-      parts: all of them, counting or not.
+      plans: requested numbers of trials.
+      confirms: requested repeats of the best trials.
+      claims, commits, attempts: their numbers.
+      parts: all parts, whether they count or not.
       checkpoints: (trial, name) of each.
-      attempts: their numbers.
-      others: names of everything else.
+      others: all other names.
     """
 
     plans: tuple[int, ...]
@@ -59,7 +58,7 @@ class Listing(NamedTuple):
 
     @property
     def requests(self) -> list[TrialRequest]:
-        """The requests: trials, and repeats of the best of them."""
+        """The requests for trials and for repeats of the best."""
         return [TrialRequest(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
 
 
@@ -81,13 +80,13 @@ def commit_file(number: int) -> str:
 
 
 def commit_number(name: str) -> int | None:
-    """The number of the commit that a record or a table belongs to, by its name; None if it is neither."""
+    """Returns the commit number in the name of a record or a table, or None for other names."""
     match = _OF_COMMIT.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def checkpoint_file(trial: int, index: int = 0, count: int = 1) -> str:
-    """The name of a checkpoint of a trial, by process ``index`` of ``count``."""
+    """Returns the name of a trial's checkpoint from process ``index`` of ``count``."""
     return f"checkpoint-{trial:09d}" if count == 1 else f"checkpoint-{trial:09d}-{index}-of-{count}"
 
 
@@ -96,13 +95,13 @@ def attempt_file(number: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
+    """Returns a number in six digits. Raises BadInput if it has more, as ``listing`` would miss such a name."""
     if number > MOST:
-        raise BadInput(f"a study holds at most {MOST:,} claims and parts; merge it into another store")
+        raise BadInput(f"a study holds at most {MOST:,} claims and parts. Merge it into another store.")
     return f"{number:06d}"
 
 
-_KINDS = {  # by how a name begins
+_KINDS = {  # by the first word of a name
     "plan": ("plans", re.compile(r"plan-([0-9]{9})\.json")),
     "confirm": ("confirms", re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json")),
     "claim": ("claims", re.compile(r"claim-([0-9]{6})\.json")),
@@ -121,7 +120,7 @@ _MADE_OF: dict[str, Callable[..., Any]] = {
 
 
 def listing(names: Iterable[str]) -> Listing:
-    """Sorts the names of a study's folder by what they stand for."""
+    """Sorts the names in a study's folder by kind."""
     by_kind: dict[str, list] = {kind: [] for kind in Listing._fields}
     for name in sorted(names):
         kind, pattern = _KINDS.get(name.partition("-")[0], ("others", None))
@@ -137,24 +136,24 @@ def listing(names: Iterable[str]) -> Listing:
 
 
 def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """The parts that count beyond a commit, in order.
+    """Returns the parts after a commit that count, in order.
 
     Args:
-      parts: as listed.
-      cutoffs: of every claim, by its number.
-      merged: how many parts the commit holds already.
+      parts: all listed parts.
+      cutoffs: cut-off of every claim, by its number.
+      merged: number of parts that the commit includes.
 
     Raises:
-      LookupError: one is missing between others.
+      LookupError: a part between others is missing.
     """
     valid = surviving_parts(parts, cutoffs, merged)
     if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
-        raise LookupError(f"parts {[part.seq for part in valid]} are not all from {merged} on")
+        raise LookupError(f"parts {[part.seq for part in valid]} are not consecutive from {merged}")
     return valid
 
 
 def surviving_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """The same as ``counting_parts``, also if some are missing."""
+    """As ``counting_parts``, but parts may be missing."""
     return [
         part
         for part in sorted(parts)

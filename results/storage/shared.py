@@ -1,4 +1,4 @@
-"""Shared files: a table of all studies of a release, in one Parquet file or a few, each with a slice of the rows.
+"""Shared files: a table of all studies of a release, in one or a few Parquet files. Each study has a slice of rows.
 
 Rows are sorted by study and have the columns of all studies, in the widest type, null if a study lacks the column.
 Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measurements the columns of their workload.
@@ -24,17 +24,17 @@ from results.plans.plan import Plan
 
 WORKLOAD = tuple(column for column in schema.STUDIES if column.name in ("dataset", "model", "optimizer", "batch_size"))
 _FURTHER = (pa.float32(), pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_())
-_TYPES = {str(kind): kind for kind in _FURTHER}  # of further columns
-MOST_AHEAD = 8  # row groups that are decoded before they are asked for; of more the memory is dear to get
-_CHECK = "check all of it with `python -m results verify`"
+_TYPES = {str(kind): kind for kind in _FURTHER}  # of the further columns
+MOST_AHEAD = 8  # row groups decoded in advance; more would take too much memory
+_CHECK = "Check everything with `python -m results verify`."
 
 
 class SharedFile:
-    """A file that studies share, which is opened when it is first read.
+    """A file that studies share, opened on first use.
 
     Attributes:
-      path, sha256, bytes: of the file.
-      rows: of a table; of any other file 0.
+      path, sha256, bytes: location, hash and size of the file.
+      rows: number of rows of a table; 0 for other files.
     """
 
     def __init__(self, path: Folder, sha256: str, size: int, rows: int):
@@ -44,19 +44,19 @@ class SharedFile:
         self._hidden: str | None = None
         self._data: bytes | None = None
         self._metadata: Any = None
-        self._first_rows: np.ndarray = np.zeros(1, np.int64)  # of every row group, and the end
-        self._groups: dict[int, pa.Table] = {}  # those that were decoded last
+        self._first_rows: np.ndarray = np.zeros(1, np.int64)  # of each row group, then the end
+        self._groups: dict[int, pa.Table] = {}  # decoded last, by number
 
     @property
     def intact(self) -> bool:
-        """Whether every byte of it is as it was written; it is hashed once."""
+        """Whether the file matches its hash, which is computed once."""
         with self._lock:
             if self._intact is None:
                 self._intact = self.path.stat().st_size == self.bytes and durable.sha256(self.path) == self.sha256
             return self._intact
 
     def content(self, start: int, size: int) -> bytes:
-        """Some of its bytes; the file is read once."""
+        """Returns ``size`` of its bytes from ``start``. The file is read once."""
         with self._lock:
             if self._data is None:
                 self._data = durable.read(self.path, self.bytes)
@@ -64,25 +64,25 @@ class SharedFile:
 
     @property
     def hidden(self) -> str:
-        """The first column with values of which its statistics say that there are none; empty if there is none."""
+        """The first column with values that its statistics hide by claiming only nulls, or empty without one."""
         with self._lock:
             if self._hidden is None:
                 self._hidden = self._first_hidden()
             return self._hidden
 
     def table(self, start: int, rows: int) -> pa.Table:
-        """Some of its rows, with all columns; decoded are only the row groups that have them.
+        """Returns some of its rows with all columns. Only their row groups are decoded.
 
         Raises:
-          Damaged: the file is no table, or has not as many rows.
+          Damaged: the file is not a table, or has too few rows.
         """
         try:
             with self._lock:
                 return self._table(start, rows)
         except (FileNotFoundError, BadInput):
             raise
-        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-            raise Damaged(f"{self.path} cannot be read ({first_line(error)}); {_CHECK}") from None
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
+            raise Damaged(f"{self.path} cannot be read ({first_line(error)}). {_CHECK}") from None
 
     @property
     def schema(self) -> pa.Schema:
@@ -95,7 +95,7 @@ class SharedFile:
             size = stream.seek(0, os.SEEK_END)
             self._metadata = bounds.Parquet(stream, bounds.allowed(size)).metadata
         if self._metadata.num_rows != self.rows or size != self.bytes:
-            raise Damaged(f"{self.path} is not what was written; {_CHECK}")
+            raise Damaged(f"{self.path} is not what was written. {_CHECK}")
         groups = range(self._metadata.num_row_groups)
         self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
 
@@ -107,16 +107,17 @@ class SharedFile:
             int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
         )
         if start + rows > self.rows:
-            raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed; {_CHECK}")
+            raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed. {_CHECK}")
         if not rows:
             return self._metadata.schema.to_arrow_schema().empty_table()
         if not self._groups.keys() >= set(wanted):
-            # Who goes on with the next study is likely to go on with those after it, and gets more and more at once.
-            goes_on = wanted[0] - 1 in self._groups
-            ahead = min(wanted[-1] + (2 * len(self._groups) if goes_on else 0), len(first) - 2, wanted[-1] + MOST_AHEAD)
-            decoded = self._decode(range(wanted[0], ahead + 1))
-            ends = first[wanted[0] : ahead + 2] - first[wanted[0]]
-            self._groups = {wanted[0] + i: decoded.slice(ends[i], ends[i + 1] - ends[i]) for i in range(len(ends) - 1)}
+            # A sequential reader is likely to continue, and gets more and more groups at once.
+            ahead = 0
+            if wanted[0] - 1 in self._groups:
+                ahead = min(2 * len(self._groups), MOST_AHEAD)
+            groups = range(wanted[0], min(wanted[-1] + ahead, len(first) - 2) + 1)
+            decoded, start_of = self._decode(groups), first - first[groups[0]]
+            self._groups = {i: decoded.slice(start_of[i], start_of[i + 1] - start_of[i]) for i in groups}
         held = self._groups[wanted[0]] if len(wanted) == 1 else pa.concat_tables([self._groups[i] for i in wanted])
         return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
 
@@ -136,13 +137,11 @@ class SharedFile:
         return ""
 
     def _decode(self, groups: range) -> pa.Table:
-        """Row groups with all columns. Most have no value in most studies, as statistics tell, and are not decoded."""
+        """Returns row groups with all columns. Columns without values, by their statistics, are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
         there: set[int] = set()
         for group in map(self._metadata.row_group, groups):
-            there |= {
-                i for i in range(len(columns)) if i not in there and not _is_null(group.column(i), group.num_rows)
-            }
+            there |= {i for i in range(len(columns)) if not _is_null(group.column(i), group.num_rows)}
         with self.path.open("rb") as stream:
             file = bounds.Parquet(stream, bounds.allowed(self.bytes), self._metadata)
             rows = file.read([columns[i].name for i in sorted(there)], groups)
@@ -157,14 +156,12 @@ def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns of a shared table, from those of the studies in it; a metric in float and double is double."""
+    """Returns the columns of a shared table from those of its studies. A metric in float and double is double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
-    derived = [
-        pa.field(column.name, column.type) for column in (plan_columns.COLUMNS if table == "studies" else WORKLOAD)
-    ]
-    fields = [*fields[:own], *derived, *sorted(fields[own:], key=lambda field: field.name)]
-    # Texts are plain: Parquet writes them as dictionaries anyway, and not every reader takes Arrow's.
+    derived = plan_columns.COLUMNS if table == "studies" else WORKLOAD
+    fields[own:] = [pa.field(c.name, c.type) for c in derived] + sorted(fields[own:], key=lambda field: field.name)
+    # Texts are plain: Parquet stores them as dictionaries anyway, and some readers do not support Arrow's.
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
     return pa.schema(
         [field.with_nullable(field.name not in schema.NEVER_NULL) for field in plain],
@@ -173,55 +170,53 @@ def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.Table:
-    """A study's table, of today's schema, as rows of a shared one.
+    """Returns a study's table, in the current schema, as rows of a shared table.
 
     Args:
       table: studies, trials or measurements.
-      content: its rows.
+      content: rows of the study.
       study: the plan.
-      columns: of the shared table, as ``union`` gives them.
+      columns: columns of the shared table, from ``union``.
     """
-    derived = told_of(table, study)
-    arrays = [
-        pa.repeat(pa.scalar(derived[field.name], field.type), len(content))
-        if field.name in derived
-        else content[field.name].cast(field.type)
-        if field.name in content.column_names
-        else pa.nulls(len(content), field.type)
-        for field in columns
-    ]
+    derived = _plan_values(table, study)
+    arrays = []
+    for field in columns:
+        if field.name in content.column_names and field.name not in derived:
+            arrays.append(content[field.name].cast(field.type))
+        else:
+            arrays.append(pa.repeat(pa.scalar(derived.get(field.name), field.type), len(content)))
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
 def narrow(table: str, rows: pa.Table, further: Mapping[str, str]) -> pa.Table:
-    """A study's own table from its rows of a shared one.
+    """Returns a study's own table from its rows of a shared table.
 
     Args:
       table: studies, trials or measurements.
-      rows: of the study alone.
-      further: Arrow's names of the types of its columns beyond those that every study has, by name.
+      rows: rows of the study only.
+      further: Arrow type names of the columns that only some studies have, by column.
 
     Raises:
-      ValueError, pyarrow.ArrowException: a column is not there, or has a value that its type cannot have.
+      ValueError, pyarrow.ArrowException: a column is missing, or has a value outside its type.
     """
     types = {column.name: column.type for column in schema.COLUMNS[table]}
     types |= {name: _TYPES[kind] for name, kind in further.items()}
     if missing := sorted(types.keys() - set(rows.column_names)):
-        raise ValueError(f"it has no column {missing[0]}")
+        raise ValueError(f"column {missing[0]} is missing")
     arrays = [_narrow(rows[name], kind) for name, kind in types.items()]
     return pa.Table.from_arrays(arrays, schema=pa.schema(list(types.items()), rows.schema.metadata))
 
 
 def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Plan) -> list[str]:
-    """Columns of rows of a shared table that say other than the study's own table and its plan.
+    """Returns the columns of a shared table that contradict the study's own table or its plan.
 
     Args:
       table: studies, trials or measurements.
-      rows: of the study alone.
-      further: as of ``narrow``.
+      rows: rows of the study only.
+      further: as in ``narrow``.
       study: the plan.
     """
-    derived = told_of(table, study)
+    derived = _plan_values(table, study)
     own = {column.name for column in schema.COLUMNS[table]}
     wrong = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -233,12 +228,13 @@ def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Pla
             right = column.null_count == len(column)
         else:
             right = _keeps(column, _TYPES[further[name]])
-        wrong += [] if right else [name]
+        if not right:
+            wrong.append(name)
     return wrong
 
 
 def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether a column has values of another type alone, as a float32 stays one in a column of doubles."""
+    """Whether a column has only values of a narrower type, such as float32 values in a column of doubles."""
     if column.type == kind:
         return True
     back = _narrow(column, kind).cast(column.type)
@@ -249,8 +245,8 @@ def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     )
 
 
-def told_of(table: str, study: Plan) -> dict[str, Any]:
-    """What rows of a shared table tell of their study's plan; of trials and measurements ``WORKLOAD``."""
+def _plan_values(table: str, study: Plan) -> dict[str, Any]:
+    """Returns the columns of a shared table that derive from the plan: for trials and measurements, ``WORKLOAD``."""
     if table == "studies":
         return plan_columns.columns(study)
     values = (study.dataset, study.model_label, study.optimizer, study.batch_size)

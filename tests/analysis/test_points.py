@@ -160,11 +160,11 @@ def of_curve(**values: object) -> Callable[[list[dict]], object]:
 
 
 LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
-    ("fewer steps", lambda rows: rows[0].update(steps_high=rows[0]["steps_high"] - 1), "has another steps_high of"),
-    ("another trial", lambda rows: rows[0].update(trial=rows[0]["trial"] + 1), "has another trial of"),
-    ("never reached", first(reached=False), "has another reached of"),
+    ("fewer steps", lambda rows: rows[0].update(steps_high=rows[0]["steps_high"] - 1), "has a steps_high of"),
+    ("another trial", lambda rows: rows[0].update(trial=rows[0]["trial"] + 1), "has a trial of"),
+    ("never reached", first(reached=False), "has a reached of"),
     *(
-        (f"another {name}", first(**{name: value}), f"has another {name} of")
+        (f"another {name}", first(**{name: value}), f"has a {name} of")
         for name, value in [
             ("confirmed_low", 1.0),
             ("confirmed_high", 1.0),
@@ -194,18 +194,18 @@ LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
             ("stop", "budget"),
         ]
     ),
-    ("another median", lambda rows: rows[-1].update(median_epoch_seconds=1.0), "has another median_epoch_seconds of"),
+    ("another median", lambda rows: rows[-1].update(median_epoch_seconds=1.0), "has a median_epoch_seconds of"),
     ("rows swapped", swap, "is not sorted by study and target"),
     ("a fit of one point", first(critical_high=1e6), "has different values of critical_high on the curve"),
     ("a verdict of one point", first(verdict="at_least"), "has different values of verdict on the curve"),
     ("a curve of one point", first(curve="mine"), "has points of another workload of the curve"),
-    ("another verdict", of_curve(verdict="at_most"), "has a critical batch size that is not identified, or none"),
+    ("another verdict", of_curve(verdict="at_most"), "has a critical batch size that contradicts its verdict"),
     ("no such verdict", of_curve(verdict="perhaps"), "has the unknown verdict perhaps"),
     ("no verdict", of_curve(verdict=None), "has no verdict of the curve"),
-    ("no confirmed verdict", of_curve(confirmed_verdict=None), "has a confirmed verdict and no repeats, or repeats"),
-    ("an interval beside", of_curve(critical_low=1e9), "has an interval that its critical batch size is not in"),
-    ("an open interval", of_curve(critical_low=None), "has an interval that does not go with its verdict"),
-    ("no curve", of_curve(curve=None), "which is on no curve"),
+    ("no confirmed verdict", of_curve(confirmed_verdict=None), "has a confirmed verdict without repeats, or repeats"),
+    ("an interval beside", of_curve(critical_low=1e9), "has an interval without its critical batch size"),
+    ("an open interval", of_curve(critical_low=None), "has an interval that contradicts its verdict"),
+    ("no curve", of_curve(curve=None), "which is not on a curve"),
     (
         "a fit of cores",
         lambda rows: [row.update(doubts="law") for row in rows if row["kind"] == "cores"],
@@ -213,8 +213,8 @@ LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
     ),
     ("a study less", lambda rows: rows.pop(0), "lacks the study"),
     ("a study twice", lambda rows: rows.append(dict(rows[0])), "twice with the same target"),
-    ("a study more", lambda rows: rows.append(rows[0] | {"study": "mine"}), "has the study mine, which is not there"),
-    ("another batch size", lambda rows: rows[0].update(batch_size=7), "has another batch_size of"),
+    ("a study more", lambda rows: rows.append(rows[0] | {"study": "mine"}), "has the unknown study mine"),
+    ("another batch size", lambda rows: rows[0].update(batch_size=7), "has a batch_size of"),
     ("another target", lambda rows: rows[0].update(target_value=0.5), "lacks"),
 ]
 
@@ -238,7 +238,9 @@ def test_points_of_other_tables_are_found_whatever_lists_say(released: Path, tmp
     shutil.copytree(released, tmp_path / "copy")
     lie(tmp_path / "copy", of_curve(critical_low=1e-9))
     faults = [fault.line for each in verify.examine(tmp_path / "copy", quiet) for fault in each.faults]
-    assert len(faults) == 1 and "points.parquet is not the file that manifest.json lists" in faults[0]
+    assert (
+        len(faults) == 1 and "points.parquet has different sha256 values in manifest.json and SHA256SUMS" in faults[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["published", "mlperf"])

@@ -78,7 +78,7 @@ class Trial(NamedTuple):
     def finished(self, place: Path) -> list[str]:
         """Runs it in a folder, undisturbed; how the end differs from what it should be."""
         ended = self.ran(place, calmly)
-        whole = self.name == "export" and "release is there already" in ended.said  # only to be flushed to disk
+        whole = self.name == "export" and "release already exists" in ended.said  # only to be flushed to disk
         return [] if ended.code == 0 or whole else [f"run again, it ended with {ended.code}: {ended.said}"]
 
     def wrong(self, place: Path) -> list[str]:

@@ -229,7 +229,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a record of another study": (lambda study: reseal(study / "commit-000004.json", name="x"), "commit-000004.json: "),
     "a record of more than there is": (
         lambda study: reseal(study / "commit-000004.json", surplus=1),
-        "commit-000004.json: differs from the record that would be written",
+        "commit-000004.json: differs from the record that this software would write",
     ),
     "a newer schema": (lambda study: reseal(study / "commit-000004.json", schema=99), "commit-000004.json: has schema"),
     "a schema before all": (
@@ -246,17 +246,17 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "an envelope of empty intervals": (
         lambda study: reenvelope(study, lambda head, rows: (head, rows.set_column(2, "step_before", rows["step"]))),
-        "envelope-000004.arrow: has an empty interval, which no trial can have",
+        "envelope-000004.arrow: has an empty interval, which is impossible",
     ),
     "an envelope of wider intervals": (
         lambda study: reenvelope(
             study, lambda head, rows: (head, rows.set_column(2, "step_before", pc.multiply(rows["step_before"], 0)))
         ),
-        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
+        "envelope-000004.arrow: does not match the tables listed with it",
     ),
     "an envelope that keeps rows from a rule": (
         lambda study: reenvelope(study, lambda head, rows: (head, rows), batches=(0, None)),
-        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
+        "envelope-000004.arrow: does not match the tables listed with it",
     ),
     "more rows than bytes hold": (
         lambda study: rewrite(study, "measurements", lambda rows: rows.take(pa.array(np.zeros(3_000_000, np.int32)))),
@@ -264,7 +264,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "more rows than were planned": (
         lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows] * 3)),
-        "rows, but at most 128 were planned",
+        "rows, but the plan allows at most 128",
     ),
     "a way out": (list_elsewhere("../../outside"), "commit-000004.json: "),
     "a way to the root": (list_elsewhere("/etc/passwd"), "commit-000004.json: "),
@@ -276,7 +276,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a folder more": (lambda study: (study / "000001").mkdir(), "000001: is a folder"),
     "a pipe": (instead("measurements-000004.parquet", os.mkfifo), "measurements-000004.parquet: is a device"),
     "a terabyte of nothing": (instead("trials-000004.parquet", sparse), "trials-000004.parquet: is not what was"),
-    "a record of a terabyte": (instead("claim-000002.json", sparse), "claim-000002.json: holds 1,099,511,627,776"),
+    "a record of a terabyte": (instead("claim-000002.json", sparse), "claim-000002.json: is too large for a record: 1,099,511,627,776"),
     "no Parquet": (
         lambda study: relist(study, "trials", b"PAR1" * 9),
         "trials-000004.parquet: is not a readable Parquet file",
@@ -300,7 +300,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
             empty_part(study, b""),
             move("part-000004-000005.arrows", "part-000009-000005.arrows")(study),
         ],
-        "are not all from 4 on",
+        "are not consecutive from 4",
     ),
     "a part of another study": (part_of_another, "part-000004-000005.arrows: holds rows of another study"),
     "another study's folder": (lambda study: study.rename(study.with_name("else")), "else/plan-000000008.json: holds"),
@@ -323,7 +323,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "orphan rows": (
         lambda study: rewrite(study, "trials", lambda rows: rows.slice(0, 7)),
-        "measurements-000004.parquet: holds rows of trial 7, missing from trials",
+        "measurements-000004.parquet: holds rows of trial 7, which trials does not have",
     ),
     "a trial twice": (
         lambda study: rewrite(study, "trials", lambda rows: pa.concat_tables([rows.slice(0, 1), rows])),
@@ -331,7 +331,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a trial nobody asked for": (
         lambda study: rewrite(study, "trials", lambda rows: column(rows, "trial", [0, 1, 2, 3, 4, 5, 6, 70])),
-        "trials-000004.parquet: was never asked for trial 70",
+        "trials-000004.parquet: has results without a request in trial 70",
     ),
     "rows of another study": (
         lambda study: rewrite(
@@ -361,11 +361,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a run nobody made": (set_first("trials", "run", 9), "trials-000004.parquet: has trials of a run"),
     "a plan in the rows": (
         set_first("studies", "plan", "{}"),
-        "studies-000004.parquet: has a different plan from the plan",
+        "studies-000004.parquet: contradicts the plan in column plan",
     ),
     "a column of another type": (
         lambda study: rewrite(study, "trials", lambda rows: column(rows, "steps", pc.cast(rows["steps"], pa.int64()))),
-        "trials-000004.parquet: has column steps (int64) where steps (int32) belongs",
+        "trials-000004.parquet: has column steps (int64) instead of steps (int32)",
     ),
     "a column less": (lambda study: rewrite(study, "studies", lambda rows: rows.drop_columns(["plan"])), "studies-"),
     "a metric nobody knows": (
@@ -393,11 +393,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "an envelope of other tables": (
         lambda study: relist(study, "envelope", (study / "envelope-000002.arrow").read_bytes()),
-        "envelope-000004.arrow: was not made from the tables that it is listed with",
+        "envelope-000004.arrow: was not made from the tables listed with it",
     ),
     "an envelope that lacks a row": (
         shorter_envelope,
-        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
+        "envelope-000004.arrow: does not match the tables listed with it",
     ),
     "a wrong count": (
         lambda study: relist(study, "trials", (study / "trials-000004.parquet").read_bytes(), rows=7),
@@ -449,7 +449,7 @@ def test_text_where_numbers_belong_is_refused_as_it_is_read(folder: Path, table:
 def test_rows_without_a_step_are_refused_as_they_are_read(folder: Path) -> None:
     study = study_in(folder)
     rewrite(study, "measurements", lambda rows: first(rows, "step", None))
-    with pytest.raises(Damaged, match=r"measurements-000004.parquet has 1 row without step; check all of it"):
+    with pytest.raises(Damaged, match=r"measurements-000004.parquet has 1 row without step. Check everything"):
         store.read(folder)
 
 
@@ -490,5 +490,5 @@ def test_statistics_that_hide_values_are_a_fault(whole: Path, tmp_path: Path, ca
     assert statistics[rows.column_names.index("run_seconds")].null_count == len(rows)
     assert cli.main(["verify", "--store", str(release)]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "has values of run_seconds where its statistics say that it has none" in said
+    assert "has values of run_seconds although its statistics report only nulls" in said
     assert cli.main(["merge", str(release), "--store", str(tmp_path / "merged")]) == 2

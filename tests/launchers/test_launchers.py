@@ -163,7 +163,7 @@ def test_a_damaged_plan_of_one_study_hides_no_other(
 def test_no_attempt_comes_after_the_last_number(tmp_path: Path) -> None:
     (tmp_path / "attempt-999999.log").touch()
     with pytest.raises(
-        BadInput, match=r"holds attempt-999999\.log, the last there can be; remove the logs of attempts"
+        BadInput, match=r"holds attempt-999999\.log, the last possible attempt. Remove the attempt logs"
     ):
         attempts.begin(tmp_path, "local")
     assert [path.name for path in tmp_path.iterdir()] == ["attempt-999999.log"]

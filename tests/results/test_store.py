@@ -140,11 +140,11 @@ def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: 
     for make in (lambda: lock.symlink_to(precious), lambda: lock.symlink_to("nowhere"), lambda: os.mkfifo(lock)):
         lock.unlink()
         make()
-        with pytest.raises(Damaged, match="remove it"), store.lock(tmp_path / "store", study.name):
+        with pytest.raises(Damaged, match="Remove it"), store.lock(tmp_path / "store", study.name):
             pass
     assert precious.read_text() == "what nobody has twice"
     assert not (lock.parent / "nowhere").exists()
-    with pytest.raises(Damaged, match="remove it"):
+    with pytest.raises(Damaged, match="Remove it"):
         store.is_running(tmp_path / "store", study.name)
 
 

@@ -208,7 +208,7 @@ def test_repeats_are_told(paged: Paged, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--store", "{tmp}/none", "--out", "{tmp}/a.html"], "no store at {tmp}/none; create one with"),
+        (["--store", "{tmp}/none", "--out", "{tmp}/a.html"], "no store at {tmp}/none. Create one with"),
         (["--store", "{tmp}", "--out", "{tmp}/a.html"], "no study in {tmp} has run yet. Fill it with"),
         (["--store", "{swept}", "--out", "{tmp}"], "--out {tmp} is a folder. Name a file, such as {tmp}/report.html."),
         (["--store", "{swept}", "--out", "/proc/none/a.html"], "cannot write /proc/none/a.html"),

@@ -282,7 +282,7 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
             ["--metric", "test_error", "--value", "-0.1"],
             "--value: test_error is never below 0, so -0.1 cannot be reached",
         ),
-        (["--metric", "test_error", "--value", "5"], "--value: test_error is never above 1, so 5 is no target"),
+        (["--metric", "test_error", "--value", "5"], "--value: test_error is never above 1, so 5 is not a target"),
         (["--metric", "test_error", "--value", "nan"], "target on test_error must be a finite number, not nan"),
     ],
 )
@@ -297,7 +297,7 @@ def test_mistakes_are_told_in_one_line(small, cli, arguments, message):
 def test_missing_and_empty_stores(folder, cli):
     assert cli("steps", "--store", folder)[::2] == (
         2,
-        f"error: no store at {folder}; create one with `python -m sweeps store={folder}`, or name another\n",
+        f"error: no store at {folder}. Create one with `python -m sweeps store={folder}`, or name another.\n",
     )
     folder.mkdir()
     code, _, err = cli("steps", "--store", folder)

@@ -163,7 +163,7 @@ def test_mistakes_are_told_in_one_line(filled, tmp_path, monkeypatch):
         overview.survey(tmp_path / "none")
     assert not overview.survey(tmp_path).descriptions
     monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION - 1)
-    with pytest.raises(BadInput, match=r"reads up to [0-9]+; upgrade it"):
+    with pytest.raises(BadInput, match=r"reads up to [0-9]+. Upgrade it"):
         overview.survey(filled)
 
 

@@ -175,7 +175,7 @@ def test_what_is_intact_and_wrong_is_left_alone(
     before = contents(folder)
     assert repair.run(folder, print) == 1
     out = capsys.readouterr().out
-    assert [out.count(what) for what in ("rebuilt with", "created with", "left alone", "\n")] == [4, 1, 3, 9]
+    assert [out.count(what) for what in ("rebuilt with", "created with", "not repaired", "\n")] == [4, 1, 3, 9]
     after = contents(folder)
     assert {name: after[name] for name in before} == before
 
@@ -209,12 +209,12 @@ def test_a_study_nobody_asked_for_goes_by_age(writer: ModuleType, states: dict[s
 def test_what_is_not_repaired(
     states: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], make_release: Callable[[Path], Path]
 ) -> None:
-    with pytest.raises(BadInput, match="copy it here"):
+    with pytest.raises(BadInput, match="Copy it here"):
         repair.run(UPath("memory://store"), print)
     release = make_release(states["committed"])
     before = contents(release)
     assert cli.main(["repair", "--store", str(release)]) == 2
-    assert "fetch it again" in capsys.readouterr().err
+    assert "Fetch or export it again" in capsys.readouterr().err
     assert contents(release) == before
     assert cli.main(["repair", "--store", str(states["committed"])]) == 0
     assert capsys.readouterr().out == "0 files dropped or rebuilt; no faults left\n"
@@ -304,7 +304,7 @@ def test_an_envelope_that_counts_evaluations_without_the_metric_is_made_again(
     for place in ("store", "release"):
         assert overview.survey(tmp_path / place).answers(TARGET, {about.name}) == {about.name: (20, 30, 0)}
         (fault,) = faults(tmp_path / place)
-        assert "counts evaluations that lack the metric, as older software did; `repair` makes it again" in fault
+        assert "counts evaluations without the metric, as older software did; rebuild it with `repair`" in fault
     assert merge.merge([tmp_path / "release"], tmp_path / "merged", print) == 0
     capsys.readouterr()
     assert repair.run(tmp_path / "store", print) == 0

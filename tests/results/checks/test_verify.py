@@ -107,7 +107,7 @@ def test_documents_that_are_not_of_the_tables_are_found(name: str, sealed: bool,
     (place / name).write_text(text.replace(*CHANGES[name], 1))
     (seal_anew if sealed else list_anew)(place)
     (line,) = faults(place)
-    by_lists = f"{place}: {place / name} is not the file that manifest.json lists"
+    by_lists = f"{place}: {place / name} has different sha256 values in manifest.json and SHA256SUMS"
     assert line.startswith(f"{place / name}: " if sealed or name == "CITATION.cff" else by_lists)
 
 
@@ -121,7 +121,7 @@ def test_documents_of_other_software_are_known_by_their_hashes_alone(
     monkeypatch.setattr(documents, "software", lambda folder: "9.9")
     assert faults(place) == []
     told = verify.summary(verify.examine(place, print))
-    assert "documents of software 9.9 not compared with the tables, only with their hashes; no faults" in told
+    assert "documents of software 9.9 checked by hash only; no faults" in told
 
 
 def test_a_table_that_was_changed_and_listed_anew_is_named_and_the_others_are_counted(
@@ -135,8 +135,8 @@ def test_a_table_that_was_changed_and_listed_anew_is_named_and_the_others_are_co
     capsys.readouterr()
     assert cli.main(["verify", "--store", str(place)]) == 1
     told, summary = capsys.readouterr().out.splitlines()
-    named = f"{place}: {place}/studies.parquet is not the file that manifest.json lists"
-    assert told == f"{named}: SHA256SUMS has another sha256 of it"
+    named = f"{place}: {place}/studies.parquet has different sha256 values in manifest.json and SHA256SUMS"
+    assert told == named
     assert summary.startswith("3 studies, ") and "planned 15 = complete 9" in summary
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_read_is_a_fault() -> None:
 def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
-    said = {"file": "no folder", "nothing": "no folder", "empty": "holds no study"}
+    said = {"file": "no folder", "nothing": "no folder", "empty": "is not a store"}
     for name, words in said.items():
         assert cli.main(["verify", "--store", str(tmp_path / name)]) == 2
         captured = capsys.readouterr()
@@ -210,7 +210,7 @@ def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_
     assert one == min(verify.sample(sizes, full=False))
     assert verify.sample(sizes, full=True) == sizes.keys()
     assert cli.main(["verify", "--store", str(place)]) == int(one == study.name)
-    assert "2 envelopes trusted by their hashes (--full rebuilds all); " in capsys.readouterr().out
+    assert "2 envelopes checked by hash only (--full rebuilds all); " in capsys.readouterr().out
     assert cli.main(["verify", "--store", str(place), "--full"]) == 1
     out = capsys.readouterr().out
-    assert f"{study.name}/envelope-000004.arrow: is not the envelope of the tables" in out and "--full" not in out
+    assert f"{study.name}/envelope-000004.arrow: does not match the tables" in out and "--full" not in out

@@ -78,7 +78,7 @@ def test_a_study_folder_of_a_workload_is_a_study(tmp_path: Path) -> None:
     submission.write_text("def get_batch_size(workload_name):\n  if workload_name == 'ogbg':\n    return 768\n")
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
-    assert lines == ["1 study, of which 1 are new (2 trials, 6 evaluations) and 0 were there; 0 warnings"]
+    assert lines == ["1 study: 1 new (2 trials, 6 evaluations), 0 already present; 0 warnings"]
     commit = store.catalogue(tmp_path / "store")[0]
     study, details = commit.study, commit.plan["details"]
     assert (study.dataset, study.model, study.optimizer, study.batch_size) == ("ogbg", "gnn", "amos", 768)
@@ -242,8 +242,8 @@ def test_an_assumed_batch_size_is_said_and_an_unknown_one_not_imported(tmp_path:
     write(tmp_path / "logs" / STUDY / "newcomer_jax" / "trial_1")
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
-    assert lines[0].startswith("amos/study_0/newcomer_jax: no readable submission.py")
-    assert lines[1].startswith("1 study: the batch size is that of AlgoPerf's baselines")
+    assert lines[0].startswith("amos/study_0/newcomer_jax: not imported, because no readable submission.py")
+    assert lines[1].startswith("1 study with the batch size of AlgoPerf's baselines")
     assert [commit.plan["batch_size"] for commit in store.catalogue(tmp_path / "store")] == [512]
 
 
@@ -277,7 +277,7 @@ def _folder(folder: Path) -> None:
     (folder / "eval_measurements.csv").mkdir()
 
 
-STEPS = "not a whole number"
+STEPS = "not an integer"
 MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("no evaluations", _with(eval_measurements=None), "eval_measurements.csv is missing"),
     ("no metadata", _with(meta_data_0=None), "meta_data_0.json is missing"),
@@ -316,7 +316,7 @@ def test_a_hole_is_a_line_and_lost_in_the_ledger(make: Callable[[Path], None], w
     assert code == 0
     assert lines[0].startswith(f"{STUDY}/{OGBG}/trial_2: ")
     assert why in lines[0]
-    assert lines[-1].endswith("; 1 warnings")
+    assert lines[-1].endswith("; 1 warning")
     assert all(len(line) < 300 and line.isprintable() for line in lines)
     (commit,) = store.catalogue(tmp_path / "store")
     assert (commit.ledger.planned, commit.ledger.lost, commit.ledger.missing) == (2, 1, 0)
@@ -380,7 +380,7 @@ def test_metadata_of_the_wrong_types_are_as_good_as_none(tmp_path: Path) -> None
 def test_trials_asked_for_without_a_folder_are_lost(tmp_path: Path) -> None:
     write(tmp_path / "logs" / STUDY / OGBG / "trial_2", flags_0=FLAGS | {"num_tuning_trials": 4})
     _, lines = imported(tmp_path / "logs", tmp_path / "store")
-    assert lines[0] == "amos/study_0/ogbg_jax: no folder for trials 1, 3, 4, which the flags ask for"
+    assert lines[0] == "amos/study_0/ogbg_jax: no folder for trials 1, 3, 4, which the flags request"
     trials = store.read(tmp_path / "store").trials
     assert trials["trial"].tolist() == [1, 2, 3, 4]
     assert trials["reason"].tolist() == ["lost", "unstated", "lost", "lost"]
@@ -415,10 +415,10 @@ def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -
     before = sorted(p.name for p in (tmp_path / "store").rglob("*.*"))
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
-    assert "0 are new (0 trials, 0 evaluations) and 1 were there" in lines[-1]
+    assert "0 new (0 trials, 0 evaluations), 1 already present" in lines[-1]
     assert sorted(p.name for p in (tmp_path / "store").rglob("*.*")) == before
     write(tmp_path / "logs" / STUDY / OGBG / "trial_2", hparams={"learning_rate": 2})
-    assert "1 are new" in imported(tmp_path / "logs", tmp_path / "store")[1][-1]
+    assert "1 new" in imported(tmp_path / "logs", tmp_path / "store")[1][-1]
     found = store.read(tmp_path / "store")
     assert found.trials["learning_rate"].tolist() == [1.0, 2.0]
     assert len(found.measurements) == 6
@@ -433,21 +433,21 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
         write(logs / f"trial_{number}", eval_measurements=csv(*before))
     assert imported(tmp_path / "logs", folder)[0] == 0
     write(logs / "trial_1", eval_measurements=csv(*before, evaluation(1500, 0.27)))  # goes on
-    assert "1 are new" in imported(tmp_path / "logs", folder)[1][-1]
+    assert "1 new" in imported(tmp_path / "logs", folder)[1][-1]
     write(logs / "trial_2", eval_measurements=csv(evaluation(1), evaluation(735, 0.25)))
     write(logs / "trial_3", eval_measurements=csv(evaluation(1)))  # cut short
     files = sorted(folder.rglob("*"))
     code, lines = imported(tmp_path / "logs", folder)
     assert code == 0
-    told = "1 study changed, 10 values: the stored values are kept; --replace takes those of the logs"
+    told = "1 study changed, 10 values: the stored values are kept (--replace takes those of the logs)"
     (name,) = (commit.name for commit in store.catalogue(folder))
     where = f"{name}: trial 2: train_average_precision_error at step 735 is 0.8 in the store and 0.75 in the logs"
     assert lines[:2] == [told, f"{where}, and 1 more trials"]
-    assert lines[-1].startswith("1 study, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
+    assert lines[-1].startswith("1 study: 0 new (0 trials, 0 evaluations), 1 already present")
     assert sorted(folder.rglob("*")) == files
     command = ["import", "algoperf-logs", str(tmp_path / "logs"), "--store", str(folder), "--replace"]
     assert results_cli.main(command) == 0
-    assert "1 study changed, 10 values: replaced by what the logs say now\n" in capsys.readouterr().err
+    assert "1 study changed, 10 values: replaced by the current values of the logs\n" in capsys.readouterr().err
     found = store.read(folder)
     assert found.measurements[["trial", "step"]].to_numpy().tolist() == [
         *([1, step] for step in (1, 735, 1500)),
@@ -455,14 +455,14 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
         [3, 1],
     ]
     assert found.measurements["validation_average_precision_error"].tolist()[4] == 0.75
-    assert "0 are new" in imported(tmp_path / "logs", folder)[1][-1]
+    assert "0 new" in imported(tmp_path / "logs", folder)[1][-1]
     assert verify.run(folder, print) == 0
 
 
 def test_only_logs_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for source in ("shallue2018", "mlperf-rcp"):
         assert results_cli.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
-        assert capsys.readouterr().err.startswith("error: --replace is for import algoperf-logs")
+        assert capsys.readouterr().err.startswith("error: --replace is an option of import algoperf-logs")
 
 
 def test_studies_whose_trials_are_all_lost_are_in_the_ledger(tmp_path: Path) -> None:

@@ -48,9 +48,7 @@ def test_a_record_is_a_study_and_its_seeds_are_trials(tmp_path: Path) -> None:
     write(tmp_path / "rcp", "training_2.0.0", record())
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")
     assert code == 0
-    assert lines == [
-        "1 record: 1 study, of which 1 are new (3 trials) and 0 were there; 0 repeated records; 0 could not be used"
-    ]
+    assert lines == ["1 record: 1 study, 1 new (3 trials), 0 already present; 0 repeated records; 0 not usable"]
     found = store.read(tmp_path / "store")
     study = store.catalogue(tmp_path / "store")[0].study
     assert (study.dataset, study.model, study.optimizer, study.batch_size) == ("imagenet", "resnet_50", "lars", 4096)
@@ -177,7 +175,7 @@ def test_other_runs_or_contradicting_metaparameters_are_other_studies(tmp_path: 
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")
     assert code == 0
     names = [commit.name for commit in store.catalogue(tmp_path / "store")]
-    assert lines[0].startswith("1 lists are kept twice, under contradicting metaparameters")
+    assert lines[0].startswith("1 lists are kept twice, because their metaparameters contradict")
     assert sorted(lines[0].rpartition(": ")[2].split(" and ")) == names
     assert len(names) == 2
 
@@ -231,7 +229,7 @@ def test_a_second_import_does_nothing_and_says_so(tmp_path: Path) -> None:
     before = sorted(p.name for p in (tmp_path / "store").rglob("*.*"))
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")
     assert code == 0
-    assert "0 are new (0 trials) and 2 were there" in lines[-1]
+    assert "0 new (0 trials), 2 already present" in lines[-1]
     assert sorted(p.name for p in (tmp_path / "store").rglob("*.*")) == before
 
 
@@ -244,7 +242,7 @@ def test_studies_of_older_names_are_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert {len(name.rpartition("-")[2]) for name in names} == {8}
     write(tmp_path / "rcp", "training_2.1.0", record(BS=16384))
     _, lines = imported(tmp_path / "rcp", tmp_path / "store")
-    assert "1 are new (3 trials) and 2 were there" in lines[-1]
+    assert "1 new (3 trials), 2 already present" in lines[-1]
     assert set(names) < set(store.names(tmp_path / "store"))
 
 
@@ -266,10 +264,10 @@ def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, mo
     (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
     assert len(name.rpartition("-")[2]) == 8
     assert lines[:2] == [
-        "1 study read differently now, in 2 values: the stored values are kept; a new store takes the current ones",
-        f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
+        "1 study changed, 2 values: the stored values are kept (import into a new store to get the current ones)",
+        f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in the import, and 1 more trials",
     ]
-    assert "1 are new (3 trials) and 1 were there" in lines[-1]
+    assert "1 new (3 trials), 1 already present" in lines[-1]
     kept = store.read(tmp_path / "store").trials
     assert kept.loc[kept["study"] == name, "epochs_to_converge"].tolist() == [40.0, 43.0, 42.0]
 
@@ -279,8 +277,8 @@ def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:
     imported(tmp_path / "rcp", tmp_path / "store")
     write(tmp_path / "rcp", "training_2.1.0", record(), record(BS=8192))
     _, lines = imported(tmp_path / "rcp", tmp_path / "store")
-    assert "1 study stored as fewer or other releases had them" in lines[0]
-    assert "1 are new (3 trials) and 1 were there; 1 repeated record" in lines[-1]
+    assert "1 study stored from fewer or other releases" in lines[0]
+    assert "1 new (3 trials), 1 already present; 1 repeated record" in lines[-1]
     assert len(store.catalogue(tmp_path / "store")) == 2
 
 
@@ -330,7 +328,7 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("a link to a record", _elsewhere, "symbolic link"),
     ("a pipe", lambda file: os.mkfifo(file), "regular"),
     ("a device", lambda file: file.symlink_to("/dev/zero"), "symbolic link"),
-    ("a record that is a list", _bytes(b'{"x": [1]}'), "no object"),
+    ("a record that is a list", _bytes(b'{"x": [1]}'), "not an object"),
     ("no benchmark", _fields(Benchmark=None), "Benchmark"),
     ("benchmark of another kind", _fields(Benchmark=["resnet"]), "Benchmark"),
     ("no batch size", _fields(BS=None), "BS"),
@@ -342,8 +340,8 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("a thousand metaparameters", _fields(Hyperparams={str(i): i for i in range(1000)}), "Hyperparams"),
     ("an object as metaparameter", _fields(Hyperparams={"a": {"b": 1}}), "metaparameter"),
     ("an endless metaparameter", _fields(Hyperparams={"a": 10**400}), "metaparameter"),
-    ("no number of epochs", _fields(**{"Epochs to converge": None}), "0 times"),
-    ("epochs and samples", _fields(**{"samples to converge": [1]}), "2 times"),
+    ("no number of epochs", _fields(**{"Epochs to converge": None}), "has 0 entries"),
+    ("epochs and samples", _fields(**{"samples to converge": [1]}), "has 2 entries"),
     ("no list of epochs", _fields(**{"Epochs to converge": 40}), "no list"),
     ("no epochs in the list", _fields(**{"Epochs to converge": []}), "no list"),
     ("a word among the epochs", _fields(**{"Epochs to converge": [40, "41"]}), "not a positive number"),
@@ -377,7 +375,7 @@ def test_what_is_malformed_keeps_nothing_else_from_being_imported(tmp_path: Path
     assert len(store.catalogue(tmp_path / "store")) == 1
     faults = len([case for case in MALFORMED if case[2]])
     assert lines[10] == f"and {faults - 10} more"
-    assert f"{faults} could not be used" in lines[11]
+    assert f"{faults} not usable" in lines[11]
 
 
 def test_names_nobody_expects_stay_on_one_line(tmp_path: Path) -> None:

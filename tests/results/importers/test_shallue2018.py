@@ -354,10 +354,10 @@ def test_importing_again_writes_nothing(tmp_path: Path) -> None:
     before = sorted((tmp_path / "s").rglob("*"))
     assert not any("decoded again" in line for line in first)
     _, lines = of_one(tmp_path, files)
-    assert lines[0] == "some of it is stored already and is skipped; all of it is decoded again"
+    assert lines[0] == "skipping trials that are already stored; the whole archive is decoded again"
     assert sum("decoded again" in line for line in lines) == 1
     assert sorted((tmp_path / "s").rglob("*")) == before
-    assert lines[-1].endswith("with 3 trials; 0 trials with 0 measurements are new")
+    assert lines[-1].endswith("with 3 trials; new: 0 trials, 0 measurements")
     of_one(tmp_path, trial(2, "1,0.25\n") | trial(4, "1,0.5\n"))
     assert store.read(tmp_path / "s").trials["status"].tolist() == ["COMPLETE", "COMPLETE", "INFEASIBLE", "COMPLETE"]
 
@@ -384,7 +384,7 @@ def test_the_checksum_is_looked_at_first(tmp_path: Path, archives: ModuleType, m
         with pytest.raises(BadInput, match="--any-checksum"):
             run(path)
     assert not (tmp_path / "store").exists()
-    digest = archive.sha256(tmp_path / "a.tar.bz2", lambda count: None)
+    digest = archive.sha256(tmp_path / "a.tar.bz2", lambda total: None)
     monkeypatch.setattr(shallue2018, "SHA256", frozenset({digest}))
     assert run(tmp_path / "a.tar.bz2") == 0
     with pytest.raises(BadInput, match="no archive at"):
@@ -517,7 +517,7 @@ def test_differences_from_the_published_table(archives: ModuleType) -> None:
 
 def test_differences_are_told_in_few_lines(tmp_path: Path) -> None:
     _, lines = of_one(tmp_path, trial(1, "1,0.5\n"))
-    start = lines.index("against the table of 454 studies published with the archive:")
+    start = lines.index("differences from the table of 454 studies published with the archive:")
     assert len(lines) - start == 13
     assert lines[-2] == "  and 445 more"
 

@@ -116,7 +116,7 @@ def test_a_target_on_test_is_refused_where_validation_was_measured(
 ) -> None:
     publish_factorization(tmp_path / "new", factorization)
     with pytest.raises(
-        BadInput, match=r"^test_recall_20_error is only reported and cannot choose trials; use validation_rec"
+        BadInput, match=r"^test_recall_20_error is only reported and cannot select trials. Use validation_rec"
     ):
         steps.load(tmp_path / "new", ("test_recall_20_error", 0.55))
     publish_factorization(tmp_path / "old", factorization, validation=None)  # as software 0.1 did

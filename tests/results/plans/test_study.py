@@ -64,9 +64,11 @@ def test_a_target_that_no_trial_can_come_to_or_start_above_is_not_possible() -> 
     for metric, value in (("validation_error", 0), ("test_error", 1), ("validation_loss", 7), ("test_r2_error", 1.5)):
         Target(metric, value).check_possible("here")
     for metric, value in (("validation_error", -1e-9), ("train_loss", -1), ("test_squared_error", -2)):
-        with pytest.raises(BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached; 0 can be$"):
+        with pytest.raises(
+            BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached. Use 0 or more.$"
+        ):
             Target(metric, value).check_possible("here")
-    with pytest.raises(BadInput, match=r"^here: validation_recall_20_error is never above 1, so 20 is no target; "):
+    with pytest.raises(BadInput, match=r"^here: validation_recall_20_error is never above 1, so 20 is not a target. "):
         Target("validation_recall_20_error", 20).check_possible("here")
 
 
@@ -87,7 +89,7 @@ def test_no_measured_value_that_is_infinite_reaches_a_target_however_large() -> 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400)])
 def test_a_number_of_400_digits_is_one_line(number: int) -> None:
-    with pytest.raises(BadInput, match="target on train_loss must be a finite number, not one of more"):
+    with pytest.raises(BadInput, match="target on train_loss must be a finite number, not one with more"):
         Target("train_loss", number)
     for fields in ({"scale": "LINEAR", "low": -1, "high": number}, {"scale": "DISCRETE", "values": (number,)}):
         with pytest.raises(BadInput, match="must be a finite number"):
@@ -121,7 +123,7 @@ def test_scales_are_uniform_in_what_they_say() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"scale": "LOG", "low": 1.0, "high": 0.1}, "swap"),
+        ({"scale": "LOG", "low": 1.0, "high": 0.1}, "Swap"),
         ({"scale": "LOG", "low": 0.0, "high": 0.1}, "positive"),
         ({"scale": "REVERSE_LOG", "low": 0.0, "high": 1.0}, "below 1"),
         ({"scale": "LGO", "low": 0.1, "high": 1.0}, "'LOG'"),

@@ -79,7 +79,7 @@ def test_a_release_merged_into_an_empty_store_is_the_store_again(
 ) -> None:
     assert release.export(two, tmp_path / "release", silent) == 0
     back = tmp_path / "back"
-    assert joined([tmp_path / "release"], back) == "2 new, 0 grown, 0 already there"
+    assert joined([tmp_path / "release"], back) == "2 new, 0 grown, 0 already present"
     parts_stay_behind = [commit._replace(parts=0) for commit in store.catalogue(two)]
     assert without_paths(store.catalogue(back)) == without_paths(parts_stay_behind)
     assert_same(back, two)
@@ -97,8 +97,8 @@ def test_a_second_merge_changes_nothing(two: Path, tmp_path: Path) -> None:
     joined([two], tmp_path / "store")
     before = contents(tmp_path / "store")
     assert release.export(two, tmp_path / "release", silent) == 0
-    assert joined([two, tmp_path / "release"], tmp_path / "store") == "0 new, 0 grown, 4 already there"
-    assert joined([tmp_path / "store"], tmp_path / "store") == "0 new, 0 grown, 2 already there"
+    assert joined([two, tmp_path / "release"], tmp_path / "store") == "0 new, 0 grown, 4 already present"
+    assert joined([tmp_path / "store"], tmp_path / "store") == "0 new, 0 grown, 2 already present"
     assert contents(tmp_path / "store") == before
 
 
@@ -110,7 +110,7 @@ def test_trials_of_several_places_come_together_with_the_runs_that_made_them(
     fill(tmp_path / "b", study, [2, 3], started_at="2026-01-02")
     fill(tmp_path / "b", study, [5], started_at="2026-01-03")
     fill(tmp_path / "whole", study, range(6))
-    assert joined([tmp_path / "b"], tmp_path / "a") == "0 new, 1 grown, 0 already there"
+    assert joined([tmp_path / "b"], tmp_path / "a") == "0 new, 1 grown, 0 already present"
     found = store.read(tmp_path / "a")
     assert found.trials["trial"].tolist() == [0, 1, 2, 3, 5]
     began = found.trials["run"].map(found.studies.set_index("run")["started_at"])
@@ -118,7 +118,7 @@ def test_trials_of_several_places_come_together_with_the_runs_that_made_them(
     (commit,) = store.catalogue(tmp_path / "a")
     assert commit.ledger.adds_up and commit.ledger.missing == 1
     assert verify.run(tmp_path / "a", silent) == 0
-    assert joined([tmp_path / "whole", tmp_path / "b"], tmp_path / "a") == "0 new, 1 grown, 1 already there"
+    assert joined([tmp_path / "whole", tmp_path / "b"], tmp_path / "a") == "0 new, 1 grown, 1 already present"
     found, whole = store.read(tmp_path / "a"), store.read(tmp_path / "whole")
     pd.testing.assert_frame_equal(found.trials.drop(columns="run"), whole.trials.drop(columns="run"))
     pd.testing.assert_frame_equal(found.measurements, whole.measurements)
@@ -130,7 +130,7 @@ def test_several_sources_hold_the_same_new_study(
     for place, ids in (("a", [0, 1]), ("b", [1, 2]), ("c", [0, 2])):
         fill(tmp_path / place, make_study(trials=3), ids)
     sources = [tmp_path / place for place in "abc"]
-    assert joined(sources, tmp_path / "store") == "1 new, 1 grown, 1 already there"
+    assert joined(sources, tmp_path / "store") == "1 new, 1 grown, 1 already present"
     assert store.read(tmp_path / "store").trials["trial"].tolist() == [0, 1, 2]
 
 
@@ -148,7 +148,7 @@ def test_a_conflict_is_told_and_nothing_is_written(
     assert lines[0].startswith(f"{study.name}: trial 0: validation_loss at step {step} is 0.99")
     assert f" in {tmp_path / 'a'} and 1.4" in lines[0]
     assert lines[0].endswith(f" in {tmp_path / 'b'}")
-    assert error.startswith("20 conflicts") and "nothing was written" in error
+    assert error.startswith("20 conflicts") and "Nothing was written" in error
     assert contents(tmp_path / "a") == before
     # Two sources that contradict each other are no better.
     assert len(refusal([tmp_path / "a", tmp_path / "b"], tmp_path / "new")[0]) == 11
@@ -164,7 +164,7 @@ def test_what_is_to_be_run_again_gives_way_to_what_is_finished(
     fill(tmp_path / "done", study, [0, 1])
     for into, source in (("lost", "done"), ("done", "lost")):
         shutil.copytree(tmp_path / into, tmp_path / "store")
-        assert joined([tmp_path / source, tmp_path / "late"], tmp_path / "store") == "0 new, 1 grown, 1 already there"
+        assert joined([tmp_path / source, tmp_path / "late"], tmp_path / "store") == "0 new, 1 grown, 1 already present"
         found = store.read(tmp_path / "store")
         assert found.trials["status"].tolist() == ["COMPLETE", "COMPLETE", "INCOMPLETE"]
         assert found.trials["reason"].tolist()[2] == "lost"
@@ -217,7 +217,7 @@ def test_of_trials_of_others_the_one_that_goes_on_stands(tmp_path: Path, start: 
         shutil.copytree(tmp_path / into, tmp_path / "store")
         lines: list[str] = []
         assert merge.merge([tmp_path / source], tmp_path / "store", lines.append) == 0
-        assert lines == [f"{tmp_path / 'store'}: studies: 0 new, {grown} grown, {1 - grown} already there"]
+        assert lines == [f"{tmp_path / 'store'}: studies: 0 new, {grown} grown, {1 - grown} already present"]
         found = store.read(tmp_path / "store")
         assert found.trials["status"].tolist() == ["COMPLETE"]
         assert found.measurements["step"].tolist() == [1, 10, 20]
@@ -244,7 +244,7 @@ def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_
             )
             stands = tmp_path / (source if source == "long" else "store")
             assert line.endswith(f"; the one in {stands} is kept")
-        assert lines[2] == "1 trials due to be rerun were replaced by finished ones"
+        assert lines[2] == "1 trials to rerun were replaced by finished ones"
         found = store.read(tmp_path / "store")
         assert found.trials["reason"].fillna("").tolist() == ["", "failed", "failed"]
         assert found.measurements["trial"].value_counts()[[1, 2]].tolist() == [5, 5]
@@ -277,7 +277,7 @@ def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
     fill(tmp_path / "small", small)
     shutil.copytree(tmp_path / "small", tmp_path / "large")
     fill(tmp_path / "large", large, [1])
-    assert joined([tmp_path / "large"], tmp_path / "small") == "0 new, 1 grown, 0 already there"
+    assert joined([tmp_path / "large"], tmp_path / "small") == "0 new, 1 grown, 0 already present"
     (commit,) = store.catalogue(tmp_path / "small")
     assert (commit.trials, commit.ledger.missing) == (5, 3)
     assert store.stored_plan(tmp_path / "small", large.name) == large
@@ -296,7 +296,7 @@ def test_parts_that_nobody_committed_count_where_they_are_and_stay_behind_elsewh
     fill(tmp_path / "source", make_study(seed=1), commit=False)
     lines: list[str] = []
     assert merge.merge([tmp_path / "source"], tmp_path / "store", lines.append) == 0
-    assert "left out" in lines[0] and make_study(seed=1).name in lines[0]
+    assert "skipped studies without a commit" in lines[0] and make_study(seed=1).name in lines[0]
     found = store.read(tmp_path / "store")
     assert found.trials["trial"].tolist() == [0, 2]
     fill(tmp_path / "conflict", study, [2], commit=False, scale=2.0)
@@ -312,7 +312,7 @@ def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callabl
     theirs = ours._replace(measurements=ours.measurements.set_column(3, "test_error", column))
     assert union(ours, ours, study) == Union(frozenset())
     (clash,) = union(ours, theirs, study).clashes
-    assert clash.told("A", "B") == "the type of test_error is double in A and float in B"
+    assert clash.describe("A", "B") == "the type of test_error is double in A and float in B"
 
 
 def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) ->
     joined([remote], tmp_path / "local")
     assert_same(tmp_path / "local", two)
     into = UPath("memory://test-merge/store")
-    assert joined([two, remote], into) == "2 new, 0 grown, 2 already there"
+    assert joined([two, remote], into) == "2 new, 0 grown, 2 already present"
     assert_same(into, two)
-    assert joined([into], tmp_path / "local") == "0 new, 0 grown, 2 already there"
+    assert joined([into], tmp_path / "local") == "0 new, 0 grown, 2 already present"
 
 
 def test_places_that_cannot_be_merged_are_refused_in_a_line(
@@ -397,7 +397,7 @@ def test_a_merge_that_stops_anywhere_leaves_nothing_that_is_in_the_way(
         with monkeypatch.context() as full:
             full.setattr(durable, "create", until_full)
             if last == 10:
-                assert joined([tmp_path / "source"], into) == "1 new, 0 grown, 0 already there"
+                assert joined([tmp_path / "source"], into) == "1 new, 0 grown, 0 already present"
                 return
             assert "No space left" in refusal([tmp_path / "source"], into)[1]
         for name in ("swept", "repaired"):
@@ -439,7 +439,7 @@ def test_whoever_claims_in_the_midst_of_a_merge_is_told_of(
     monkeypatch.setattr(durable, "create", interrupted)
     assert "was taken over by another process" in refusal([two], tmp_path / "store")[1]
     assert store.missing_trials(tmp_path / "store", study) == [3], "and what it wrote counts, beside what was merged"
-    assert joined([two], tmp_path / "store").endswith("1 already there")
+    assert joined([two], tmp_path / "store").endswith("1 already present")
     assert verify.run(tmp_path / "store", silent) == 0
 
 
@@ -481,7 +481,7 @@ def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callabl
     record["files"][path.name] |= size | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     record["studies"][0]["files"]["envelope"] |= size
     manifest.write_bytes(durable.seal(record))
-    assert "is not the envelope of the tables" in refusal([tmp_path / "release"], tmp_path / "store")[1]
+    assert "does not match the tables" in refusal([tmp_path / "release"], tmp_path / "store")[1]
     assert not (tmp_path / "store").exists()
 
 
@@ -510,10 +510,10 @@ def test_a_study_under_two_names_is_one(
     fill(tmp_path / "0", names[0], [0, 1])
     fill(tmp_path / "1", names[1], [1, 2])
     assert release.export(tmp_path / str(1 - into), tmp_path / "release", silent) == 0
-    assert joined([tmp_path / "release"], tmp_path / str(into)) == "0 new, 1 grown, 0 already there"
+    assert joined([tmp_path / "release"], tmp_path / str(into)) == "0 new, 1 grown, 0 already present"
     assert held(tmp_path / str(into)) == [(names[into].name, [0, 1, 2])]
-    assert joined([tmp_path / str(1 - into)], tmp_path / str(into)) == "0 new, 0 grown, 1 already there"
-    assert joined([tmp_path / str(into), tmp_path / "release"], tmp_path / "new") == "1 new, 0 grown, 1 already there"
+    assert joined([tmp_path / str(1 - into)], tmp_path / str(into)) == "0 new, 0 grown, 1 already present"
+    assert joined([tmp_path / str(into), tmp_path / "release"], tmp_path / "new") == "1 new, 0 grown, 1 already present"
     assert held(tmp_path / "new") == [(names[into].name, [0, 1, 2])]
 
 
@@ -527,9 +527,9 @@ def test_two_studies_of_one_older_name_are_two(
     assert shorter(one).name == shorter(two).name and one.name != two.name
     fill(tmp_path / "a", shorter(one))
     fill(tmp_path / "b", shorter(two))
-    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "2 new, 0 grown, 0 already there"
+    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "2 new, 0 grown, 0 already present"
     assert held(tmp_path / "c") == [(shorter(one).name, [0, 1]), (two.name, [0, 1])]
-    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "0 new, 0 grown, 2 already there"
+    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "0 new, 0 grown, 2 already present"
     assert [store.with_stored_name(tmp_path / "c", each).name for each in (one, two)] == [shorter(one).name, two.name]
 
 
@@ -538,4 +538,4 @@ def test_a_source_that_holds_a_plan_twice_is_refused(
 ) -> None:
     for study in (make_study(trials=2), shorter(make_study(trials=2))):
         fill(tmp_path / "source", study)
-    assert "holds one plan twice, as digits-" in refusal([tmp_path / "source"], tmp_path / "store")[1]
+    assert "has one plan twice, as digits-" in refusal([tmp_path / "source"], tmp_path / "store")[1]

@@ -211,7 +211,7 @@ def test_another_winner_of_a_contest_makes_extra_what_the_one_before_reported(
         ({"confirm_top": 0}, "confirm_top must be a whole number of at least 1"),
         ({"confirm_top": 101}, "confirm_top must be at most 100"),
         ({"confirm": 3, "confirm_top": 2}, "confirm must be even, not 3: half of the repeats choose"),
-        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning knows only the winner"),
+        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning finds only the winner"),
     ],
 )
 def test_what_cannot_be_confirmed_is_refused(study: BatchStudy, changes: dict, words: str) -> None:
@@ -278,7 +278,7 @@ def test_a_larger_search_makes_extra_the_repeats_of_another_trial(study: BatchSt
     lines: list[str] = []
     assert release.export(tmp_path, tmp_path.with_name("release"), lines.append) == 0
     assert verify.run(tmp_path.with_name("release"), quiet) == 0
-    words = "extra: such a trial that the study's request does not ask for any more"
+    words = "extra: a repeat that the study's request no longer includes"
     assert words in (tmp_path.with_name("release") / "DICTIONARY.md").read_text()
 
 
@@ -289,7 +289,7 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchSt
         for _ in range(2):  # the second time brings nothing new
             lines: list[str] = []
             assert merge.merge([tmp_path / place for place in order], tmp_path / order, lines.append) == 0
-        assert lines == [f"{tmp_path / order}: studies: 0 new, 0 grown, 2 already there"]
+        assert lines == [f"{tmp_path / order}: studies: 0 new, 0 grown, 2 already present"]
         trials = store.read(tmp_path / order).trials
         assert trials["trial"].tolist() == [0, 1, 2, 3, *sorted([*REPEATS, APART + 3])]
         assert trials.loc[trials["role"] == "confirm", "trial"].tolist() == [APART + 3]
@@ -304,12 +304,12 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchSt
         (
             REPEATS,
             {"learning_rate": [0.02, 0.01, 0.01, 0.5, 0.01]},
-            "has a different learning_rate from the repeated trial",
+            "has a learning_rate that differs from the repeated trial",
         ),
         (REPEATS, {"role": ["search"] * 5}, "has the wrong role in 2 trials (first 1000001): search"),
         (REPEATS, {"role": ["search"] * 2 + ["confirm"] * 3}, "has the wrong role in trial 2: confirm"),
-        ({APART + 1: [0.1], 3 * APART + 1: [0.1]}, {}, "was never asked for trial"),
-        ({APART + 1: [0.1], 2 * APART + 9: [0.1]}, {}, "was never asked for trial"),
+        ({APART + 1: [0.1], 3 * APART + 1: [0.1]}, {}, "has results without a request in trial"),
+        ({APART + 1: [0.1], 2 * APART + 9: [0.1]}, {}, "has results without a request in trial"),
     ],
 )
 def test_verify_finds_repeats_that_repeat_nothing(
@@ -353,7 +353,7 @@ def test_verify_finds_a_forged_role_of_a_repeat(
         claim.commit(grown)
     monkeypatch.setattr(compaction, "with_roles", honest)
     assert verify.run(tmp_path, quiet) == 1
-    assert f"has trial {APART + 1} as extra, but by the best trials it is confirm" in capsys.readouterr().out
+    assert f"has role extra for trial {APART + 1}, which the best trials make confirm" in capsys.readouterr().out
 
 
 def test_a_torn_or_missing_request_is_found_and_made_anew(
@@ -362,7 +362,7 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
     put(tmp_path, study, SEARCHED, REPEATS)
     path = tmp_path / study.name / confirm_file(Repeats(confirm=2))
     whole = path.read_bytes()
-    for data, words in ((whole[:-9], "torn"), (None, "is missing, but a commit has that many repeats")):
+    for data, words in ((whole[:-9], "torn"), (None, "is missing, although a commit has this number of repeats")):
         path.unlink()
         if data:
             path.write_bytes(data)
@@ -373,7 +373,7 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
         assert verify.run(tmp_path, quiet) == 0
     path.write_bytes(durable.seal({"confirm": 3}))
     assert verify.run(tmp_path, quiet) == 1
-    assert "does not ask for the number of repeats in its name" in capsys.readouterr().out
+    assert "does not request the number of repeats in its name" in capsys.readouterr().out
 
 
 # Requests in any order, and merges in any order: the finished trials of a study, as plain sets

@@ -28,7 +28,8 @@ def shelf(tmp_path, monkeypatch):
 def test_a_folder_above_stores_names_them(shelf):
     for look in (store.catalogue, store.names, store.read):
         with pytest.raises(
-            BadInput, match=r"^results holds no studies; stores below it: results/mine, results/of/2026$"
+            BadInput,
+            match=r"^results holds no studies. Name one of the stores below it: results/mine, results/of/2026$",
         ):
             look("results")
     with pytest.raises(BadInput, match=r"stores below it: "):
@@ -47,14 +48,14 @@ def test_a_folder_above_stores_may_become_one(shelf):
 
 
 def test_a_path_that_leads_nowhere_may_have_meant_one_that_is_there(shelf, tmp_path):
-    with pytest.raises(BadInput, match=r"^no store at results/mien; did you mean results/mine[?] create one with `"):
+    with pytest.raises(BadInput, match=r"^no store at results/mien. Did you mean results/mine[?] Create one with `"):
         store.names("results/mien")
-    with pytest.raises(BadInput, match=r"^no store at reslts/of/2025; did you mean results/of/2026[?] "):
+    with pytest.raises(BadInput, match=r"^no store at reslts/of/2025. Did you mean results/of/2026[?] "):
         store.catalogue("reslts/of/2025")
-    with pytest.raises(BadInput, match=r"^no store at results/note; create one with"):  # what is alike is no store
+    with pytest.raises(BadInput, match=r"^no store at results/note. Create one with"):  # what is alike is no store
         store.catalogue("results/note")
     (tmp_path / "steps.csv").touch()
     assert meaning(tmp_path / "step.csv") == f"; did you mean {tmp_path}/steps.csv?"
     assert meaning(tmp_path / "other.csv") == meaning(tmp_path / "steps.csv") == ""
     assert similar_path(tmp_path / "steps.csv/within") is None
-    assert folders.advice(tmp_path / "results/published", "name another").startswith("the repository ships it")
+    assert folders.advice(tmp_path / "results/published", "name another").startswith("The repository ships it")
