@@ -3,7 +3,7 @@
     python benchmarks/synthetic_store.py STORE [--share SHARE] [--plausible]
 
 All 454 published studies are in it, with 168,000 trials and 70 million measurements, or a share of the measurements.
-With --plausible their numbers are those of benchmarks/plausible.py, which reach the targets of every published figure.
+With --plausible their numbers are those of benchmarks/archives.py, which reach the targets of every published figure.
 Everything is written as an import writes it: claims, parts, commit records and envelopes are real ones.
 """
 
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import archives
 import numpy as np
-import plausible
 import pyarrow as pa
-from plausible import LASTS, STATUSES
+from archives import LASTS, STATUSES
 from tqdm import tqdm
 
 from results import store
@@ -64,7 +63,7 @@ def _study(path: str, counts: np.ndarray, evaluations: int, plausibly: bool) -> 
         optimizer=optimizer,
         batch_size=int(batch_size),
         space=_space(path) if plausibly else SPACE,
-        details={"made_up": True, "train_steps": plausible.train_steps(path) if plausibly else 600},
+        details={"made_up": True, "train_steps": archives.train_steps(path) if plausibly else 600},
         trials=int(sum(counts)),
     )
     return SyntheticStudy(study, tuple(counts.tolist()), evaluations, path if plausibly else "")
@@ -74,9 +73,9 @@ def _space(path: str) -> SearchSpace:
     ranges = {
         "learning_rate": Range("LOG", 1e-6, 1e3),
         "momentum": Range("REVERSE_LOG", 0.9, 0.9999),
-        "label_smoothing": Range("DISCRETE", values=plausible.SMOOTHINGS),
+        "label_smoothing": Range("DISCRETE", values=archives.SMOOTHINGS),
     }
-    return SearchSpace({name: ranges[name] for name in plausible.parameter_configs(path)})
+    return SearchSpace({name: ranges[name] for name in archives.parameter_configs(path)})
 
 
 def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
@@ -95,7 +94,7 @@ def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.
 
 
 def _plausible_tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    trials = plausible.trials(synthetic.path, synthetic.counts, synthetic.evaluations, rng)
+    trials = archives.plausible_trials(synthetic.path, synthetic.counts, synthetic.evaluations, rng)
     trial = np.repeat(np.arange(1, len(trials.rows) + 1, dtype=np.int32), trials.rows)
     metrics = {shallue2018_format.metric(name) or name: values for name, values in trials.columns.items()}
     measured = shallue2018_format.as_errors(pa.table(metrics))
