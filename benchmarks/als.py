@@ -80,7 +80,7 @@ ARGUMENTS = {
 
 
 class Factorizer:
-    """One of the programs of ``factorizers``, waiting for commands."""
+    """A running program of ``factorizers`` that waits for commands."""
 
     def __init__(self, which: str, folder: Path):
         command = [sys.executable, str(Path(__file__).with_name("factorizers.py")), which, str(folder)]
@@ -90,11 +90,11 @@ class Factorizer:
         self._answer()
 
     def run(self, epochs: int) -> list[float]:
-        """Seconds of every epoch."""
+        """Returns the seconds of each epoch."""
         return json.loads(self._answer(f"run {epochs}\n"))
 
     def columns(self, path: Path) -> np.ndarray:
-        """The columns' table of the last run, float32[columns, d]."""
+        """Returns the table of columns of the last run, float32[columns, d]."""
         self._answer(f"save {path}\n")
         with np.load(path) as tables:
             return tables["columns"]
@@ -107,7 +107,7 @@ class Factorizer:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(f"a program that is measured ended with exit code {self._process.wait()}")
+            sys.exit(f"factorizers.py ended with exit code {self._process.wait()}")
         return line
 
 
@@ -158,7 +158,7 @@ def measure(
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
-    """Recall@20 of held-out rows, solved exactly from their history against ``columns`` float32[columns, d]."""
+    """Returns the Recall@20 of held-out rows, solved exactly from their history. ``columns`` is float32[columns, d]."""
     weight, table = case.unobserved_weight, columns.astype(np.float64)
     shared = weight * table.T @ table + case.norm_penalty * np.eye(case.dim)
     evaluated = np.sort(np.concatenate(list(halves(ratings.history, ratings.heldout).values())))
@@ -175,11 +175,11 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
 
 
 def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]:
-    """Floating-point operations and bytes of an epoch, as they follow from the algorithm.
+    """Returns the floating-point operations and bytes of an epoch that the algorithm needs.
 
-    A link costs two products with a vector of length d for the first residual and for every step; a row the steps'
-    vectors; a table its Gramian, and, rotated, one product more. Bytes: every link's vector is read once, as a chunk
-    stays in the cache for all steps; every row is read and written.
+    A link costs two products with a vector of length d for the first residual and for each step. A row costs the
+    vectors of the steps. A table costs its Gramian, and one more product if rotated. The vector of each link is read
+    once, because a chunk stays in the cache for all steps. Each row is read and written.
     """
     links, sides = 2 * len(ratings.train.columns), ratings.train.row_count + ratings.train.column_count
     per_row = 12 * case.dim * case.cg_steps + 2 * case.dim**2 * (
@@ -190,7 +190,7 @@ def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]
 
 
 def peak(threads: int) -> Peak:
-    """Measures a product of square matrices and a copy, with as many threads as the cores that are used."""
+    """Measures a product of square matrices and a copy, with ``threads`` threads."""
     program = (
         "import time, sys, numpy as np, concurrent.futures as f\n"
         "a, b = (np.random.default_rng(0).random((4096, 4096), np.float32) for _ in range(2))\n"
@@ -218,7 +218,7 @@ def _can_fuse(case: FactorizationCase) -> bool:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The environment of a process with so many threads for NumPy's products; `implicit` wants 1: it has its own."""
+    """Returns the environment of a process with ``threads`` threads in NumPy. `implicit` needs 1: it has its own."""
     return dict(os.environ) | {"OPENBLAS_NUM_THREADS": str(threads)}
 
 
@@ -231,7 +231,7 @@ def _solve(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndarr
 
 
 def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
-    """The data as SciPy's matrices of one shape, so that evaluation rows are further rows."""
+    """Writes the data as SciPy matrices of one shape, in which evaluation rows follow the others."""
     rows = ratings.train.row_count
     for name in ("train", "history", "heldout"):
         links: Links = getattr(ratings, name)
@@ -247,7 +247,7 @@ def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
 
 
 def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
-    """Name, data, dim, steps and target of everything that is measured."""
+    """Yields name, data, dim, steps and target of each graph."""
     if options.graph:
         files = (str(path) for path in (options.graph, options.heldout, options.history) if path)
         yield f"{options.graph.name}, d={options.dim}", rating_files.source(*files).build(), options.dim, 2, None
@@ -363,7 +363,7 @@ def main() -> None:
             measure_evaluation(report)
             return
         if importlib.util.find_spec("implicit") is None and not report.smoke:
-            sys.exit("`implicit` is what this is measured against: pip install scaling-limits[bench]")
+            sys.exit("this is compared with `implicit`. Install it with: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
         machine = None if options.gpu or report.smoke else peak(threads)
