@@ -312,8 +312,7 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         import training
         from report import in_turn
 
-        from harness import mesh, programs
-        from harness.jaxpr_cost import step_flops
+        from harness import jaxpr_cost, mesh, network_costs, programs
 
         key, steps = training.case(name, precision, smoke)
         devices = mesh.groups(1)
@@ -322,7 +321,8 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         work = {name: training.ours(key, devices, division, steps)}
         ready = time.perf_counter() - began
         rate = statistics.median(in_turn(work, 1 if smoke else ROUNDS, name)[name]) / devices
-        operations = step_flops(programs.workload_of(key), key.batch_size)
+        step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
+        operations = jaxpr_cost.matrix_flops(step)
         numbers = [
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),

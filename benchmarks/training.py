@@ -264,8 +264,7 @@ def speed(report: Any, precision: str) -> None:
     import jax
     from report import in_turn, median_ratio
 
-    from harness import mesh, programs
-    from harness.jaxpr_cost import step_flops
+    from harness import jaxpr_cost, mesh, network_costs, programs
 
     devices, most = mesh.groups(1), peak()
     networks = TINY if jax.default_backend() == "cpu" or report.smoke else LARGE
@@ -277,7 +276,8 @@ def speed(report: Any, precision: str) -> None:
         what, rate = f"{name}, batch {key.batch_size}, {precision}", statistics.median(mine)
         report.add(f"{what}: steps per second", rate, "1/s")
         report.add(f"{what}: ours / hand-written loop", median_ratio(mine, rates["by hand"]), "×")
-        operations = step_flops(programs.workload_of(key), key.batch_size)
+        step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
+        operations = jaxpr_cost.matrix_flops(step)
         report.add(f"{what}: operations of a step", operations / 1e6, "M")
         if most is not None and precision == "bfloat16":
             report.add(f"{what}: model FLOPs utilisation", operations * rate / most, "of 1", GOALS.get(name))

@@ -90,15 +90,7 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
     seconds = time.process_time() - began
     text = program.as_text()
     assert text is not None
-    return CompilationResult(Memory(True, needed_bytes(program), None), hlo.read(text).check(), seconds)
-
-
-def needed_bytes(program: jax.stages.Compiled) -> int:
-    """The bytes that a compiled program needs on a device, with its arguments and results."""
-    stats = program.memory_analysis()
-    assert stats is not None  # the TPU compiler has them
-    kept = stats.output_size_in_bytes - stats.alias_size_in_bytes
-    return int(stats.argument_size_in_bytes + kept + stats.temp_size_in_bytes)
+    return CompilationResult(Memory(True, hlo.peak_bytes(program), None), hlo.read(text).check(), seconds)
 
 
 def refused(message: str, argument_bytes: float) -> Memory:

@@ -18,8 +18,8 @@ from results import cli
 if __name__ == "__main__":  # before all other imports, so that errors in them are reported in one line
     cli.run("harness.probe")
 
-from harness import processors
-from harness.costs import Work
+from harness import microbenchmarks, processors, provenance
+from harness.microbenchmarks import Trained
 from results.plans.batch_study import BatchStudy
 
 # JAX is imported inside functions, so that --help stays fast.
@@ -123,8 +123,6 @@ def main(argv: list[str]) -> int:
     backend, _ = processors.accelerators()
     if backend == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, processors.physical_cores()[0])
-    from harness import microbenchmarks, provenance
-
     device = provenance.device()
     cli.say(f"measuring {device['device_kind']}, which takes up to two minutes")
     found = measured(device["backend"])
@@ -281,24 +279,6 @@ def _operation_seconds() -> float:
     carry, *others = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), given)
     program = jax.jit(lambda carry, *rest: jax.lax.fori_loop(0, CHAIN, lambda _, each: step(each, *rest), carry))
     return best(lambda: program(carry, *others)) / (CHAIN * count)
-
-
-class Trained(NamedTuple):
-    """A trained network, in the form that ``microbenchmarks`` reads.
-
-    Attributes:
-      work: work of a step.
-      calls: program calls per step.
-      seconds: seconds of the run per step, including the host's work for calls.
-      equations: number of operations of its programs.
-      compiling: seconds of compiling them.
-    """
-
-    work: Work
-    calls: float
-    seconds: float
-    equations: int
-    compiling: float
 
 
 def trained(study: BatchStudy) -> Trained:
