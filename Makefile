@@ -161,7 +161,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/plan.py
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/als.py
-	$(BIN)/python benchmarks/als_evaluation.py
+	$(BIN)/python benchmarks/als.py --evaluation
 
 # Versions of everything, for every Python and system at once; names and versions only. Those of the plugins agree.
 LOCK := uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header

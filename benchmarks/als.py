@@ -1,66 +1,86 @@
 """Is implicit ALS fast? Seconds per epoch against the package `implicit`, at the same recall.
 
-    python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz] --dim D] [--gpu]
+    python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz]] [--dim D] [--gpu]
       [--json FILE] [--smoke]
     python benchmarks/als.py --large [LINKS] [--json FILE]
+    python benchmarks/als.py --evaluation [--columns N] [--rows N] [--dim D] [--json FILE] [--smoke]
 
-Both factorize the same graph from the same initial tables under the same objective (ridge constant; the equivalence is
-tested) for as many epochs, each in a process of its own, on the same cores, in turn: ours with rotated conjugate
-gradients on one device per core, by the programs of XLA and, where there is a C++ compiler, by the fused kernel, to
-which the targets apply then; `implicit` with 3 steps of conjugate gradients and as many threads. A ratio is the median
-over rounds of the best epochs. Recall@20 of all is computed by one function, in NumPy, from the columns' table
-alone: held-out rows are solved exactly from their history. It also reports the algorithm's floating-point operations
-and bytes per second, relative to a matrix product and a copy on this machine.
+Both factorize the same graph from the same initial tables under the same objective (ridge constant, whose equivalence
+is tested). They take turns for the same number of epochs, each in its own process on the same cores. Ours uses rotated
+conjugate gradients on one device per core, with programs of XLA and, if there is a C++ compiler, also with the fused
+kernel, to which the targets then apply. `implicit` uses 3 steps of conjugate gradients and one thread per core. A ratio
+is the median over rounds of the best epochs. One NumPy function computes Recall@20 of all from the table of columns:
+it solves held-out rows exactly from their history. Floating-point operations and bytes per second are reported
+relative to a matrix product and a copy on this machine.
 
-Without --graph: synthetic web graphs of 50,000 rows and columns with 2 million links, and 200,000 with 10 million.
---gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`,
-except for --smoke, where ours takes its place, and for --large, which prepares, trains and evaluates a graph of 100
-million links and reports seconds and bytes per link.
+Without --graph the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
+million. --gpu compares on an accelerator with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`
+except with --smoke, where ours stands in for `implicit`, and with the other two modes:
+
+--large prepares, trains and evaluates a graph of 100 million links, and reports seconds and bytes per link.
+--evaluation compares the ranking of rows against many columns with its float32 matrix product. Ours folds rows in from
+their history and finds the best 50 columns that are not in it. The baseline is NumPy's product of the same number of
+vectors in the same batches and blocks. Both take turns, warm, in CPU seconds, so other work on the machine matters
+little. The ratio is the median over rounds.
 """
 
 import argparse
 import contextlib
+import functools
 import importlib.util
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import als_large
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 from factorizers import FactorizationCase
-from report import BenchmarkReport, in_turn, median_ratio, open_report
+from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
 
-from harness import processors
+from harness import compile_cache, processors
+from results.als import Als
 from results.bad_input import BadInput
 from workloads.datasets import rating_files, webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
-from workloads.factorization import fused, recall
+from workloads.factorization import fused, prepared, recall
+from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, halves
+from workloads.factorization.training import Training
 
 ROUNDS, EPOCHS, THREADS = 5, 8, 2
 SMOKE_GRAPHS, SMOKE_EPOCHS = ((400, 4_000, 8, 2, 1.0),), 2
 LEAST_RECALL = -0.002  # ours less theirs
-# rows and columns, links, dim, steps of ours; the least ratio that will do
+# Rows and columns, links, dim, steps of ours, and the target for the ratio.
 GRAPHS = ((50_000, 2_000_000, 64, 2, 1.5), (50_000, 2_000_000, 128, 2, 2.1), (200_000, 10_000_000, 128, 3, 1.5))
 UNOBSERVED_WEIGHT, NORM_PENALTY = 0.01, 0.3
+LARGE_LINKS_PER_ROW, LARGE_DIM, LARGE_HELDOUT_ROWS, LARGE_EVALUATED = 200, 128, 10_000, 1000
+LARGE_MEMORY = 24e9  # bytes, for the whole process
+EVALUATION_TRAINED_ROWS, EVALUATION_LINKS_PER_ROW = 20_000, 100
+MOST_EVALUATION = 1.7  # time of ours relative to the matrix product
 ARGUMENTS = {
     **{name: {"type": Path} for name in ("--graph", "--heldout", "--history")},
-    "--dim": {"type": int, "default": 64},
+    "--dim": {"type": int, "help": "64, or 128 with --evaluation"},
     "--gpu": {"action": "store_true"},
     "--large": {"type": int, "nargs": "?", "const": 10**8},
+    "--evaluation": {"action": "store_true"},
+    "--columns": {"type": int, "default": 500_000},
+    "--rows": {"type": int, "default": 1024},
 }
 
 
 class Factorizer:
-    """One of the programs of ``factorizers``, waiting for commands."""
+    """A running program of ``factorizers`` that waits for commands."""
 
     def __init__(self, which: str, folder: Path):
         command = [sys.executable, str(Path(__file__).with_name("factorizers.py")), which, str(folder)]
@@ -70,11 +90,11 @@ class Factorizer:
         self._answer()
 
     def run(self, epochs: int) -> list[float]:
-        """Seconds of every epoch."""
+        """Returns the seconds of each epoch."""
         return json.loads(self._answer(f"run {epochs}\n"))
 
     def columns(self, path: Path) -> np.ndarray:
-        """The columns' table of the last run, float32[columns, d]."""
+        """Returns the table of columns of the last run, float32[columns, d]."""
         self._answer(f"save {path}\n")
         with np.load(path) as tables:
             return tables["columns"]
@@ -87,7 +107,7 @@ class Factorizer:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            sys.exit(f"a program that is measured ended with exit code {self._process.wait()}")
+            sys.exit(f"factorizers.py ended with exit code {self._process.wait()}")
         return line
 
 
@@ -138,7 +158,7 @@ def measure(
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
-    """Recall@20 of held-out rows, solved exactly from their history against ``columns`` float32[columns, d]."""
+    """Returns the Recall@20 of held-out rows, solved exactly from their history. ``columns`` is float32[columns, d]."""
     weight, table = case.unobserved_weight, columns.astype(np.float64)
     shared = weight * table.T @ table + case.norm_penalty * np.eye(case.dim)
     evaluated = np.sort(np.concatenate(list(halves(ratings.history, ratings.heldout).values())))
@@ -155,11 +175,11 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
 
 
 def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]:
-    """Floating-point operations and bytes of an epoch, as they follow from the algorithm.
+    """Returns the floating-point operations and bytes of an epoch that the algorithm needs.
 
-    A link costs two products with a vector of length d for the first residual and for every step; a row the steps'
-    vectors; a table its Gramian, and, rotated, one product more. Bytes: every link's vector is read once, as a chunk
-    stays in the cache for all steps; every row is read and written.
+    A link costs two products with a vector of length d for the first residual and for each step. A row costs the
+    vectors of the steps. A table costs its Gramian, and one more product if rotated. The vector of each link is read
+    once, because a chunk stays in the cache for all steps. Each row is read and written.
     """
     links, sides = 2 * len(ratings.train.columns), ratings.train.row_count + ratings.train.column_count
     per_row = 12 * case.dim * case.cg_steps + 2 * case.dim**2 * (
@@ -170,7 +190,7 @@ def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]
 
 
 def peak(threads: int) -> Peak:
-    """Measures a product of square matrices and a copy, with as many threads as the cores that are used."""
+    """Measures a product of square matrices and a copy, with ``threads`` threads."""
     program = (
         "import time, sys, numpy as np, concurrent.futures as f\n"
         "a, b = (np.random.default_rng(0).random((4096, 4096), np.float32) for _ in range(2))\n"
@@ -198,7 +218,7 @@ def _can_fuse(case: FactorizationCase) -> bool:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The environment of a process with so many threads for NumPy's products; `implicit` wants 1: it has its own."""
+    """Returns the environment of a process with ``threads`` threads in NumPy. `implicit` needs 1: it has its own."""
     return dict(os.environ) | {"OPENBLAS_NUM_THREADS": str(threads)}
 
 
@@ -211,7 +231,7 @@ def _solve(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndarr
 
 
 def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
-    """The data as SciPy's matrices of one shape, so that evaluation rows are further rows."""
+    """Writes the data as SciPy matrices of one shape, in which evaluation rows follow the others."""
     rows = ratings.train.row_count
     for name in ("train", "history", "heldout"):
         links: Links = getattr(ratings, name)
@@ -227,7 +247,7 @@ def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
 
 
 def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
-    """Name, data, dim, steps and target of everything that is measured."""
+    """Yields name, data, dim, steps and target of each graph."""
     if options.graph:
         files = (str(path) for path in (options.graph, options.heldout, options.history) if path)
         yield f"{options.graph.name}, d={options.dim}", rating_files.source(*files).build(), options.dim, 2, None
@@ -239,16 +259,111 @@ def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Rat
         yield name, webgraph_synthetic.build(graph), dim, steps, None if options.gpu else target
 
 
+def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
+    """Adds all figures of a synthetic web graph with about ``links`` links, on ``cores`` cores of a CPU."""
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", cores)
+    rows = links // LARGE_LINKS_PER_ROW
+    name = f"{links:,} links, {rows:,} rows and columns, d={LARGE_DIM}"
+
+    @contextlib.contextmanager
+    def step(what: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        duration = time.perf_counter() - began
+        report.add(f"{name}: {what}", duration, "s")
+        report.add(f"{name}: {what}, of a link", 1e9 * duration / links, "ns")
+
+    compile_cache.enable()  # the user's, but the data go to a temporary folder
+    os.environ["SCALING_LIMITS_CACHE"] = str(report.folder)
+    source = webgraph_synthetic.source(rows, rows, links, rows // 100, heldout_rows=LARGE_HELDOUT_ROWS)
+    with step("drawing and keeping the data"):
+        ratings = prepared.load(source)
+    stored = sum(file.stat().st_size for file in report.folder.rglob("*") if file.is_file())
+    report.add(f"{name}: on disk, of a link", stored / links, "bytes")
+    als = Als(dim=LARGE_DIM, epochs=2, evaluation_rows=LARGE_EVALUATED)
+    mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+    with step("routes"):
+        training = Training(ratings, als, mesh)
+    weights = Weights(jnp.float32(2e-3), jnp.float32(1e-2))
+
+    def epoch(tables):
+        return jax.block_until_ready(training.column_half(training.row_half(tables, weights), weights))
+
+    with step("the first epoch, compiling"):
+        training.compile(weights)
+        tables = epoch(training.start(0))
+    with step("an epoch"):
+        tables = epoch(tables)
+    with step(f"the first evaluation of {LARGE_EVALUATED:,} rows, compiling"):
+        training.evaluate(tables, weights)
+    with step(f"an evaluation of {LARGE_EVALUATED:,} rows"):
+        metrics = training.evaluate(tables, weights)
+    report.add(f"{name}: Recall@20 of test after two epochs, %", 100 * metrics["test_recall_20"], "%")
+    report.add(f"{name}: tables and work of a core, of a link", training.bytes_per_core() / links, "bytes")
+    compiler_bytes = training.peak_bytes_per_core
+    report.add(f"{name}: the compiler's peak of a core, of a link", compiler_bytes / links, "bytes")
+    # Includes pages of mapped files that are in memory. Linux reports kilobytes, macOS bytes.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    report.add(f"{name}: peak memory, of a link", peak / links, "bytes")
+    report.add(f"{name}: memory allowed / peak memory", LARGE_MEMORY / peak, "×", 1.0)
+
+
+def product(rows: np.ndarray, columns: np.ndarray) -> None:
+    """Multiplies float32[rows, d] by float32[columns, d] in the batches of ours. Each product overwrites the last."""
+    width = recall.SCORES // recall.ROWS
+    scores = np.empty((recall.ROWS, width), np.float32)
+    for block in range(0, len(columns), width):
+        vectors = columns[block : block + width]
+        for batch in range(0, len(rows), recall.ROWS):
+            some = rows[batch : batch + recall.ROWS]
+            np.matmul(some, vectors.T, out=scores[: len(some), : len(vectors)])
+
+
+def measure_evaluation(report: BenchmarkReport) -> None:
+    """Adds the CPU time of ranking rows against many columns, and that of its matrix product."""
+    jax.config.update("jax_platforms", "cpu")
+    compile_cache.enable()
+    options = report.options
+    if report.smoke:
+        options.columns, options.rows, options.dim = 2000, 100, 8
+    trained = min(EVALUATION_TRAINED_ROWS, options.columns)
+    links = trained * EVALUATION_LINKS_PER_ROW
+    graph = WebGraph(trained, options.columns, links, options.columns // 100, heldout_rows=options.rows)
+    als = Als(dim=options.dim, gather="all_gather", epochs=1)
+    mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+    training = Training(webgraph_synthetic.build(graph), als, mesh)
+    tables, weights = training.start(0), Weights(jnp.float32(1e-2), jnp.float32(1e-2))
+    columns = training.in_order(tables)[1]
+    rows = np.random.default_rng(0).normal(size=(options.rows, options.dim)).astype(np.float32)
+    work = {
+        "evaluation": lambda: training.ranking(tables, weights),
+        "product": lambda: product(rows, columns),
+    }
+    in_turn(work, 1, "warm-up")  # compiles, and starts the threads
+    timed = {which: functools.partial(seconds, piece, time.process_time) for which, piece in work.items()}
+    cpu_seconds = in_turn(timed, ROUNDS, "evaluation")
+    name = f"{options.rows:,} rows, {options.columns:,} columns, d={options.dim}"
+    for which, durations in cpu_seconds.items():
+        report.add(f"{name}: {which}", 1e3 * statistics.median(durations) / options.rows, "CPU ms/row")
+    ratio = median_ratio(cpu_seconds["product"], cpu_seconds["evaluation"])
+    report.add(f"{name}: product / evaluation", ratio, "×", round(1 / MOST_EVALUATION, 3))
+
+
 def main() -> None:
     """Reads the command line and measures."""
     with open_report(__doc__, ARGUMENTS) as report:
         options = report.options
+        options.dim = options.dim or (128 if options.evaluation else 64)
         threads = min(THREADS, len(processors.physical_cores()))
         if options.large:
-            als_large.measure(report, options.large, threads)
+            measure_large(report, options.large, threads)
+            return
+        if options.evaluation:
+            measure_evaluation(report)
             return
         if importlib.util.find_spec("implicit") is None and not report.smoke:
-            sys.exit("`implicit` is what this is measured against: pip install scaling-limits[bench]")
+            sys.exit("this is compared with `implicit`. Install it with: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
         machine = None if options.gpu or report.smoke else peak(threads)

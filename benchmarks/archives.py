@@ -2,19 +2,25 @@
 
     python benchmarks/archives.py PATH [--trials SHARE] [--rows N] [--plausible]
 
-PATH is written as a .tar.bz2, a .tar or, if it has no such ending, a folder. All 454 published studies are in it, with
-a share of their trials; the numbers are made up, and with --plausible reach the targets of every published figure.
-The answers of `analysis steps --rule released` are computed here, number by number, from the trials themselves.
+PATH becomes a .tar.bz2, a .tar or, with any other ending, a folder. It contains all 454 published studies with a share
+of their trials. The numbers are synthetic. The expected answers of `analysis steps --rule released` are computed here
+from the trials.
+
+With --plausible, trials of all 35 workloads reach the targets of every published figure. Steps to a target follow the
+three regimes, with about the published fewest examples and steps for the workloads of Figure 1, and similar numbers for
+the others. The further the effective learning rate of a trial is from the best one, the more steps it needs. The best
+one grows with the batch size up to the critical one. A rate that is too large diverges.
 """
 
 import argparse
 import contextlib
 import csv
-import importlib.util
+import hashlib
 import io
 import json
+import math
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,15 +30,16 @@ import pyarrow.csv
 
 TOP = "batch_science"
 PUBLISHED = Path(__file__).parents[1] / "results" / "papers" / "shallue2018_studies.csv"
-FIRST = 100  # trials the released analysis looks at
-_BESIDE = importlib.util.spec_from_file_location("plausible", Path(__file__).with_name("plausible.py"))
-assert _BESIDE is not None and _BESIDE.loader is not None
-plausible = importlib.util.module_from_spec(_BESIDE)  # of no package, wherever this file is loaded from
-_BESIDE.loader.exec_module(plausible)
+FIRST = 100  # trials that the released analysis considers
+STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
+LASTS = {"COMPLETE": 1.0, "INCOMPLETE": 0.6, "INFEASIBLE": 0.1}  # mean share of the budget that a trial takes
+SMOOTHINGS = (0.0, 0.01, 0.1)
+DECADES = {"learning_rate": 2.5, "momentum": 1.5}  # width of the search space
+SAFE = 4.0  # the rate at which trials diverge, relative to the best effective learning rate
 
 
 class StudyCounts(NamedTuple):
-    """A published study: its folder below the top, and its trials by status."""
+    """A published study: its folder in the archive and its number of trials by status."""
 
     path: str
     complete: int
@@ -41,7 +48,7 @@ class StudyCounts(NamedTuple):
 
 
 class ArchivedTarget(NamedTuple):
-    """A target as the archive words it and as our tables do."""
+    """A target, in terms of the archive and of our tables."""
 
     column: str
     beyond: float
@@ -57,7 +64,7 @@ TARGETS = (
 
 
 class ArchivedAnswer(NamedTuple):
-    """The answer of the released analysis to a study: fewest steps, None if no trial reaches the target, and whose."""
+    """The fewest steps to a target by the released analysis, and the trial. None if no trial reaches the target."""
 
     path: str
     metric: str
@@ -67,7 +74,7 @@ class ArchivedAnswer(NamedTuple):
 
 
 class ArchivedTrial(NamedTuple):
-    """A trial as it is written: text of metadata.json and of measurements.csv, and the numbers in it."""
+    """A trial: the text of metadata.json and measurements.csv, and the numbers in it."""
 
     id: int
     status: str
@@ -76,8 +83,175 @@ class ArchivedTrial(NamedTuple):
     columns: dict[str, np.ndarray]
 
 
+class LearningCurve(NamedTuple):
+    """How a workload learns: a target, the fewest examples and steps to it, and the first and last error."""
+
+    column: str
+    target: float
+    examples: float
+    steps: float
+    first: float
+    last: float
+
+
+# By data set and model. The longest matching prefix counts.
+CURVES = {
+    "mnist/simple_cnn": LearningCurve("classification_error", 0.01, 63e3, 145, 0.9, 0.005),
+    "mnist/fc": LearningCurve("classification_error", 0.03, 40e3, 110, 0.9, 0.018),
+    "mnist_subsets": LearningCurve("classification_error", 0.02, 40e3, 90, 0.9, 0.012),
+    "solution_quality/mnist": LearningCurve("classification_error", 0.01, 63e3, 145, 0.9, 0.0055),
+    "solution_quality/fashion_mnist": LearningCurve("classification_error", 0.1, 46e3, 150, 0.9, 0.062),
+    "fashion_mnist": LearningCurve("classification_error", 0.1, 46e3, 150, 0.9, 0.075),
+    "cifar_10": LearningCurve("classification_error", 0.3, 210e3, 750, 0.9, 0.2),
+    "imagenet/resnet_50": LearningCurve("classification_error", 0.25, 83e6, 6400, 0.999, 0.225),
+    "imagenet/vgg_11": LearningCurve("classification_error", 0.35, 52e6, 14e3, 0.999, 0.3),
+    "imagenet_subsets": LearningCurve("classification_error", 0.3, 50e6, 7e3, 0.999, 0.26),
+    "open_images_v4": LearningCurve("average_precision", 0.69, 50e6, 7300, 0.99, 0.64),
+    "lm1b/lstm": LearningCurve("cross_entropy_error", 3.9, 16e6, 184e3, 10.4, 3.7),
+    "lm1b/transformer": LearningCurve("cross_entropy_error", 3.9, 8.8e6, 10.5e3, 10.4, 3.5),
+    "lm1b/transformer_shallow": LearningCurve("cross_entropy_error", 3.9, 12e6, 16e3, 10.4, 3.55),
+    "lm1b/transformer_narrow_and_shallow": LearningCurve("cross_entropy_error", 3.9, 40e6, 30e3, 10.4, 3.6),
+    "common_crawl": LearningCurve("cross_entropy_error", 3.9, 21e6, 37e3, 10.4, 3.6),
+}
+# Examples and steps that an optimizer needs relative to Nesterov momentum.
+OPTIMIZERS = {"nesterov_momentum": (1.0, 1.0), "momentum": (1.05, 1.3), "sgd": (1.2, 6.0)}
+POWER = 0.45  # errors approach the last one as a power law of the steps with minus this exponent
+
+
+class PlausibleTrials(NamedTuple):
+    """The n trials of a study, with m measurements.
+
+    Attributes:
+      status: [n], one of ``STATUSES``.
+      metaparameters: by name, float64[n]. NaN if a trial has none.
+      rows: int[n], measurements of each trial.
+      step: int[m].
+      columns: by name in the archive, float64[m], decimals with few digits.
+    """
+
+    status: np.ndarray
+    metaparameters: Mapping[str, np.ndarray]
+    rows: np.ndarray
+    step: np.ndarray
+    columns: Mapping[str, np.ndarray]
+
+
+def curve(path: str) -> LearningCurve:
+    """Returns the learning curve of a study. ``path`` is DATASET/MODEL/OPTIMIZER/BATCH_SIZE."""
+    workload, optimizer = path.rsplit("/", 2)[:2]
+    own = CURVES[max((prefix for prefix in CURVES if workload.startswith(prefix)), key=len)]
+    more, longer = OPTIMIZERS[optimizer]
+    words = hashlib.sha256(workload.encode()).digest()
+    varied = (1.0, 1.0) if workload.endswith(("base", "resnet_50", "resnet_8")) else tuple(b / 255 + 0.5 for b in words)
+    return own._replace(examples=own.examples * more * varied[0], steps=own.steps * longer * varied[1])
+
+
+def least_steps(path: str) -> float:
+    """Returns the steps that the best trial of a study needs to reach its target."""
+    own, batch_size = curve(path), int(path.rpartition("/")[2])
+    return own.examples / batch_size + own.steps
+
+
+def train_steps(path: str) -> int:
+    """Returns the budget of a study: four times the steps of the best trial, or more if a figure needs it."""
+    batch_size = int(path.rpartition("/")[2])
+    steps = 4 * least_steps(path)
+    if path.startswith("solution_quality"):
+        steps = max(steps, 5e6 / math.sqrt(batch_size))
+    if path.startswith(("lm1b/transformer_base", "lm1b/transformer_narrow")):
+        steps = max(steps, 1.2e6 / math.sqrt(batch_size / 16))
+    return math.ceil(max(steps, 1000))
+
+
+def parameter_configs(path: str) -> dict[str, dict[str, Any]]:
+    """Returns the search space of a study in the format of study.json."""
+    optimizer = path.split("/")[-2]
+    configs: dict[str, dict[str, Any]] = {
+        "learning_rate": {"type": "DOUBLE", "min_value": 1e-6, "max_value": 1e3, "scale": "LOG_SCALE"}
+    }
+    if optimizer != "sgd":
+        configs["momentum"] = {"type": "DOUBLE", "min_value": 0.9, "max_value": 0.9999, "scale": "REVERSE_LOG_SCALE"}
+    if _smooths(path):
+        configs["label_smoothing"] = {"type": "DISCRETE", "feasible_points": list(SMOOTHINGS), "scale": ""}
+    return configs
+
+
+def plausible_trials(path: str, counts: Sequence[int], evaluations: int, rng: np.random.Generator) -> PlausibleTrials:
+    """Draws the trials of a study.
+
+    Args:
+      path: DATASET/MODEL/OPTIMIZER/BATCH_SIZE.
+      counts: trials by status, as ``STATUSES``.
+      evaluations: approximate number of measurements of a COMPLETE trial.
+      rng: source of the numbers.
+    """
+    metaparameters, status, need = _outcomes(path, counts, rng)
+    shares = np.array([LASTS[s] for s in status]) * np.where(
+        status == "COMPLETE", 1, rng.uniform(0.2, 1.8, len(status))
+    )
+    budget = train_steps(path)
+    shape = np.linspace(0, 1, evaluations + 1) ** 1.5  # evaluations become rarer over a trial
+    grid = np.unique(np.ceil(budget * shape)).astype(np.int64)  # from step 0
+    rows = np.clip(np.rint(shares * len(grid)).astype(int), 1, len(grid))
+    trial = np.repeat(np.arange(len(rows)), rows)
+    step = grid[np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)]
+    smoothing = np.nan_to_num(metaparameters.get("label_smoothing", np.zeros(len(rows))))
+    columns = _plausible_columns(curve(path), step / need[trial], smoothing[trial], rng)
+    return PlausibleTrials(status, metaparameters, rows, step, columns)
+
+
+def _outcomes(
+    path: str, counts: Sequence[int], rng: np.random.Generator
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Returns the metaparameters, status and steps to the target of all trials."""
+    n, own, batch_size = sum(counts), curve(path), int(path.rpartition("/")[2])
+    ln_rate, ln_gain = (np.log(10) * DECADES[name] * rng.random(n) for name in DECADES)
+    with_momentum = "momentum" in parameter_configs(path)
+    ln_effective = ln_rate + ln_gain * with_momentum
+    diverges = np.argsort(np.argsort(ln_effective + rng.normal(0, 0.4, n))) >= n - counts[2]
+    edge = ln_effective[diverges].min() if diverges.any() else ln_effective.max()
+    off = (ln_effective - edge + np.log(SAFE)) / 2
+    # The best effective learning rate grows like batch size ** 0.7 up to the critical batch size.
+    critical = own.examples / own.steps
+    best = 0.1 * min(batch_size, critical) ** 0.7
+    ln_rate += np.log(best * SAFE) - edge + (np.log(10) if with_momentum else 0)
+    metaparameters = {"learning_rate": np.exp(ln_rate - (np.log(10) if with_momentum else 0))}
+    if with_momentum:
+        metaparameters["momentum"] = 1 - np.exp(-ln_gain) / 10
+        metaparameters["learning_rate"] /= 10
+    if _smooths(path):
+        metaparameters["label_smoothing"] = rng.choice(SMOOTHINGS, n) if batch_size < 65536 else np.full(n, np.nan)
+    others = rng.permutation(np.repeat(STATUSES[:2], counts[:2]))
+    status = np.full(n, STATUSES[2], object)
+    status[~diverges] = others
+    need = least_steps(path) * np.exp(0.8 * off**2 + np.abs(rng.normal(0, 0.35, n)))
+    return metaparameters, status, need
+
+
+def _plausible_columns(
+    own: LearningCurve, progress: np.ndarray, smoothing: np.ndarray, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Returns errors, as the archive has them, that reach the target at ``progress`` = 1."""
+    columns: dict[str, np.ndarray] = {}
+    last = own.last * (1 + 0.1 * (0.1 - smoothing))
+    fall = (own.target - last) * np.maximum(progress, 1e-9) ** -POWER
+    for split, gap in (("train", 0.97), ("val", 1.0), ("test", 1.01)):
+        error = gap * (last + fall) * (1 + rng.normal(0, 0.002, len(progress)))
+        error = np.minimum(error, own.first)
+        precise = 6 if own.column == "cross_entropy_error" else 5
+        name = f"{split}/{own.column}"
+        columns[name] = np.round(1 - error if own.column == "average_precision" else error, precise)
+        if own.column != "cross_entropy_error":
+            columns[f"{split}/cross_entropy_error"] = np.round(error * 4, 5)
+    return columns
+
+
+def _smooths(path: str) -> bool:
+    return path.startswith(("imagenet/resnet_50", "imagenet_subsets"))
+
+
 def published() -> list[StudyCounts]:
-    """The published table of studies."""
+    """Reads the published table of studies."""
     with PUBLISHED.open(newline="") as file:
         return [
             StudyCounts(
@@ -101,13 +275,13 @@ def write(
     """Writes an archive and returns the answers of all its studies.
 
     Args:
-      path: what to write: .tar.bz2, .tar or a folder.
-      studies: which; None for all that were published.
-      trials: share of a study's trials to write; one at least of every status it has.
-      rows: measurements of a complete trial, about.
-      seed: of the numbers.
-      shuffled: mixes all files of all studies instead of writing them folder by folder; this takes memory.
-      plausibly: takes the trials of ``plausible``.
+      path: a .tar.bz2, a .tar or a folder.
+      studies: the studies. None means all published ones.
+      trials: share of the trials of a study to write, and at least one trial of each status.
+      rows: approximate number of measurements of a complete trial.
+      seed: seed of the numbers.
+      shuffled: mixes the files of all studies instead of writing them by folder. This takes memory.
+      plausibly: draws the trials with ``plausible_trials``.
     """
     answers = []
     rng = np.random.default_rng(seed)
@@ -116,7 +290,7 @@ def write(
         for counts in published() if studies is None else studies:
             scaled = counts._replace(**{s: _scale(getattr(counts, s), trials) for s in StudyCounts._fields[1:]})
             own = (
-                _plausible_trials(scaled, rows, rng)
+                _archived_trials(scaled, rows, rng)
                 if plausibly
                 else [_trial(scaled.path, *who, rows, rng) for who in _statuses(scaled, rng)]
             )
@@ -136,7 +310,7 @@ def _scale(count: int, share: float) -> int:
 
 
 def _statuses(counts: StudyCounts, rng: np.random.Generator) -> list[tuple[int, str]]:
-    """Ids from 1, not all of them taken, and a status each."""
+    """Draws ids from 1, with gaps, and a status for each."""
     statuses = [status.upper() for status in StudyCounts._fields[1:] for _ in range(getattr(counts, status))]
     ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
     return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]
@@ -158,13 +332,15 @@ def _study_json(path: str, plausibly: bool) -> bytes:
     *dataset, model, optimizer, batch_size = path.split("/")
     fields = {
         "batch_size": int(batch_size),
-        "dataset": dataset[-1],  # the published file drops the prefix too
+        "dataset": dataset[-1],  # without the prefix, as in the published file
         "model": model,
         "optimizer": optimizer,
         "early_stopping": model == "lstm",
-        "train_steps": plausible.train_steps(path) if plausibly else 0 if dataset[0] == "mnist" else 600,
-        "parameter_configs": plausible.parameter_configs(path) if plausibly else _configs(path),
+        "train_steps": 0 if dataset[0] == "mnist" else 600,
+        "parameter_configs": _configs(path),
     }
+    if plausibly:
+        fields |= {"train_steps": train_steps(path), "parameter_configs": parameter_configs(path)}
     return json.dumps(fields, indent=1).encode()
 
 
@@ -173,7 +349,7 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     if status == "INFEASIBLE":
         count = int(rng.integers(0, 3)) if rng.random() < 0.5 else count // 4
     step = np.cumsum(rng.integers(1, 40, count))
-    columns = {"step": step - step[:1], **_curves(path, count, rng)}  # from 0, as the published ones
+    columns = {"step": step - step[:1], **_curves(path, count, rng)}  # from 0, as in the published ones
     parameters: dict[str, Any] = {"learning_rate": 10 ** rng.uniform(-4, 1), "learning_rate_decay_steps": 450}
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):
@@ -181,8 +357,8 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     return _archive(number, status, parameters, columns)
 
 
-def _plausible_trials(counts: StudyCounts, rows: int, rng: np.random.Generator) -> list[ArchivedTrial]:
-    all_trials = plausible.trials(counts.path, counts[1:], rows, rng)
+def _archived_trials(counts: StudyCounts, rows: int, rng: np.random.Generator) -> list[ArchivedTrial]:
+    all_trials = plausible_trials(counts.path, counts[1:], rows, rng)
     ends = np.cumsum(all_trials.rows)
     trials = []
     for i, (start, end) in enumerate(zip(ends - all_trials.rows, ends, strict=True)):
@@ -206,7 +382,7 @@ def _archive(number: int, status: str, parameters: dict[str, Any], columns: dict
 
 
 def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Columns of decimals with few digits that fall to the targets, some to exactly these, some not so far."""
+    """Draws columns of decimals with few digits. Some reach the targets, some exactly, and some do not."""
     hard = 0.03 if int(path.rpartition("/")[2]) >= 2**14 else 0.0
     done = np.arange(count) / max(count - 1, 1)
     curves: dict[str, np.ndarray] = {}
@@ -234,7 +410,7 @@ def _csv(columns: dict[str, np.ndarray]) -> bytes:
 def _files(
     path: str, trials: Sequence[ArchivedTrial], rng: np.random.Generator, plausibly: bool
 ) -> list[tuple[str, bytes]]:
-    """The files of a study as a folder may list them: trials in any order, study.json anywhere among them."""
+    """Returns the files of a study in random order, as a folder may list them."""
     folder = f"{TOP}/{path}"
     groups = [[(f"{folder}/study.json", _study_json(path, plausibly))]]
     for trial in trials:
@@ -247,7 +423,7 @@ def _files(
 
 
 def _answer(path: str, trials: Sequence[ArchivedTrial], target: ArchivedTarget) -> ArchivedAnswer | None:
-    """The first trials that are complete, by id; the smallest step strictly beyond the target; ties by id."""
+    """Finds the smallest step strictly beyond the target among the first complete trials. Ties go to the lower id."""
     sign = -1 if "precision" in target.column else 1
     considered = [trial for trial in sorted(trials, key=lambda t: t.id) if trial.status == "COMPLETE"][:FIRST]
     if not considered or target.column not in considered[0].columns:
@@ -261,7 +437,7 @@ def _answer(path: str, trials: Sequence[ArchivedTrial], target: ArchivedTarget) 
 
 @contextlib.contextmanager
 def _sink(path: Path) -> Iterator[Callable[[str, bytes], None]]:
-    """A function that adds a file to the archive or folder at ``path``."""
+    """Yields a function that adds a file to the archive or folder at ``path``."""
     if path.name.endswith((".tar", ".tar.bz2")):
         with tarfile.open(path, "w:bz2" if path.suffix == ".bz2" else "w") as tar:
             folders: set[str] = set()
@@ -276,7 +452,7 @@ def _sink(path: Path) -> Iterator[Callable[[str, bytes], None]]:
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
-                tar.members = []  # type: ignore[attr-defined]  # or it keeps every one of them
+                tar.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps all members
 
             yield add
         return
@@ -293,7 +469,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     parser.add_argument("--trials", type=float, default=1.0, help="share of the published trials, 1 for all 194,399")
-    parser.add_argument("--rows", type=int, default=360, help="measurements of a trial, about")
+    parser.add_argument("--rows", type=int, default=360, help="approximate number of measurements of a trial")
     parser.add_argument("--plausible", action="store_true", help="trials that reach the targets of every figure")
     options = parser.parse_args()
     answers = write(options.path, trials=options.trials, rows=options.rows, plausibly=options.plausible)

@@ -1,11 +1,13 @@
-"""Does a change of the code change a result? Twelve released studies, measured by two checkouts on this machine.
+"""Does a change of the code change a result? Twelve released studies, measured by this checkout and another.
 
     python benchmarks/bits.py [--against DIR]
 
-Prints for each study a hash of the measurements of four trials, to their ends, and how many of the release's rows are
-the same to the bit where it was measured on a processor of this name; with --against also the hash of another checkout,
-on the packages that this one has, and exits with 1 where they differ. One name may stand for several processors, whose
-last bits differ, so that the release decides nothing.
+Prints one line for each study: its name, its number of measurements, a hash of the measurements of four trials, and
+how many released rows are identical to the bit. Rows are compared only if they were measured on a processor of this
+name. One name may stand for several processors whose last bits differ, so the release decides nothing.
+
+With --against, each checkout runs its own copy of this file, so names may differ between them. Both use the installed
+packages of this Python. The exit code is 1 if a line differs.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE = ROOT / "results" / "published"
-# (data set, model, pruning, optimizer, batch size): of all networks, and of both prunings.
+# Data set, model, pruning, optimizer and batch size. The studies cover all networks and both prunings.
 STUDIES = (
     ("digits", "fully_connected_64", "off", "sgd", 16),
     ("digits", "fully_connected_64", "off", "lamb", 256),
@@ -38,8 +40,8 @@ STUDIES = (
 TRIALS = 4
 
 
-def measured() -> None:
-    """Prints a line for each study: its name and the hash of its measurements."""
+def measure() -> None:
+    """Measures the studies and prints their lines."""
     from harness import engine, search
     from harness.run import Settings
     from results import store
@@ -60,7 +62,7 @@ def measured() -> None:
 
 
 def against_release(name: str, record: Any) -> str:
-    """What the release has of the same trials and steps, in words."""
+    """Describes how many released rows of the same trials and steps are identical."""
     from harness import processors
     from results import store
 
@@ -75,30 +77,32 @@ def against_release(name: str, record: Any) -> str:
     return f"release: {int(np.all(same, axis=0).sum())} of {sum(both)} rows the same"
 
 
-def by_checkout(checkout: Path) -> list[str]:
-    """The lines of a checkout."""
+def lines_of(checkout: Path) -> list[str]:
+    """Returns the lines that the checkout's own copy of this file prints."""
     environment = os.environ | {"PYTHONPATH": str(checkout)}
-    command = [sys.executable, str(Path(__file__).resolve()), "--measured"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=checkout, env=environment)
+    command = [sys.executable, str(checkout / "benchmarks" / "bits.py"), "--measured"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=checkout, env=environment)
     return done.stdout.splitlines()
 
 
 def main() -> int:
-    """Prints the hashes, and whether those of two checkouts are equal."""
+    """Prints the lines of this checkout and whether those of the other are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout")
-    parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)  # older copies have it, too
     options = parser.parse_args()
     if options.measured:
-        sys.path[:1] = []  # the folder of this file, which is not that of the checkout
-        measured()
+        measure()
         return 0
-    theirs = by_checkout(options.against.resolve()) if options.against else None
-    ours = by_checkout(ROOT)
-    for i, line in enumerate(ours):
-        same = "" if theirs is None else "  the same" if theirs[i] == line else f"  DIFFERS: {theirs[i]}"
-        print(line + same)
-    return int(theirs is not None and theirs != ours)
+    ours = lines_of(ROOT)
+    if options.against is None:
+        print(*ours, sep="\n")
+        return 0
+    theirs = lines_of(options.against.resolve())
+    for line, other in zip(ours, theirs, strict=True):
+        print(line, "the same" if line == other else f"DIFFERS: {other}", sep="  ")
+    print(sum(map(str.__eq__, ours, theirs)), "of", len(ours), "the same")
+    return int(ours != theirs)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Do commands start at once, and how do they grow? CPU seconds of help, mistakes, plans, finished sweeps, the ledger,
-verification and compositions.
+"""Do commands start fast, and how does their time grow with the size of a sweep or store?
 
     python benchmarks/commands.py [--studies N] [--json FILE] [--smoke]
 
-Each command is a process of its own, and what is told is its processor time, that of Python's own start included, the
-least of three runs. Stores hold finished studies of two trials, each measured eight times: 300, 1,200 and N of them
-(10,000 unless told). They are asked for their status, the first 500 of 1,200 as a sweep, and the first two are
-verified, with all envelopes rebuilt. Compositions are of points over optimizers, batch sizes and seeds, each read,
-checked and looked for in a store. Exponents are how processor time grows from the least to the most, without that of
-the same command on eight studies, which is start-up.
+Each command is a separate process. Its CPU time, including the start of Python, is the least of three runs. Commands
+are help, mistakes, plans, finished sweeps, the ledger, verification and compositions. Stores hold 300, 1,200 and N (by
+default 10,000) finished studies of two trials, each measured eight times. `sweeps.status` reads all stores, a finished
+sweep asks for the first 500 of 1,200 studies, and the two smaller stores are verified with all envelopes rebuilt.
+Compositions have points over optimizers, batch sizes and seeds, each of which is read, checked and looked up in a
+store. An exponent describes how CPU time grows from the smallest to the largest size, without the start-up time, which
+is that of the same command on eight studies.
 """
 
 import datetime
@@ -35,8 +35,8 @@ from sweeps import overrides, planning
 from sweeps.rows import tables
 
 RUNS = 3
-START = 1.0  # CPU seconds that help, a mistake or a plan may take
-SIZES, STUDIES = (8, 300, 1200), 10_000  # studies in stores; of the last there are as many as told
+START = 1.0  # limit in CPU seconds for help, a mistake or a plan
+SIZES, STUDIES = (8, 300, 1200), 10_000  # numbers of studies in stores
 ASKED, POINTS = 500, (300, 5000)
 MEASURED = 8  # evaluations of a trial
 FINISHED, COMPOSED, VERIFIED = 3.0, 15.0, 15.0  # CPU seconds of a finished sweep, of 5,000 points, of 1,200 studies
@@ -59,7 +59,7 @@ COMMANDS = (
 
 
 def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
-    """Processor time of a command in a process of its own, which must end with one of the exit codes."""
+    """Returns the CPU time of a command in a separate process, which must end with one of the exit codes."""
     before = os.times()
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False, cwd=ROOT)
     after = os.times()
@@ -69,16 +69,16 @@ def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
 
 
 def line(folder: Path, points: int) -> list[str]:
-    """The command line of a sweep of so many points, rounded up to eights."""
+    """Returns the command line of a sweep with ``points`` points, rounded up to a multiple of eight."""
     axes = ["optimizer=sgd,momentum", "batch_size=4,16,64,256", f"seed={','.join(map(str, range(-(-points // 8))))}"]
     return [*axes, "pruning=off", "trials=2", f"store={folder}", "-m"]
 
 
 def write(folder: Path, studies: int) -> list[str]:
-    """Writes finished studies, with real plans, claims, commit records and envelopes; their names, by their seeds."""
+    """Writes finished studies with plans, claims, commit records and envelopes. Returns their names by seed."""
     about = provenance.software() | {"started_at": datetime.datetime.now(datetime.UTC).isoformat()}
     plans = planning.request(overrides.command_line(line(folder, studies))).studies
-    with mock.patch.object(os, "fsync"):  # no machine goes down here
+    with mock.patch.object(os, "fsync"):  # durability is not needed here
         for study in tqdm(plans, desc="writing studies", disable=None):
             store.ask(folder, study)
             with store.claim(folder, study.name) as claim:
@@ -88,14 +88,14 @@ def write(folder: Path, studies: int) -> list[str]:
 
 
 def link(folder: Path, names: Sequence[str], to: Path) -> Path:
-    """A store of some studies of another, whose files are links to the same bytes."""
+    """Makes a store of some studies of another store, with hard links to its files."""
     for name in names:
         shutil.copytree(folder / name, to / name, copy_function=os.link)
     return to
 
 
 def measured(study: BatchStudy) -> Record:
-    """The record of a study whose trials were all measured a few times, with made-up numbers."""
+    """Returns the record of a study whose trials have a few evaluations each, with synthetic numbers."""
     trials, steps = search.draw(study, range(study.trials)), study.evaluations[:MEASURED]
     trial = np.repeat(np.array([each.id for each in trials], np.int32), len(steps))
     values = np.random.default_rng(study.seed).random(len(trial), np.float32)
@@ -105,7 +105,7 @@ def measured(study: BatchStudy) -> Record:
 
 
 def composing(folder: Path, points: int) -> float:
-    """Processor time of composing and checking a sweep, once everything is imported."""
+    """Returns the CPU time of composing and checking a sweep, without imports."""
     words = overrides.command_line(line(folder, points))
     began = time.process_time()
     assert len(planning.request(words).studies) == -(-points // 8) * 8
@@ -113,14 +113,14 @@ def composing(folder: Path, points: int) -> float:
 
 
 def exponent(times: Mapping[int, float], start: float) -> float:
-    """The power of the size by which times grow, from the smallest size to the largest, beyond that of the start."""
+    """Returns the exponent of the growth of ``times - start`` from the smallest to the largest size."""
     least, most = min(times), max(times)
     grown = [max(times[size] - start, RESOLUTION) for size in (least, most)]
     return math.log(grown[1] / grown[0]) / math.log(most / least)
 
 
 def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float) -> None:
-    """Adds how many times as long a command may take as it took; of no target, the CPU seconds alone."""
+    """Adds the limit relative to the CPU seconds, or only the CPU seconds if there is no limit."""
     if allowed is None:
         report.add(f"{what}: CPU seconds", taken, "s")
     else:
@@ -157,7 +157,7 @@ def main(report: BenchmarkReport) -> None:
 
 
 def add_exponent(report: BenchmarkReport, what: str, grows: float) -> None:
-    """Adds by how much an exponent is less than it may be."""
+    """Adds the limit on an exponent minus the exponent."""
     report.add(f"{what}: {EXPONENT:g} - exponent ({grows:.2f})", EXPONENT - grows, "", 0)
 
 

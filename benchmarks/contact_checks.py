@@ -1,4 +1,4 @@
-"""The checks of first_contact.py: what each asks of a device, and what it found."""
+"""The checks of first_contact.py and their results."""
 
 import json
 import statistics
@@ -14,15 +14,15 @@ ROOT = Path(__file__).resolve().parents[1]
 RELEASE = ROOT / "results" / "published"
 PASS, FAIL, MEASURED, NOT_MEASURED, ERROR = "pass", "fail", "measured", "not measured", "error"
 
-# Relative errors of sums of 256 products of standard normal numbers, in NumPy: 3e-7 in float32, 4e-6 in three products
-# of bfloat16, 3e-4 in TF32, 2e-3 in bfloat16.
+# In NumPy, sums of 256 products of standard normal numbers have a relative error of 3e-7 in float32, 4e-6 in three
+# products of bfloat16, 3e-4 in TF32 and 2e-3 in bfloat16.
 MOST_ERROR = 1e-6
 ROUNDED = 1e-4, 5e-2  # relative differences of a gradient in bfloat16
 GOAL_LANES = 20.0
 LANES, LANE_STEPS, ROUNDS = 32, 300, 3
 STOPPED = 75  # exit code
-STOP_SECONDS = 10.0  # from SIGTERM to the end of the process: 5, and as many for saving
-TOLERANCE = 1e-3  # of losses after a resumption, where results are not bitwise identical
+STOP_SECONDS = 10.0  # from SIGTERM to the end of the process: 5, and 5 for saving
+TOLERANCE = 1e-3  # of losses after a resumption, if results are not bitwise identical
 RESUMED = ["task=digits_fc", "optimizer=momentum", "batch_size=64", "trials=8", "pruning=off", "task.targets=[]"]
 RESUMED += ["optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}", "launcher.workers=1"]
 RESUMED_STEPS, LONGER, ATTEMPTS, TRAINED_SECONDS = 40_000, 8, 3, 1.0
@@ -34,9 +34,9 @@ class Number(NamedTuple):
     """A number that a check found.
 
     Attributes:
-      name, value, unit: what it is; None where it is not finite.
-      goal: in words, such as ≥ 20; None if there is none.
-      met: whether it is met; True if there is none.
+      name, value, unit: the number and its meaning. The value is None if it is not finite.
+      goal: the goal as text, such as ≥ 20, or None.
+      met: whether the goal is met. True without a goal.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Number(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a check found: its numbers, and where there is more to say why its outcome is what it is."""
+    """The result of a check: its numbers, and a reason for the outcome if the numbers do not show it."""
 
     numbers: Sequence[Number]
     why: str = ""
-    outcome: str | None = None  # None: what follows from the numbers
+    outcome: str | None = None  # None: follows from the numbers
 
     def judged(self) -> str:
-        """The outcome: fail if any goal is missed, pass if all are met, measured if there is none."""
+        """Returns fail if a goal is missed, pass if all are met, and measured without goals."""
         if self.outcome is not None:
             return self.outcome
         if not all(number.met for number in self.numbers):
@@ -63,13 +63,13 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: ``run(smoke)`` in a process of its own, for so many seconds at most.
+    """A check: ``run(smoke)`` in a separate process with a time limit.
 
     Attributes:
-      run: gives what it found.
-      seconds: limit.
-      on_device: whether this process itself is to compute on the device; others start processes that do.
-      accelerator: whether there is nothing to measure on a CPU.
+      run: returns the result.
+      seconds: the time limit.
+      on_device: whether this process computes on the device. Otherwise it starts processes that do.
+      accelerator: whether the check needs an accelerator.
     """
 
     run: Callable[[bool], Finding]
@@ -79,19 +79,19 @@ class Check(NamedTuple):
 
 
 def at_most(name: str, value: float, most: float, unit: str = "") -> Number:
-    """A number that is to be at most so large."""
+    """Returns a number whose goal is at most ``most``."""
     return Number(name, value, unit, f"≤ {most:g}", bool(value <= most))
 
 
 def at_least(name: str, value: float, least: float | None, unit: str = "") -> Number:
-    """A number that is to be at least so large; None: there is no goal."""
+    """Returns a number whose goal is at least ``least``. None means no goal."""
     if least is None:
         return Number(name, value, unit)
     return Number(name, value, unit, f"≥ {least:g}", bool(value >= least))
 
 
 def device(smoke: bool) -> Finding:
-    """Whether JAX computes on what the machine has, and a program runs there at all."""
+    """Checks that JAX computes on the accelerator of the machine, and that a program runs there."""
     del smoke
     import jax
     import jax.numpy as jnp
@@ -105,11 +105,11 @@ def device(smoke: bool) -> Finding:
     right = Number("sum of 0 to 999", total, "", "= 499500", total == 499_500)
     found = [same, right, Number("devices of this process", jax.local_device_count())]
     found += [Number("memory of a device", (mesh.device_bytes() or 0) / 2**30, "GiB")]
-    return Finding(found, "" if backend == kind else f"the machine has {kind}, and JAX computes on {backend}")
+    return Finding(found, "" if backend == kind else f"the machine has {kind}, but JAX computes on {backend}")
 
 
 def precision(smoke: bool) -> Finding:
-    """Relative errors of products, as the engine compiles them, and of a gradient in bfloat16."""
+    """Measures relative errors of matmuls, compiled like those of the engine, and of a gradient in bfloat16."""
     import jax
     import numpy as np
     import training
@@ -170,19 +170,19 @@ def precision(smoke: bool) -> Finding:
 
 
 def relative(found: Any, exact: Any) -> float:
-    """The norm of the error over that of what is exact."""
+    """Returns the norm of the error relative to the norm of ``exact``."""
     import numpy as np
 
     return float(np.linalg.norm(np.asarray(found, np.float64) - exact) / np.linalg.norm(exact))
 
 
 def release(smoke: bool) -> Finding:
-    """A study of the release, run again by a sweep and compared with it."""
+    """Reruns a study of the release with a sweep, and compares both."""
     from results import store
 
     with tempfile.TemporaryDirectory() as folder:
-        words = [*RELEASED, *(["trials=2", "confirm=0"] if smoke else [])]
-        done = python("-m", "sweeps", *words, f"store={folder}")
+        words = ["trials=2", "confirm=0"] if smoke else []
+        done = python("-m", "sweeps", *RELEASED, *words, f"store={folder}")
         if done.returncode:
             return Finding((), last_line(done.stderr), FAIL)
         compared = python("-m", "analysis", "compare", folder, RELEASE, "--json")
@@ -212,7 +212,7 @@ def release(smoke: bool) -> Finding:
 
 
 def lanes(smoke: bool) -> Finding:
-    """Trial-steps per second of all lanes against one lane, in turn."""
+    """Measures trial-steps per second of all lanes and of one lane, in turn."""
     import jax
     import training
     from report import in_turn, median_ratio
@@ -233,7 +233,7 @@ def lanes(smoke: bool) -> Finding:
 
 
 def resume(smoke: bool) -> Finding:
-    """A sweep that is stopped and run again, against one that is not stopped."""
+    """Compares a sweep that is stopped and resumed with one that is not stopped."""
     with tempfile.TemporaryDirectory() as name:
         folder, steps = Path(name), RESUMED_STEPS // (4 if smoke else 1)
         for _ in range(ATTEMPTS):
@@ -259,15 +259,15 @@ def resume(smoke: bool) -> Finding:
 
 
 def sweep_command(store: Path, steps: int) -> list[str]:
-    """The words of the sweep that is stopped, after ``python``."""
+    """Returns the arguments of ``python`` for the sweep that is stopped."""
     budget = f"task.budget={{steps: {steps}, epochs: null, examples: null, at_least_steps: null}}"
     return ["-m", "sweeps", *RESUMED, budget, f"store={store}"]
 
 
 def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
-    """Runs a sweep and tells it to stop once it has trained a second: its exit code, and the seconds it takes to end.
+    """Runs a sweep and stops it after a second of training. Returns its exit code, and the seconds until it ends.
 
-    A sweep that ends before has exit code 0, if nothing is wrong with it.
+    The exit code is 0 if the sweep ends earlier without an error.
     """
     from harness.run import TRAINING
     from results.storage import heartbeat
@@ -277,7 +277,7 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
         beats = [heartbeat.read(study) for study in store.glob("*") if study.is_dir()]
         if any(beat is not None and beat.doing == TRAINING for beat in beats):
             time.sleep(TRAINED_SECONDS)
-            process.terminate()  # does nothing if it has ended by now
+            process.terminate()  # does nothing if it has ended
             break
         time.sleep(0.1)
     began = time.perf_counter()
@@ -285,11 +285,11 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
 
 
 def differences(one: Path, other: Path) -> tuple[int, float, bool]:
-    """How much two stores of a study differ, which are to be equal.
+    """Compares two stores of one study, which should be equal.
 
     Returns:
-      Trials and evaluations that differ, or that one of them lacks; the largest relative difference of a loss; and
-      whether the device is a CPU, whose results are equal to the bit.
+      The number of trials and evaluations that differ or that one store lacks, the largest relative difference of a
+      loss, and whether the device is a CPU, whose results are bitwise identical.
     """
     from results import store
 
@@ -306,14 +306,13 @@ def differences(one: Path, other: Path) -> tuple[int, float, bool]:
 
 
 def speed(name: str, precision: str) -> Callable[[bool], Finding]:
-    """A check of the steps per second of a network or task, and of the share of the peak in bfloat16."""
+    """Returns a check that measures steps per second of a network or task, and the share of the peak in bfloat16."""
 
     def measured(smoke: bool) -> Finding:
         import training
         from report import in_turn
 
-        from harness import mesh, programs
-        from harness.jaxpr_cost import step_flops
+        from harness import jaxpr_cost, mesh, network_costs, programs
 
         key, steps = training.case(name, precision, smoke)
         devices = mesh.groups(1)
@@ -322,7 +321,8 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         work = {name: training.ours(key, devices, division, steps)}
         ready = time.perf_counter() - began
         rate = statistics.median(in_turn(work, 1 if smoke else ROUNDS, name)[name]) / devices
-        operations = step_flops(programs.workload_of(key), key.batch_size)
+        step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
+        operations = jaxpr_cost.matrix_flops(step)
         numbers = [
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),
@@ -350,8 +350,8 @@ def python(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 def last_line(text: str) -> str:
-    """The last line of a text that says anything."""
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    """Returns the last line of a text that is not blank."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
 CHECKS = {

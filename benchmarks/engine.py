@@ -1,14 +1,14 @@
-"""Is the engine worth it? Against the loop a competent user would write, and pruned against unpruned.
+"""Is the engine worth it? Compares it with the loop that a competent user would write, and with unpruned studies.
 
     python benchmarks/engine.py [--json FILE] [--smoke]
 
-1. Steps per second, evaluations included: one process of ours (lanes split over the physical cores) in turn with a
-   hand-written flax/optax loop that trains one trial after the other in one donated jitted step, never recompiles, has
-   NumPy batches and syncs only at evaluations, which are the same; and with the same loop on device-resident data. The
-   loop's convolutions and pooling are Flax's own.
-2. The share of a Transformer's time that training gets, with evaluations capped.
-3. Trial-steps of the quickstart's studies with exact pruning, against the same studies where each trial stops at its
-   own last target; the answers must be identical.
+1. Steps per second, including evaluations: one process of ours, with lanes split over the physical cores, in turn with
+   a hand-written flax/optax loop. The loop trains one trial after the other in one donated jitted step without
+   recompiling, has NumPy batches, and syncs only at evaluations, which are the same. A second loop has its data on the
+   device. The loops use the convolutions and pooling of Flax.
+2. The share of the time of a Transformer that is spent on training, with evaluations capped.
+3. Trial-steps of the quickstart's studies with exact pruning, relative to the same studies in which each trial stops at
+   its own last target. The answers must be identical.
 """
 
 import functools
@@ -41,7 +41,7 @@ LOOP_TRIALS = 2
 
 
 class TimedTask(NamedTuple):
-    """A task to time: its name, its batch size, the steps of a trial, trials of ours, and the ratio to reach."""
+    """A task to time: name, batch size, steps of a trial, trials of ours, and the target for the ratio."""
 
     task: str
     batch_size: int
@@ -67,7 +67,7 @@ SMOKE_PRUNED = ("optimizer=nesterov", "batch_size=64", "trials=2", "task.budget.
 
 
 def native_cnn(channels: Sequence[int], width: int) -> Model:
-    """The network of digits_cnn in the style of Flax's manual."""
+    """Returns the network of digits_cnn in the style of the Flax documentation."""
 
     class NativeCNN(nn.Module):
         @nn.compact
@@ -81,12 +81,12 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
 
 
 def study(*more: str) -> BatchStudy:
-    """The one study of a command line."""
+    """Returns the study of a command line."""
     return planning.request(overrides.command_line([*more, "store=results/local"])).studies[0]
 
 
 def ours(plan: BatchStudy) -> Callable[[], float]:
-    """Steps per second of the engine, called once for warm-up."""
+    """Returns a function that measures steps per second of the engine. It has warmed up."""
     trials = search.draw(plan, range(plan.trials))
 
     def rate() -> float:
@@ -98,7 +98,7 @@ def ours(plan: BatchStudy) -> Callable[[], float]:
 
 
 def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
-    """Steps per second of a hand-written loop over trials; ``resident`` keeps the data on the device."""
+    """Returns the same for a hand-written loop over trials. ``resident`` keeps the data on the device."""
     row = registry.DATASETS[plan.dataset]
     splits = row.load()
     model = registry.MODELS[plan.model](classes=row.classes, **plan.model_options)
@@ -159,7 +159,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
 
 def speed(report: BenchmarkReport) -> None:
-    """The three loops in turn, for every case."""
+    """Adds the rates of the three loops in turn, for every case."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
         plan = study(*gentle(case))
@@ -173,7 +173,7 @@ def speed(report: BenchmarkReport) -> None:
 
 
 def gentle(case: TimedTask) -> list[str]:
-    """A case as overrides, with metaparameters that end no trial early."""
+    """Returns a case as overrides, with metaparameters with which no trial diverges."""
     return [
         f"task={case.task}",
         "optimizer=nesterov",
@@ -187,7 +187,7 @@ def gentle(case: TimedTask) -> list[str]:
 
 
 def training_share(report: BenchmarkReport) -> None:
-    """Training's share of a Transformer's time, at the batch size where evaluation weighs most."""
+    """Adds the share of training in the time of a Transformer, at the batch size with the most evaluations."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
     plan = study(*gentle(case))
     record = run_all(plan)
@@ -197,19 +197,20 @@ def training_share(report: BenchmarkReport) -> None:
 
 
 def run_all(plan: BatchStudy) -> Record:
-    """All trials of a study."""
+    """Runs all trials of a study."""
     return engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
 
 
 def answers(plan: BatchStudy, record: Record) -> list[tuple[int, int] | None]:
-    """For each target the fewest steps and the trial that took them."""
+    """Returns the fewest steps to each target, and the trial that needed them."""
     rows = [np.flatnonzero(target.reached(record.metrics[target.metric])) for target in plan.targets]
     return [min(((int(record.step[i]), int(record.trial[i])) for i in own), default=None) for own in rows]
 
 
 def pruning(report: BenchmarkReport) -> None:
-    """All studies of the quickstart, both ways."""
-    line = [*(SMOKE_PRUNED if report.smoke else PRUNED), "store=results/local"]
+    """Adds the savings of pruning on all studies of the quickstart."""
+    words = SMOKE_PRUNED if report.smoke else PRUNED
+    line = [*words, "store=results/local"]
     same, steps = True, np.zeros(2, int)
     plans = (planning.request(overrides.command_line([*line, f"pruning={how}"])).studies for how in ("off", "exact"))
     for pair in tqdm(list(zip(*plans, strict=True)), desc="pruning", disable=None):

@@ -1,9 +1,9 @@
-"""Programs that factorize the same data, each in a process of its own: ours with either kernel, and `implicit`.
+"""Programs that factorize the same data in separate processes: ours with either kernel, and `implicit`.
 
-python benchmarks/factorizers.py xla|fused|implicit FOLDER reads FOLDER/case.json, then a command a line:
+python benchmarks/factorizers.py xla|fused|implicit FOLDER reads FOLDER/case.json, then one command per line:
 
-run EPOCHS      from the same initial tables; answers with the seconds of every epoch
-save FILE       both tables of the last run, as they solve our objective, into an .npz; answers with nothing
+run EPOCHS      trains from the same initial tables, and prints the seconds of each epoch
+save FILE       saves both tables of the last run, scaled to our objective, to an .npz, and prints null
 """
 
 import json
@@ -22,7 +22,7 @@ class FactorizationCase(NamedTuple):
 
     Attributes:
       dim: length of a row of the tables.
-      solver, cg_steps: of ours; implicit takes 3 steps of conjugate gradients.
+      solver, cg_steps: those of ours. implicit takes 3 steps of conjugate gradients.
       unobserved_weight, norm_penalty: α and λ, with a constant ridge.
       threads: cores for either.
       gpu: whether to use an accelerator.
@@ -41,7 +41,7 @@ Commands = tuple[Callable[[int], list[float]], Callable[[Path], None]]  # run an
 
 
 def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
-    """This software, on one device per thread."""
+    """Returns the commands of this software, with one device per thread."""
     import jax
 
     if not case.gpu:
@@ -84,7 +84,7 @@ def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
 
 
 def theirs(folder: Path, case: FactorizationCase) -> Commands:
-    """`implicit`, whose objective is ours with c = 1 + 1/α, regularization λ·c, and tables √(1 + α) times as large."""
+    """Returns those of `implicit`: our objective is its c = 1 + 1/α, regularization λ·c, and tables × √(1 + α)."""
     if case.gpu:
         from implicit.gpu.als import AlternatingLeastSquares
     else:
@@ -119,7 +119,7 @@ def theirs(folder: Path, case: FactorizationCase) -> Commands:
 
 
 def main(which: str, folder: Path) -> None:
-    """Answers commands until there are no more."""
+    """Runs commands until the input ends."""
     case = FactorizationCase(**json.loads((folder / "case.json").read_text()))
     run, save = theirs(folder, case) if which == "implicit" else ours(folder, case, which)
     print("ready", flush=True)

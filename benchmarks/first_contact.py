@@ -1,25 +1,25 @@
-"""First contact with a GPU or TPU: does it compute what it should, and how fast? At most ten minutes, on one host.
+"""First contact with a GPU or TPU: are its results right, and how fast is it? At most ten minutes, on one host.
 
     make first-contact [EXTRA=cuda|tpu]
     python benchmarks/first_contact.py [--json FILE] [--only CHECK ...] [--smoke]
 
-Prints a line for each check when it begins and one for each of its numbers, and writes everything as JSON, after every
-check anew, so that nothing is lost where it is interrupted. Checks run one after the other, each in processes of its
-own, so that one that crashes or hangs costs no other. The checks:
+Prints a line for each check when it begins and one for each of its numbers. Rewrites the JSON after each check, so an
+interruption does not lose results. Checks run one after the other in separate processes, so one that crashes or hangs
+does not affect the others. The checks:
 
-- device: JAX computes on the accelerator that the machine has, and not on its CPU.
-- precision: products and convolutions of float32 are float32, compared with float64 of NumPy, and not the TF32 or
-  bfloat16 that a device takes by default; with precision=bfloat16 a gradient is rounded as bfloat16 is.
-- release: a study of the published release, measured again here, does not contradict what was published, and its first
-  losses are the same within rounding.
-- lanes: 32 trials of digits side by side against one at a time, in turn, in one run.
-- resume: a sweep that is told to stop (SIGTERM) ends with exit code 75, and the same command goes on from there, to the
-  tables of a sweep that was never stopped: equal on a CPU, losses within 0.1 % elsewhere.
-- speed:NETWORK: steps per second, and the share of the device's peak, as benchmarks/training.py has them.
+- device: JAX computes on the accelerator of the machine, and not on its CPU.
+- precision: matmuls and convolutions of float32 are float32, compared with float64 of NumPy, and not the TF32 or
+  bfloat16 of the device's default. With precision=bfloat16 a gradient is rounded like bfloat16.
+- release: a study of the published release, measured again here, does not contradict the published results, and its
+  first losses agree within rounding.
+- lanes: 32 trials of digits at once against one at a time, in turn, in one run.
+- resume: a sweep stopped by SIGTERM ends with exit code 75, and the same command resumes it. On a CPU the tables then
+  equal those of a sweep that was not stopped. Elsewhere losses agree within 0.1 %.
+- speed:NETWORK: steps per second and the share of the device's peak, as in benchmarks/training.py.
 
-The outcome of a check is pass, fail, measured (there is no goal for it), not measured, or error: it could not be run.
-The exit code is 1 if any check failed or is an error, 2 if JAX cannot use the accelerator at all, else 0; with --smoke,
-which takes tiny input and measures nothing, only errors count. docs/accelerators.md says how to read the JSON.
+The outcome of a check is pass, fail, measured (it has no goal), not measured, or error (it could not run). The exit
+code is 1 if a check failed or is an error, 2 if JAX cannot use the accelerator, else 0. With --smoke, which takes tiny
+input and only checks that the checks run, only errors count. docs/accelerators.md describes the JSON.
 """
 
 import argparse
@@ -42,23 +42,25 @@ from results import durable
 from results.bad_input import BadInput, number_of
 from results.cli import guarded
 
-ALL_SECONDS = 600.0  # that all checks may take
+ALL_SECONDS = 600.0  # limit for all checks together
 LEAST_SECONDS = 10.0  # below which no further check begins
 
 
 def environment(name: str) -> dict[str, str]:
-    """The environment of a check: that of a worker, which has one device to itself, if it computes on one."""
+    """Returns the environment of a check: that of a worker with one device, if the check computes on a device."""
     from sweeps.launchers import local
 
     own = local.slots(1)[0][1] if CHECKS[name].on_device else {}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # Unfiltered, the last line of what goes wrong is the error.
+    # Without filtering, the last line of a traceback is the error.
     return os.environ | own | {"PYTHONPATH": path, "JAX_TRACEBACK_FILTERING": "off"}
 
 
 def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:
-    """The outcome of a check, run in processes of its own that are ended after so many seconds."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--check", name, *(["--smoke"] if smoke else [])]
+    """Runs a check in separate processes, ends them after ``seconds``, and returns the outcome."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--check", name]
+    if smoke:
+        command.append("--smoke")
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         began = time.perf_counter()
         with in_group(command, output, errors, environment(name)) as process:
@@ -81,7 +83,7 @@ def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:
 def in_group(
     command: Sequence[str], output: Any, errors: Any, environment: dict[str, str]
 ) -> "Iterator[subprocess.Popen[Any]]":
-    """A process in a group of its own, which is killed with all that it started when this ends."""
+    """Yields a process in its own group. The whole group is killed at the end."""
     process = subprocess.Popen(command, stdout=output, stderr=errors, cwd=ROOT, env=environment, start_new_session=True)
     with process:
         try:
@@ -92,13 +94,13 @@ def in_group(
 
 
 def write(path: Path | None, report: dict[str, Any]) -> None:
-    """Replaces the report, if it is to be written."""
+    """Rewrites the report, if there is a path."""
     if path is not None:
         durable.replace(path, json.dumps(report, indent=1, ensure_ascii=False).encode())
 
 
-def told(check: dict[str, Any]) -> str:
-    """The outcome of a check in lines."""
+def described(check: dict[str, Any]) -> str:
+    """Returns the lines that describe the outcome of a check."""
     lines = [f"  {check['outcome']}, {check['seconds']:.0f} s{': ' if check['why'] else ''}{check['why']}"]
     for number in map(Number._make, check["numbers"]):
         value = "not finite" if number.value is None else f"{number.value:,.4g}"
@@ -109,11 +111,11 @@ def told(check: dict[str, Any]) -> str:
 
 @guarded
 def main() -> int:
-    """Runs the checks, and prints and writes what they find."""
+    """Runs the checks, and prints and writes their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write device, versions and all checks here")
-    parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="CHECK", help=f"of {', '.join(CHECKS)}")
-    parser.add_argument("--smoke", action="store_true", help="take tiny input: does it run? measures nothing")
+    parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="CHECK", help=f"any of {', '.join(CHECKS)}")
+    parser.add_argument("--smoke", action="store_true", help="take tiny input, only to check that it runs")
     parser.add_argument("--check", choices=CHECKS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.check:
@@ -123,7 +125,7 @@ def main() -> int:
         return 0
     from harness import processors
 
-    kind, count = processors.accelerators()  # or the one line that says what to install
+    kind, count = processors.accelerators()  # or one line with the packages to install
     began = time.perf_counter()
     report = about(kind, count) | {"smoke": options.smoke, "seconds": 0.0, "checks": []}
     versions = ", ".join(f"{name} {version}" for name, version in report["package_versions"].items())
@@ -137,10 +139,10 @@ def main() -> int:
         if CHECKS[name].accelerator and not count:
             check = none | {"why": "no accelerator"}
         elif left < LEAST_SECONDS:
-            check = none | {"why": f"{ALL_SECONDS / 60:.0f} minutes are over; --only '{name}' measures it alone"}
+            check = none | {"why": f"{ALL_SECONDS / 60:.0f} minutes are over. Use --only '{name}' to run it."}
         else:
             check = measured(name, min(CHECKS[name].seconds, left), options.smoke)
-        print(told(check), flush=True)
+        print(described(check), flush=True)
         check["numbers"] = [Number._make(number)._asdict() for number in check["numbers"]]
         report["checks"].append(check)
         report["seconds"] = round(time.perf_counter() - began, 1)
@@ -152,7 +154,7 @@ def main() -> int:
 
 
 def child(name: str, smoke: bool) -> Finding:
-    """What a check finds, in this process."""
+    """Runs a check in this process."""
     if CHECKS[name].on_device:
         from harness import compile_cache
 
@@ -161,10 +163,10 @@ def child(name: str, smoke: bool) -> Finding:
 
 
 def about(kind: str, count: int) -> dict[str, Any]:
-    """Where the numbers are from: software, and the device as JAX names it, which another process asks.
+    """Returns versions of the software and the device as JAX names it. A separate process asks JAX.
 
     Raises:
-      BadInput: JAX does not start, or not on the accelerators that are there, such as with a driver that is too old.
+      BadInput: JAX does not start, or does not use the accelerators, for example with a driver that is too old.
     """
     code = "import json; from harness import provenance as p; print(json.dumps(p.software() | p.device()))"
     done = subprocess.run(

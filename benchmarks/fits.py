@@ -1,10 +1,10 @@
-"""Is a fit quick? Points, weights, interval, verdict, half of the trials, checks, band and regimes: 50 ms.
+"""Is a fit fast? Points, weights, interval, verdict, half of the trials, checks, band and regimes take 50 ms.
 
     python benchmarks/fits.py [--json FILE] [--smoke]
 
-Curves of 100 trials at 6, 9 and 13 batch sizes, as a store's trials give them; every one is fitted at new batch
-sizes, whose grid of curves has to be computed, and again at the same ones. Then the simulations of `analysis
-coverage`, where thousands of curves share a few grids.
+Curves have 100 trials at each of 6, 9 and 13 batch sizes, like those from a store. Each is fitted at new batch sizes,
+whose grid of curves must be computed, and again at the same ones. Then it runs the simulations of `analysis coverage`,
+in which thousands of curves share a few grids.
 """
 
 import statistics
@@ -25,7 +25,7 @@ DATASETS = 50
 
 
 def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
-    """A curve with its knee in the middle, evaluated at steps that grow by 1.1, every trial at a point of its own."""
+    """Draws a curve with its knee in the middle, evaluations at steps that grow by 1.1, and one point per trial."""
     rng = np.random.default_rng(seed)
     least = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
     steps = least[:, None] * np.exp(np.abs(rng.normal(0, 0.7, (len(batch_size), TRIALS))))
@@ -45,7 +45,7 @@ def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
 
 
 def whole_fit(curve: Curve) -> None:
-    """The whole analysis of a curve, and the numbers of its figure."""
+    """Runs the whole analysis of a curve, and computes the numbers of its figure."""
     points_fit = fits.of_points(curves.points(curve))
     assert points_fit.fit is not None and points_fit.checks and np.isfinite(points_fit.shift)
     sizes = np.geomspace(curve.batch_sizes[0], curve.batch_sizes[-1], 200)

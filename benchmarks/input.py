@@ -1,12 +1,12 @@
-"""Input: photographs decoded, cropped and resized by two processes, and the batch that these keep a device busy with.
+"""Is the input fast? Two processes decode, crop and resize photographs, and keep a device busy up to some batch size.
 
     python benchmarks/input.py [--json FILE] [--smoke]
 
-JPEG files of 500×375 pixels, about 80 kB each, in array_record files in the form of ImageNet, to 224×224 as in
-training: images per second of processor time, in a plain loop over the same functions and in a stream, and, of batches
-of 8, images per second of the clock. Then a device is taken to need 50 ms a step whatever the batch: the share of
-the time that it would be busy, by batch size, and the largest batch of which that is 95 % or more. Needs the extra
-`data`.
+The input is JPEG files of 500×375 pixels, about 80 kB each, in array_record files like those of ImageNet. They become
+224×224 as in training. The benchmark reports images per CPU second, in a plain loop over the same functions and in a
+stream, and images per wall-clock second in batches of 8. Then it assumes a device that needs 50 ms a step at any batch
+size, and reports how much of the time the device would be busy, and the largest batch size for which that is at least
+95 %. Needs the extra `data`.
 """
 
 import io
@@ -32,7 +32,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def photograph(index: int) -> bytes:
-    """A JPEG file of 500×375 pixels with about as many details as a photograph has."""
+    """Returns a JPEG file of 500×375 pixels with about the detail of a photograph."""
     from PIL import Image
 
     random = np.random.default_rng(index)
@@ -49,7 +49,7 @@ def photograph(index: int) -> bytes:
 
 
 def write(within: Path, images: int) -> Path:
-    """Writes a training split by TFDS's own builder of ImageNet; returns its folder."""
+    """Writes a training split with the ImageNet builder of TFDS, and returns its folder."""
     from tensorflow_datasets.datasets.imagenet2012.imagenet2012_dataset_builder import Builder
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
@@ -66,7 +66,7 @@ def write(within: Path, images: int) -> Path:
 
 
 def processor_seconds() -> float:
-    """Processor time of the processes that decode."""
+    """Returns the CPU time of the processes that decode."""
     total = 0
     for process in data_stream._pool(PROCESSES)._processes:
         total += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
@@ -74,17 +74,17 @@ def processor_seconds() -> float:
 
 
 def busy(stream: Stream, batch_size: int, steps: int, first: int) -> tuple[float, int]:
-    """The share of the time for which a device of 50 ms a step would be busy, and the step after."""
+    """Returns how much of the time a device with 50 ms per step would be busy, and the next step."""
     stream(1, first, batch_size, range(batch_size))
     began = time.perf_counter()
     for step in range(first + 1, first + 1 + steps):
-        time.sleep(STEP_SECONDS)  # the device is at work on the batch before
+        time.sleep(STEP_SECONDS)  # the device processes the previous batch
         stream(1, step, batch_size, range(batch_size))
     return steps * STEP_SECONDS / (time.perf_counter() - began), first + 1 + steps
 
 
 def main(report: BenchmarkReport) -> None:
-    """Measures and reports."""
+    """Adds all figures to a report."""
     images, steps = (SMOKE_IMAGES, SMOKE_STEPS) if report.smoke else (IMAGES, STEPS)
     with tempfile.TemporaryDirectory() as folder:
         place = write(Path(folder), images)

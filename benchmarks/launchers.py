@@ -1,11 +1,11 @@
-"""What does a study cost beyond its training, by each launcher?
+"""How much does each launcher add to the cost of a study?
 
     python benchmarks/launchers.py [--also slurm] [--also ray] [--json FILE] [--smoke]
 
-Runs whole commands, `python -m sweeps`, of few and of many small studies of one program, one trial of two steps each,
-into new stores; what the further ones take is the cost of a study, that of its two steps included. The same is done
-with --dry-run, which composes and checks them, and taken off. --also slurm needs a cluster that sbatch reaches from
-here, --also ray the extra ray: there a study is a process of its own, which starts JAX.
+Runs `python -m sweeps` with few and with many small studies that share one program, one trial of two steps each, into
+new stores. The cost of a study is the difference per additional study, including its two steps. The cost of the same
+command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm needs a cluster that
+sbatch can reach from here, and --also ray needs the extra ray. There each study is a separate process that starts JAX.
 """
 
 import os
@@ -21,12 +21,12 @@ from report import ROOT, BenchmarkReport, open_report
 from tqdm import tqdm
 
 STUDY = ("task=digits_fc", "trials=1", "task.budget.steps=2", "checkpoint_seconds=null")
-MOST_SECONDS = 0.15  # of a study by the pool of this machine, beyond composing
+MOST_SECONDS = 0.15  # per study with the local pool, without composing
 ROUNDS = 3
 
 
 class Launcher(NamedTuple):
-    """A launcher: what is said of it, studies of a short and of a long sweep, and the words that choose it."""
+    """A launcher: its label, the number of studies of a short and a long sweep, and the arguments that select it."""
 
     name: str
     few: int
@@ -44,14 +44,14 @@ OTHERS = {
 
 
 class Cost(NamedTuple):
-    """Seconds of a command by the clock, and those of processors that it and its children took."""
+    """Wall-clock seconds of a command, and CPU seconds of it and its children."""
 
     clock: float
     processor: float
 
 
 def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
-    """What a sweep of so many studies costs."""
+    """Runs a sweep with the given number of studies and returns its cost."""
     axis = "seed=" + ",".join(map(str, range(1, studies + 1)))
     command = [sys.executable, "-m", "sweeps", *STUDY, *words, axis, f"store={folder / uuid.uuid4().hex}", "-m"]
     before, began = os.times(), time.perf_counter()
@@ -62,7 +62,7 @@ def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
 
 
 def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
-    """Adds the cost of a study by a launcher."""
+    """Adds the cost of a study with a launcher."""
     few, many = (1, 2) if report.smoke else (launcher.few, launcher.many)
     costs: dict[tuple[bool, int], list[Cost]] = {}
     run(launcher.words, few, report.folder)  # compiles

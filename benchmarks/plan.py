@@ -1,13 +1,13 @@
-"""How far off are predictions of what a sweep costs, without any measurement of this machine and with some?
+"""How accurate are predictions of the cost of a sweep, with and without measurements of this machine?
 
     python benchmarks/plan.py [--json FILE] [--smoke]
 
-Products of matrices of other sizes than a probe times: measured over what it predicts, each in the median of three.
+First compares measured times of matmuls with those that a probe predicts from other sizes, each as the median of three.
 
-Then runs a sweep that predictions are scaled by, and predicts others of other networks: before it, and after it. Then
-runs these. Predicted and measured are processor seconds of one worker, for compiling, training and evaluating; programs
-are compiled anew. Stores have seconds by the clock, in which a worker may wait where others use the machine:
-predictions after the sweep are multiplied by the share of them in which it did not.
+Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them. Predicted and
+measured are CPU seconds of one worker for compiling, training and evaluating, without cached programs. Stores record
+wall-clock seconds, in which a worker may wait if others use the machine. Predictions after the sweep are therefore
+multiplied by the share of the time in which the worker did not wait.
 """
 
 import math
@@ -30,7 +30,7 @@ from sweeps import costs, overrides, planning
 
 COMMON = ("pruning=off", "stop=budget", "-m")
 SCALED_BY = ("task=digits_fc,pydoc_lstm", "optimizer=sgd", "batch_size=4,32", "trials=4", "task.budget.steps=400")
-# The first two were looked at while the predictor was made; the others for the first time when it was done.
+# The first two were used while the predictor was developed, the others only when it was finished.
 OTHERS = {
     "pydoc, a Transformer": ("task=pydoc_transformer", "optimizer=adam", "batch_size=2,16", "trials=2"),
     "digits, a convolutional network": ("task=digits_cnn", "optimizer=momentum", "batch_size=8,128", "trials=4"),
@@ -43,11 +43,11 @@ OTHERS = {
 }  # fmt: skip
 STEPS = dict(zip(OTHERS, (300, 1000, 400, 2000), strict=True))
 OTHER_PRODUCTS = ((128, 128, 128), (384, 384, 384), (1024, 128, 64), (700, 300, 500), (256, 784, 100))
-START = ("task=noisy_quadratic", "batch_size=1", "trials=1", "task.budget.steps=2")  # of a worker, and of a command
+START = ("task=noisy_quadratic", "batch_size=1", "trials=1", "task.budget.steps=2")  # of a worker and of a command
 
 
 def predicted(words: Sequence[str], folder: str) -> Seconds:
-    """Predicted device-seconds of a sweep."""
+    """Predicts the device-seconds of a sweep."""
     request = planning.request(overrides.command_line([*words, *COMMON, f"store={folder}"]))
     missing = {study.name: store.progress(request.store, study).to_run for study in request.studies}
     total = NOTHING
@@ -58,7 +58,7 @@ def predicted(words: Sequence[str], folder: str) -> Seconds:
 
 
 def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
-    """Processor seconds of a sweep by one worker, with a cache of compiled programs of its own; and by the clock."""
+    """Runs a sweep with one worker and an empty program cache. Returns its CPU and wall-clock seconds."""
     began = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as compiled:
@@ -70,7 +70,7 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
 
 
 def products(smoke: bool) -> dict[str, float]:
-    """Measured over predicted seconds of products of other sizes than a probe's, each the median of three."""
+    """Returns measured relative to predicted seconds of matmuls of sizes that the probe does not measure."""
     most = 2e6 if smoke else 2e8
     sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
     others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
@@ -85,7 +85,7 @@ def products(smoke: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints the ratios."""
+    """Runs the sweeps and reports the ratios."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     with open_report(__doc__) as report, tempfile.TemporaryDirectory() as folder:
         for name, ratio in products(report.smoke).items():
@@ -96,10 +96,10 @@ def main() -> None:
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
         first = (*SCALED_BY[:-1], "task.budget.steps=8") if report.smoke else SCALED_BY
         others = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
-        start, _ = measured(START, str(Path(folder) / "start"))  # which nobody predicts
+        start, _ = measured(START, str(Path(folder) / "start"))  # start-up time, which is not predicted
         before = {name: predicted(words, own) for name, words in others.items()}
         processor, clock = measured(first, own)
-        report.add("of the seconds of the first sweep its worker had a processor in", processor / clock, "")
+        report.add("CPU time / wall-clock time of the first sweep", processor / clock, "")
         after = {name: predicted(words, own) for name, words in others.items()}
         for name, words in others.items():
             seconds = max(0.1, measured(words, own)[0] - start)

@@ -1,15 +1,15 @@
-"""Is the import of published data fast? Against pandas on the unpacked folder, and against bzip2 alone.
+"""Is the import of published data fast? Compares it with pandas on the unpacked folder, and with bzip2.
 
     python benchmarks/published_imports.py [--json FILE] [--smoke]
 
-A made-up archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all its trials, 220 MB
-of text. Every run is a process of its own and ours ends with a store flushed to disk. The start of Python is
-not timed; runs take turns.
+The input is a synthetic archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all its
+trials, 220 MB of text. Every run is a separate process, and runs take turns. Ours ends when the store is flushed to
+disk. The start of Python is not timed.
 
-1. Folder to store, against pandas.read_csv per trial and one concat per study, which writes nothing: median
-   of the ratios of three runs made back to back.
-2. .tar.bz2 to store, sha256 included, against `bzip2 -dc` to nowhere: the fastest of five runs of each, because ours
-   needs all of two cores and bzip2 one, so that other work on the machine slows only ours; the median is also reported.
+1. Folder to store, against pandas.read_csv per trial and one concat per study without output: median of the ratios of
+   three consecutive pairs of runs.
+2. .tar.bz2 to store, including sha256, against `bzip2 -dc` without output: the fastest of five runs of each. Ours uses
+   two cores and bzip2 one, so other work on the machine slows only ours. The median is also reported.
 """
 
 import json
@@ -29,7 +29,7 @@ from results.importers import archive
 PAIRS = 3
 PACKED_PAIRS = 5
 EVERY = 15
-SMOKE_EVERY, SMOKE_SHARE = 200, 0.02  # of the studies, and of their trials
+SMOKE_EVERY, SMOKE_SHARE = 200, 0.02  # every 200th study, and this share of its trials
 MEMORY_MB = 600
 
 IMPORT = (
@@ -65,7 +65,7 @@ print(json.dumps([time.perf_counter() - began, peak(), 0]))
 
 
 def run(program: str, *arguments: object) -> tuple[float, float]:
-    """Seconds and peak memory in MB, as a program prints them."""
+    """Runs a program and returns the seconds and the peak memory in MB that it prints."""
     done = python("-c", program, *arguments)
     duration, megabytes, code = json.loads(done.stdout)
     assert code == 0, done.stderr
@@ -73,13 +73,13 @@ def run(program: str, *arguments: object) -> tuple[float, float]:
 
 
 def run_import(path: Path, folder: Path, digest: str = "") -> tuple[float, float]:
-    """Seconds and peak memory of an import into a new store."""
+    """Imports into a new store, and returns the seconds and the peak memory in MB."""
     shutil.rmtree(folder, ignore_errors=True)
     return run(IMPORT, path, folder, digest)
 
 
 def share_right(folder: Path, answers: list[archives.ArchivedAnswer]) -> float:
-    """Share of the known answers that a store gives."""
+    """Returns the share of the known answers that a store reproduces."""
     names = {
         "{dataset}/{model}/{optimizer}/{batch_size}".format(**commit.plan): commit.name
         for commit in store.catalogue(folder)
@@ -98,7 +98,7 @@ def share_right(folder: Path, answers: list[archives.ArchivedAnswer]) -> float:
 def main(report: BenchmarkReport) -> None:
     """Adds all figures of imports to a report."""
     if shutil.which("bzip2") is None:
-        sys.exit("bzip2 is what this is measured against; install it")
+        sys.exit("bzip2 is missing, and this is compared with it. Install it.")
     packed, unpacked, target = (report.folder / name for name in ("archive.tar.bz2", "archive", "imported"))
     every, share = (SMOKE_EVERY, SMOKE_SHARE) if report.smoke else (EVERY, 1.0)
     answers = archives.write(packed, studies=archives.published()[::every], trials=share)

@@ -1,10 +1,10 @@
-"""Where do the seconds of `make quickstart` go? Processor and wall time of each of its commands, with cold caches.
+"""How long does `make quickstart` take? Measures CPU and wall time of each of its commands, with cold caches.
 
     python benchmarks/quickstart.py [--against DIR] [--json FILE] [--smoke]
 
-The commands are those that the Makefile lists, run after the installation, with a new store and a new cache folder.
-Processor time is user and system time of a command and of all processes that it started. --against does the same with
-another checkout, before this one, on the packages that this one has.
+The commands are those of the Makefile after the installation, with a new store and a new cache folder. CPU time is user
+and system time of a command and of all processes that it starts. --against first does the same with another checkout,
+with the installed packages of this Python.
 """
 
 import os
@@ -18,18 +18,18 @@ from typing import NamedTuple
 
 from report import ROOT, BenchmarkReport, open_report
 
-LESS = 2.0  # times the processor time that the other checkout is to take
+LESS = 2.0  # target for the CPU time of the other checkout relative to this one
 
 
 class Cost(NamedTuple):
-    """Seconds of a command, or of several."""
+    """Seconds of one command or several."""
 
     cpu: float
     wall: float
 
 
 def commands(checkout: Path, folder: Path) -> list[list[str]]:
-    """The words of the commands of `make quickstart` after the installation, for a store and figures in ``folder``."""
+    """Returns the commands of `make quickstart` after the installation, with store and figures in ``folder``."""
     where = [f"STORE={folder / 'store'}", f"FIGURES={folder / 'figures'}", f"BIN={Path(sys.executable).parent}"]
     lines = subprocess.run(
         ["make", "--no-print-directory", "-n", "quickstart", *where],
@@ -44,7 +44,7 @@ def commands(checkout: Path, folder: Path) -> list[list[str]]:
 
 
 def cost(words: list[str], checkout: Path, folder: Path) -> Cost:
-    """Seconds of a command; ends this process if it fails."""
+    """Returns the seconds of a command. Exits if it fails."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     environment = os.environ | {"SCALING_LIMITS_CACHE": str(folder / "cache"), "PYTHONPATH": str(checkout)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)

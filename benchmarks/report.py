@@ -1,6 +1,6 @@
-"""The report of a benchmark: figures with units and targets, an exit code, and the parts that benchmarks share.
+"""The report of a benchmark: figures with units and targets, an exit code, and helpers for timing.
 
-With --smoke a benchmark takes tiny input and seconds: it shows that it runs and measures nothing, so no target counts.
+With --smoke a benchmark takes tiny input. That only checks that it runs, so targets do not count.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from harness import provenance
 from results import durable
 
 ROOT = Path(__file__).parents[1]
-# A function for programs run by ``python``: peak memory of the process in MB.
+# For programs run by ``python``: defines a function for the peak memory of the process in MB.
 PEAK = """
 def peak():
     return next(int(line.split()[1]) / 1e3 for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -32,10 +32,10 @@ class BenchmarkReport:
     """The figures of a benchmark, printed as they are added.
 
     Attributes:
-      options: of the command line.
-      smoke: whether the input is to be tiny.
-      folder: a temporary one, removed at the end.
-      rows: the figures, as --json writes them.
+      options: the options of the command line.
+      smoke: whether the input must be tiny.
+      folder: a temporary folder, removed at the end.
+      rows: the figures in the format of --json.
     """
 
     def __init__(self, options: argparse.Namespace, folder: Path):
@@ -43,8 +43,8 @@ class BenchmarkReport:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, name: str, value: float, unit: str, target: float | None = None) -> None:
-        """Adds a figure; a target is the least value that will do."""
-        value = float(value)  # of NumPy's types JSON has none
+        """Adds a figure. ``target`` is the least value that passes."""
+        value = float(value)  # JSON does not support NumPy types
         target = None if self.smoke else target
         met = target is None or value >= target
         self.rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})
@@ -56,17 +56,17 @@ class BenchmarkReport:
 def open_report(
     about: str | None, arguments: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[BenchmarkReport]:
-    """A report; at its end prints where the figures are from, writes --json, and exits with 1 if a target is missed.
+    """Yields a report. Then prints the machine, writes --json, and exits with 1 if a target is missed.
 
     Args:
       about: the description in --help.
-      arguments: of the command line beside --json and --smoke: name, and keywords of ``add_argument``.
+      arguments: command-line arguments besides --json and --smoke: names and keywords of ``add_argument``.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, keywords in (arguments or {}).items():
         parser.add_argument(name, **keywords)
     parser.add_argument("--json", type=Path, help="write an array of {name, value, unit, target, met} here")
-    parser.add_argument("--smoke", action="store_true", help="take tiny input: does it run? measures nothing")
+    parser.add_argument("--smoke", action="store_true", help="take tiny input, only to check that it runs")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = BenchmarkReport(options, Path(folder))
@@ -80,14 +80,14 @@ def open_report(
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds that a call takes."""
+    """Returns the seconds that a call takes."""
     began = clock()
     work()
     return clock() - began
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> dict[str, list[Any]]:
-    """The results of each piece of work over the rounds, in every one of which all take turns."""
+    """Runs all pieces of work in turn, round by round, and returns the results of each."""
     results: dict[str, list[Any]] = {name: [] for name in work}
     for _ in tqdm(range(rounds), desc=label, disable=None):
         for name, piece in work.items():
@@ -96,12 +96,12 @@ def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> d
 
 
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median of the ratios of pairs that were measured in the same round."""
+    """Returns the median of the ratios of values from the same round."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a process of its own, in the root of the repository; ends this one if that fails."""
+    """Runs Python in the root of the repository. If it fails, exits with its errors."""
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:

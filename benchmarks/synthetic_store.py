@@ -1,10 +1,10 @@
-"""A store of the size and shape of the data released with Shallue et al. 2018, with made-up numbers.
+"""Writes a store of the size and shape of the data released with Shallue et al. 2018, with synthetic numbers.
 
     python benchmarks/synthetic_store.py STORE [--share SHARE] [--plausible]
 
-All 454 published studies are in it, with 168,000 trials and 70 million measurements, or a share of the measurements.
-With --plausible their numbers are those of benchmarks/plausible.py, which reach the targets of every published figure.
-Everything is written as an import writes it: claims, parts, commit records and envelopes are real ones.
+It contains all 454 published studies with 168,000 trials and 70 million measurements, or a share of the measurements.
+With --plausible the trials reach the targets of every published figure, as in benchmarks/archives.py. Claims, parts,
+commit records and envelopes are those that an import writes.
 """
 
 import argparse
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import archives
 import numpy as np
-import plausible
 import pyarrow as pa
-from plausible import LASTS, STATUSES
+from archives import LASTS, STATUSES
 from tqdm import tqdm
 
 from results import store
@@ -30,14 +29,14 @@ from results.plans.search_space import Range, SearchSpace
 TRIALS, ROWS = 168_000, 70_000_000
 SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-4, 10.0), "momentum": Range("REVERSE_LOG", 0.9, 0.9999)})
 METRICS = ("validation_loss", "validation_error", "test_loss", "test_error")
-# Of the command line of benchmarks on such a store.
+# Arguments of benchmarks that use this store.
 ARGUMENTS = {"--store": {"type": Path}, "--share": {"type": float, "default": 1.0}}
 
 
 class SyntheticStudy(NamedTuple):
-    """A study to be written, how many trials of each status it has, and how many evaluations a whole trial has.
+    """A study to write, its number of trials by status, and the number of evaluations of a complete trial.
 
-    ``path`` is its folder in the published archive where its trials are to be plausible; else it is empty.
+    ``path`` is its folder in the published archive if its trials must be plausible, else empty.
     """
 
     study: Recorded
@@ -47,10 +46,10 @@ class SyntheticStudy(NamedTuple):
 
 
 def studies(share: float = 1.0, plausibly: bool = False, most: int | None = None) -> list[SyntheticStudy]:
-    """The published studies, or the first so many, with evaluations a trial that give ``share`` of 70 million rows."""
+    """Returns the published studies, or the first ``most``, with about ``share`` of 70 million rows in all."""
     paths, *published = zip(*archives.published(), strict=True)
     counts = np.rint(np.transpose(published) * TRIALS / np.sum(published)).astype(int)
-    whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, if all went to the end
+    whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, weighted by their share of the budget
     evaluations = max(1, round(share * ROWS / whole))
     return [_study(path, own, evaluations, plausibly) for path, own in list(zip(paths, counts, strict=True))[:most]]
 
@@ -64,7 +63,7 @@ def _study(path: str, counts: np.ndarray, evaluations: int, plausibly: bool) -> 
         optimizer=optimizer,
         batch_size=int(batch_size),
         space=_space(path) if plausibly else SPACE,
-        details={"made_up": True, "train_steps": plausible.train_steps(path) if plausibly else 600},
+        details={"made_up": True, "train_steps": archives.train_steps(path) if plausibly else 600},
         trials=int(sum(counts)),
     )
     return SyntheticStudy(study, tuple(counts.tolist()), evaluations, path if plausibly else "")
@@ -74,13 +73,13 @@ def _space(path: str) -> SearchSpace:
     ranges = {
         "learning_rate": Range("LOG", 1e-6, 1e3),
         "momentum": Range("REVERSE_LOG", 0.9, 0.9999),
-        "label_smoothing": Range("DISCRETE", values=plausible.SMOOTHINGS),
+        "label_smoothing": Range("DISCRETE", values=archives.SMOOTHINGS),
     }
-    return SearchSpace({name: ranges[name] for name in plausible.parameter_configs(path)})
+    return SearchSpace({name: ranges[name] for name in archives.parameter_configs(path)})
 
 
 def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    """The three tables of a study; evaluations become rarer as a trial goes on, as in the archive."""
+    """Draws the three tables of a study. Evaluations become rarer over a trial, as in the archive."""
     if synthetic.path:
         return _plausible_tables(synthetic, rng)
     status = rng.permutation(np.repeat(STATUSES, synthetic.counts))
@@ -95,7 +94,7 @@ def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.
 
 
 def _plausible_tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    trials = plausible.trials(synthetic.path, synthetic.counts, synthetic.evaluations, rng)
+    trials = archives.plausible_trials(synthetic.path, synthetic.counts, synthetic.evaluations, rng)
     trial = np.repeat(np.arange(1, len(trials.rows) + 1, dtype=np.int32), trials.rows)
     metrics = {shallue2018_format.metric(name) or name: values for name, values in trials.columns.items()}
     measured = shallue2018_format.as_errors(pa.table(metrics))
@@ -113,7 +112,7 @@ def _tables(
     step: np.ndarray,
     columns: Mapping[str, np.ndarray],
 ) -> dict[str, pa.Table]:
-    """The three tables: status, last step and metaparameters of every trial; trial, step and metrics of every row."""
+    """Builds the tables from the status, last step and metaparameters of trials, and from the columns of rows."""
     plan, trials = synthetic.study, len(status)
     study = {"study": [plan.name], "planned_trials": [trials], "plan": [plan.plan_json]}
     study |= {field: [getattr(plan, field)] for field in ("dataset", "model", "optimizer", "batch_size")}
@@ -135,11 +134,11 @@ def _tables(
 
 
 def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Noisy falling errors, decimals with few digits; how low and how fast differs from trial to trial.
+    """Draws noisy falling errors with few digits. Each trial has its own floor and rate.
 
     Args:
       rows: int[trials], rows of each trial.
-      place: int[sum of rows], of a row within its trial.
+      place: int[sum of rows], index of a row within its trial.
     """
     floor = np.repeat(rng.uniform(0.006, 0.3, len(rows)), rows)
     fall = np.exp(-place * np.repeat(10 ** rng.uniform(-3, -0.5, len(rows)), rows))
@@ -152,7 +151,7 @@ def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dic
 
 
 def write(folder: Path, synthetics: Sequence[SyntheticStudy], seed: int = 0) -> Iterator[int]:
-    """Writes those of ``studies`` that the store lacks, on all cores; yields the number of rows of each."""
+    """Writes the missing studies on all cores, and yields the number of rows of each."""
     folder.mkdir(parents=True, exist_ok=True)
     visible = {commit.name for commit in store.catalogue(folder)}
     jobs = [(folder, each, (seed, i)) for i, each in enumerate(synthetics) if each.study.name not in visible]
@@ -173,7 +172,7 @@ def _write(job: tuple[Path, SyntheticStudy, Any]) -> int:
     content, study = tables(synthetic, np.random.default_rng(seed)), synthetic.study
     save(folder, study, content)
     for part in (folder / study.name).glob("part-*"):
-        part.unlink()  # readers look at no part that a commit record holds, and the disk may be small
+        part.unlink()  # saves disk space: readers do not need the parts of a committed study
     return len(content["measurements"])
 
 

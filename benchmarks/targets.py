@@ -1,4 +1,4 @@
-"""How hard should a task be? Its target, by one rule, from a pilot with one optimizer at one batch size.
+"""How hard should a task be? Sets its target by one rule, from a pilot with one optimizer at one batch size.
 
     python -m sweeps task=digits_fc,digits_cnn optimizer=momentum batch_size=64 trials=32 \\
       task.targets=[] pruning=off store=results/local/pilot -m
@@ -6,11 +6,11 @@
       task.targets=[] pruning=off store=results/local/pilot -m
     python benchmarks/targets.py results/local/pilot
 
-The rule: the lowest validation loss that any trial of the pilot has within a share of its budget, rounded up to two
-digits; the share is an eighth on digits and a half on pydoc. So what is slower by up to a factor of eight, or of two,
-another optimizer or another batch size, reaches it too. pydoc's budget is two passes, an eighth of which teaches hardly
-more than how frequent each byte is. Targets are set in ``conf/task`` before any sweep is run; the pilot's trials are in
-none, as the targets of a study are part of what its trials derive from.
+The target is the lowest validation loss that any trial of the pilot has within a share of its budget, rounded up to two
+digits. The share is an eighth on digits and a half on pydoc, so an optimizer or batch size that is slower by up to a
+factor of eight or two also reaches the target. The budget of pydoc is two passes, and an eighth of it teaches little
+more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs. Trials of the pilot are not part of
+any sweep, because the trials of a study depend on its targets.
 """
 
 import argparse
@@ -28,13 +28,13 @@ DIGITS = 2
 
 
 def rounded_up(value: float, digits: int = DIGITS) -> float:
-    """The next number of so many digits at or above a positive value."""
+    """Rounds a positive value up to ``digits`` significant digits."""
     place = digits - 1 - math.floor(math.log10(value))
     return round(math.ceil(round(value * 10**place, 9)) / 10**place, place)
 
 
 def lowest(commit: Commit, share: float) -> float:
-    """The lowest validation loss of any trial of a study within a share of its budget."""
+    """Returns the lowest validation loss of any trial of a study within a share of its budget."""
     table = read_table(commit, "measurements")
     step, loss = (table[name].to_numpy() for name in ("step", METRIC))
     return float(np.nanmin(loss[step <= share * commit.study.budget_steps]))
@@ -53,5 +53,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store", type=Path, help="where the pilot was stored")
+    parser.add_argument("store", type=Path, help="the store of the pilot")
     main(parser.parse_args().store)

@@ -1,17 +1,18 @@
-"""How fast does a trial train, how much of the device does it use, and what does dividing a batch cost?
+"""How fast does a trial train, how much of the device does it use, and how much does dividing a batch cost?
 
     python benchmarks/training.py [--against DIR] [--precision bfloat16] [--json FILE] [--smoke]
 
-1. Steps per second of one trial on one device, evaluations left out: the engine's compiled calls in turn with a
-   hand-written flax/optax loop of donated jitted steps over the same data, resident on the device, in the same
-   precision. ResNet-50 and Transformer base at their sizes on an accelerator, a tiny form of each on a CPU, and the
-   small tasks.
-2. Model FLOPs utilisation = M × steps per second / peak. M are the operations of the matrix products and convolutions
-   in one step's loss and its gradient as the network defines them, two for each product of two numbers
-   (``harness.jaxpr_cost``); the peak is that of the device for dense products of bfloat16, by its vendor (``PEAKS``).
-3. On a CPU: a step of eight lanes on eight emulated devices, batches divided over all eight, or in four microbatches,
-   against one lane a device; processor time.
-4. With --against DIR: processor seconds of training of whole studies by another checkout in turn with this one.
+1. Steps per second of one trial on one device, without evaluations: the engine's compiled calls in turn with a
+   hand-written flax/optax loop of donated jitted steps. The loop has the same data on the device and the same
+   precision. ResNet-50 and Transformer base run at full size on an accelerator and in a tiny form on a CPU, and the
+   small tasks run on both.
+2. Model FLOPs utilisation = M × steps per second / peak. M is the FLOPs of the matmuls and convolutions in the loss and
+   gradient of one step, two per multiply-add (``harness.jaxpr_cost``). The peak is the vendor's number for dense
+   bfloat16 matmuls (``PEAKS``).
+3. On a CPU: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or
+   into four microbatches, relative to one lane per device.
+4. With --against DIR: CPU seconds of training whole studies, by another checkout in turn with this one. Each checkout
+   runs its own copy of this file.
 """
 
 import argparse
@@ -31,14 +32,14 @@ if os.environ.get("JAX_PLATFORMS") == "cpu" or "--emulated" in sys.argv:
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, CALLS = 5, 3
-# Operations per second of dense bfloat16 products, by the start of the kind of a device as JAX names it, of which the
-# longest counts. NVIDIA's data sheets often state them with sparsity, which doubles them; Google's are on the page of
-# each TPU below cloud.google.com/tpu/docs.
+# FLOPs per second of dense bfloat16 matmuls, by the prefix of the device kind in JAX. The longest prefix counts.
+# NVIDIA's data sheets often give them with sparsity, which doubles them. Google's are on the page of each TPU below
+# cloud.google.com/tpu/docs.
 PEAKS = {
     "NVIDIA H100 80GB HBM3": 989.4e12,  # H100 Tensor Core GPU Architecture, table of H100 SXM5
     "NVIDIA H200": 989.4e12,  # H200 data sheet, SXM: 1,979 with sparsity
     "NVIDIA A100": 312e12,  # A100 data sheet
-    "TPU v3": 61.5e12,  # v3: 123 a chip of two cores, each a device
+    "TPU v3": 61.5e12,  # v3: 123 per chip of two cores, each of which is a device
     "TPU v4": 275e12,  # v4
     "TPU v5 lite": 197e12,  # v5e
     "TPU v5": 459e12,  # v5p
@@ -52,15 +53,15 @@ STUDIES = {"digits_fc": (64, 20_000), "digits_cnn": (64, 800), "pydoc_transforme
 
 
 class Network(NamedTuple):
-    """What is timed: a data set of random numbers, a model of it, and a batch size.
+    """A network to time: a data set of random numbers, a model and a batch size.
 
     Attributes:
-      dataset: its name in the registry while this runs.
+      dataset: name in the registry during the benchmark.
       inputs, labels: shapes of one example.
-      classes: of the labels.
-      model, options: keys of the registry.
-      batch_size: examples.
-      steps: of one call.
+      classes: number of classes of the labels.
+      model, options: model in the registry and its options.
+      batch_size: examples per step.
+      steps: steps of one call.
     """
 
     dataset: str
@@ -91,7 +92,7 @@ SMALL = {"digits_fc": (64, 300), "digits_cnn": (64, 40), "pydoc_transformer": (1
 
 
 def register(network: Network) -> None:
-    """Puts a data set of random numbers into the registry: four batches, uint8 images or tokens."""
+    """Registers a data set of random numbers: four batches of uint8 images or tokens."""
     import numpy as np
 
     from workloads import losses, registry
@@ -120,7 +121,7 @@ def register(network: Network) -> None:
 
 
 def key_of(network: Network, precision: str) -> Any:
-    """The key of a network's programs."""
+    """Returns the key of the programs of a network."""
     from harness.programs_key import ProgramsKey
 
     options = json.dumps(dict(network.options), sort_keys=True)
@@ -129,7 +130,7 @@ def key_of(network: Network, precision: str) -> Any:
 
 
 def key_of_task(task: str, batch_size: int, precision: str) -> Any:
-    """The key of a task's programs."""
+    """Returns the key of the programs of a task."""
     from harness.programs_key import programs_key
     from sweeps import overrides, planning
 
@@ -139,7 +140,7 @@ def key_of_task(task: str, batch_size: int, precision: str) -> Any:
 
 
 def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
-    """The key of the programs of a network or task, whose data are in the registry, and the steps of a call."""
+    """Returns the key of the programs of a network or task, and the steps of a call. Registers its data."""
     if name in SMALL:
         batch_size, steps = SMALL[name]
         return key_of_task(name, batch_size, precision), 2 if smoke else steps
@@ -149,7 +150,7 @@ def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
 
 
 def fitting(key: Any, lanes: int) -> Any:
-    """The division of a batch into as few microbatches as the memory of a device allows."""
+    """Returns the division of a batch into the fewest microbatches that fit in memory."""
     from harness import mesh, programs
     from harness.batch_partition import Division
 
@@ -162,7 +163,7 @@ def fitting(key: Any, lanes: int) -> Any:
 
 
 def peak() -> float | None:
-    """Operations per second of a device of this process, of dense bfloat16 products; None where the table lacks it."""
+    """Returns the peak FLOPs per second of dense bfloat16 matmuls of this device, or None if it is not in the table."""
     import jax
 
     kind = jax.local_devices()[0].device_kind
@@ -170,7 +171,7 @@ def peak() -> float | None:
 
 
 def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None = None) -> Callable[[], float]:
-    """Trial-steps per second of calls of the compiled programs; ``lanes`` is a multiple of the groups of devices."""
+    """Returns a function that measures trial-steps per second. ``lanes`` is a multiple of the device groups."""
     import jax
     import numpy as np
 
@@ -210,9 +211,9 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 
 
 def by_hand(key: Any, steps: int) -> Callable[[], float]:
-    """Steps per second of a hand-written loop: a donated jitted step on data that are on one device.
+    """Returns a function that measures steps per second of a hand-written loop with a donated jitted step.
 
-    Its products of float32 are float32, as ours are, which accelerators compute in fewer bits unless told.
+    Its float32 matmuls are float32 like ours. Accelerators use fewer bits by default.
     """
     import jax
     import jax.numpy as jnp
@@ -259,23 +260,24 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
 
 
 def speed(report: Any, precision: str) -> None:
-    """Ours and the hand-written loop in turn, and the share of the peak."""
+    """Adds the rates of ours and the hand-written loop in turn, and the share of the peak."""
     import jax
     from report import in_turn, median_ratio
 
-    from harness import mesh, programs
-    from harness.jaxpr_cost import step_flops
+    from harness import jaxpr_cost, mesh, network_costs, programs
 
     devices, most = mesh.groups(1), peak()
-    for name in (*(TINY if jax.default_backend() == "cpu" or report.smoke else LARGE), *SMALL):
+    networks = TINY if jax.default_backend() == "cpu" or report.smoke else LARGE
+    for name in (*networks, *SMALL):
         key, steps = case(name, precision, report.smoke)
         work = {"ours": ours(key, devices, fitting(key, devices), steps), "by hand": by_hand(key, steps)}
         rates = in_turn(work, 1 if report.smoke else ROUNDS, name)
-        mine = [rate / devices for rate in rates["ours"]]  # of one device, as by hand
+        mine = [rate / devices for rate in rates["ours"]]  # per device, as in the hand-written loop
         what, rate = f"{name}, batch {key.batch_size}, {precision}", statistics.median(mine)
         report.add(f"{what}: steps per second", rate, "1/s")
         report.add(f"{what}: ours / hand-written loop", median_ratio(mine, rates["by hand"]), "×")
-        operations = step_flops(programs.workload_of(key), key.batch_size)
+        step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
+        operations = jaxpr_cost.matrix_flops(step)
         report.add(f"{what}: operations of a step", operations / 1e6, "M")
         if most is not None and precision == "bfloat16":
             report.add(f"{what}: model FLOPs utilisation", operations * rate / most, "of 1", GOALS.get(name))
@@ -283,8 +285,10 @@ def speed(report: Any, precision: str) -> None:
 
 
 def divided(report: Any) -> None:
-    """Eight lanes on eight emulated devices: by lane, by shards, in microbatches; of the same processor time."""
-    command = [sys.executable, __file__, "--emulated", *(["--smoke"] if report.smoke else [])]
+    """Adds the CPU time of shards and of microbatches relative to whole batches, on eight emulated devices."""
+    command = [sys.executable, __file__, "--emulated"]
+    if report.smoke:
+        command.append("--smoke")
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     for name, ratio in json.loads(done.stdout.splitlines()[-1]).items():
@@ -314,7 +318,7 @@ def emulated(smoke: bool) -> None:
 
 
 def measured(smoke: bool) -> None:
-    """Prints, as JSON, processor seconds of training by task, compiling left out; any checkout can do it."""
+    """Prints the CPU seconds of training by task as JSON, without compiling."""
     from harness import engine, search
     from harness.run import Settings
     from sweeps import overrides, planning
@@ -334,12 +338,13 @@ def measured(smoke: bool) -> None:
 
 
 def against(report: Any, other: Path) -> None:
-    """Processor seconds of studies by two checkouts, in turn."""
+    """Adds the CPU time of another checkout relative to this one, in turn."""
 
     def by(checkout: Path) -> dict[str, float]:
         environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}
-        words = ["--measured", *(["--smoke"] if report.smoke else [])]
-        command = [sys.executable, str(Path(__file__).resolve()), *words]
+        command = [sys.executable, str(checkout / "benchmarks" / "training.py"), "--measured"]
+        if report.smoke:
+            command.append("--smoke")
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=checkout, env=environment)
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -350,13 +355,13 @@ def against(report: Any, other: Path) -> None:
 
 
 def main() -> None:
-    """Whatever was asked for."""
+    """Runs the inner command of a subprocess, or all measurements."""
     parser = argparse.ArgumentParser(add_help=False)
     for name in ("--emulated", "--measured", "--smoke"):
         parser.add_argument(name, action="store_true")
     inner, _ = parser.parse_known_args()
     if inner.emulated or inner.measured:
-        sys.path[:1] = []  # the folder of this file, which is not that of the checkout
+        sys.path[:1] = []  # remove the folder of this file
         (emulated if inner.emulated else measured)(inner.smoke)
         return
     from report import open_report

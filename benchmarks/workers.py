@@ -2,8 +2,8 @@
 
     python benchmarks/workers.py [--json FILE] [--smoke]
 
-Runs the whole sweep through the local launcher into temporary stores: once to fill the compilation cache,
-then with one worker and with two, each bound to a core of its own, in turn.
+Runs the whole sweep with the local launcher into temporary stores: once to fill the compilation cache, then with one
+worker and with two. Each worker is bound to one core.
 """
 
 import sys
@@ -25,7 +25,7 @@ SMOKE = ("optimizer=sgd,momentum", "batch_size=256", "trials=2", "task.budget.st
 
 
 def seconds(workers: int, sweep: Sequence[str]) -> float:
-    """Wall-clock seconds of the sweep, workers' start included."""
+    """Returns the wall-clock seconds of the sweep, including the start of workers."""
     with tempfile.TemporaryDirectory() as folder:
         request = planning.request(overrides.command_line([*sweep, f"store={folder}"]))
         for study in request.studies:
@@ -50,7 +50,7 @@ if __name__ == "__main__":
         sweep = SMOKE if report.smoke else QUICKSTART
         if not report.smoke:
             if len(processors.physical_cores()) < 2:
-                sys.exit("two workers need two physical cores; this process may use one")
+                sys.exit("two workers need two physical cores, but this process may use only one")
             seconds(2, sweep)
         one, two = seconds(1, sweep), seconds(2, sweep)
         report.add("seconds, one worker", one, "s")

@@ -27,30 +27,24 @@ _SIZE = re.compile(r"\(([\d.]+)([KMGT]?)\)")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-class Memory(NamedTuple):
-    """Memory of a device: the bytes that a program needs with its arguments and results, and the usable bytes.
-
-    ``fits`` is the compiler's verdict, and ``why`` its message if the program does not fit.
-    """
-
-    fits: bool
-    needed: float | None
-    usable: float | None
-    why: str = ""
-
-
 class CompilationResult(NamedTuple):
     """The result of compiling a program.
 
     Attributes:
-      memory: memory of a device.
+      fits: whether the program fits on a device, according to the compiler.
+      needed: bytes that it needs on a device with its arguments and results, or None if unknown.
+      usable: bytes that programs may use on a device, or None if the compiler does not report it.
+      why: the compiler's message if the program does not fit.
       found: the contents of the program, or None if it does not fit.
       processor_seconds: CPU seconds of lowering and compiling.
     """
 
-    memory: Memory
-    found: Compiled | None
-    processor_seconds: float
+    fits: bool
+    needed: float | None = None
+    usable: float | None = None
+    why: str = ""
+    found: Compiled | None = None
+    processor_seconds: float = 0.0
 
 
 def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
@@ -86,30 +80,23 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        return CompilationResult(refused(str(error), argument_bytes), None, time.process_time() - began)
+        return refused(str(error), argument_bytes)._replace(processor_seconds=time.process_time() - began)
     seconds = time.process_time() - began
     text = program.as_text()
     assert text is not None
-    return CompilationResult(Memory(True, needed_bytes(program), None), hlo.read(text).check(), seconds)
+    found = hlo.read(text).check()
+    return CompilationResult(True, hlo.peak_bytes(program), found=found, processor_seconds=seconds)
 
 
-def needed_bytes(program: jax.stages.Compiled) -> int:
-    """The bytes that a compiled program needs on a device, with its arguments and results."""
-    stats = program.memory_analysis()
-    assert stats is not None  # the TPU compiler has them
-    kept = stats.output_size_in_bytes - stats.alias_size_in_bytes
-    return int(stats.argument_size_in_bytes + kept + stats.temp_size_in_bytes)
-
-
-def refused(message: str, argument_bytes: float) -> Memory:
+def refused(message: str, argument_bytes: float) -> CompilationResult:
     """Parses the compiler's message about a program that does not fit: the needed and the usable bytes."""
     why = " ".join(message.split())[:400]
     sizes = [_size(number, unit) for number, unit in _SIZE.findall(why)]
     if whole := re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", why):
-        return Memory(False, _size(whole[1], whole[2]), _size(whole[3], whole[4]), why)
+        return CompilationResult(False, _size(whole[1], whole[2]), _size(whole[3], whole[4]), why)
     if "HLO temporaries" in why and len(sizes) == 2:
-        return Memory(False, argument_bytes + sizes[0], sizes[1], why)
-    return Memory(False, None, None, why)
+        return CompilationResult(False, argument_bytes + sizes[0], sizes[1], why)
+    return CompilationResult(False, why=why)
 
 
 def _size(number: str, unit: str) -> float:
@@ -133,9 +120,9 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
       how: description of the lanes and the division.
     """
     kind = on.devices.flat[0].device_kind
-    usable = made.memory.usable or usable_bytes(kind)
-    needed = None if made.memory.needed is None else made.memory.needed + beside
-    fits = made.memory.fits and (needed is None or usable is None or needed <= usable)
+    usable = made.usable or usable_bytes(kind)
+    needed = None if made.needed is None else made.needed + beside
+    fits = made.fits and (needed is None or usable is None or needed <= usable)
     result = Verdict(
         fits=fits,
         needed_bytes=needed,
@@ -145,7 +132,7 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
         devices=on.devices.size,
         how=how,
         processor_seconds=made.processor_seconds,
-        why=made.memory.why,
+        why=made.why,
     )
     if made.found is None:
         return result

@@ -125,9 +125,6 @@ class Checkpoints:
             if trial in ended:
                 with contextlib.suppress(OSError):  # it only takes up space
                     (self.folder / file).unlink(missing_ok=True)
-            if trial in ended:
-                with contextlib.suppress(OSError):  # it only takes room
-                    (self.folder / file).unlink(missing_ok=True)
 
 
 def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
@@ -221,17 +218,18 @@ class Saver:
             found = self._checkpoints.load(trial.id, self._key(trial))
             if found is not None and self._could_be(found):
                 self._waiting[trial.id], self._saved[trial.id] = found, found.step
-                measured = [np.array([row[name] for name in names], np.float32) for row in found.rows]
-                for row, values in zip(found.rows, measured, strict=True):
+                evaluations = []
+                for row in found.rows:
+                    values = np.array([row[name] for name in names], np.float32)
                     self._rows.append((trial.id, int(row["step"]), values))
-                saved[trial.id] = Saved(found.step, [dict(zip(names, values, strict=True)) for values in measured])
+                    evaluations.append(dict(zip(names, values, strict=True)))
+                saved[trial.id] = Saved(found.step, evaluations)
         self._scheduler.resume(trials, saved)
 
     def restored(self, carry: Any, live_trials: Sequence[Live]) -> Any:
         """The carry, after putting the arrays of resumed trials into their lanes."""
-        lanes = {
-            live.lane: self._waiting.pop(i).arrays for live in live_trials if (i := live.trial.id) in self._waiting
-        }
+        resumed = [live for live in live_trials if live.trial.id in self._waiting]
+        lanes = {live.lane: self._waiting.pop(live.trial.id).arrays for live in resumed}
         return self._programs.put(carry, lanes) if lanes else carry
 
     def due(self) -> bool:
@@ -242,21 +240,18 @@ class Saver:
         if self._checkpoints is None:
             return False
         with self._checkpoints.saving():
-            self._save(self._checkpoints, carry)
+            live_trials = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
+            rows: dict[int, list[dict[str, float]]] = {live.trial.id: [] for live in live_trials}
+            for trial, step, measured in self._rows:
+                if trial in rows:
+                    metrics = zip(self._programs.metrics, map(float, measured), strict=True)
+                    rows[trial].append({"step": step, **dict(metrics)})
+            leaves = jax.tree.leaves(multihost.on_host(carry)) if live_trials else []
+            for live in live_trials:
+                checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
+                self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)
+                self._saved[live.trial.id] = live.step
         return bool(self._saved)
-
-    def _save(self, checkpoints: Checkpoints, carry: Any) -> None:
-        live_trials = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
-        rows: dict[int, list[dict[str, float]]] = {live.trial.id: [] for live in live_trials}
-        for trial, step, measured in self._rows:
-            if trial in rows:
-                metrics = zip(self._programs.metrics, map(float, measured), strict=True)
-                rows[trial].append({"step": step, **dict(metrics)})
-        leaves = jax.tree.leaves(multihost.on_host(carry)) if live_trials else []
-        for live in live_trials:
-            checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
-            checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)
-            self._saved[live.trial.id] = live.step
 
     def remove(self, finished: Collection[int]) -> None:
         """Removes the checkpoints of stored trials, except those that ran out of time and may be resumed later."""

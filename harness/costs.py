@@ -145,14 +145,10 @@ class Question:
     settings: Settings
     topology: str | None = None
 
-    def json(self) -> dict[str, Any]:
-        """The question as plain data."""
-        return dataclasses.asdict(self)
-
     def key(self) -> str:
         """The cache key of its answer."""
         flags = {name: os.environ.get(name) for name in FLAGS}
-        text = json.dumps([self.json(), versions(self.topology is not None), flags], sort_keys=True)
+        text = json.dumps([dataclasses.asdict(self), versions(self.topology is not None), flags], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -165,11 +161,16 @@ def versions(with_compiler: bool) -> dict[str, str]:
     names = ["jax", "jaxlib", "flax", "optax"]
     if with_compiler:
         names.append("libtpu")
+    return installed(names) | {"code": code_hash(OURS)}
+
+
+def installed(names: Sequence[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
     found = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-    return found | {"code": code_hash(OURS)}
+    return found
 
 
 def code_hash(folders: Sequence[str]) -> str:
@@ -251,13 +252,16 @@ def _cache() -> Path | None:
 
 
 def _read(cache: Path | None, key: str) -> dict[str, Any] | None:
-    if cache is None:
-        return None
+    return None if cache is None else read_json(cache / f"{key}.json")
+
+
+def read_json(file: Path) -> dict[str, Any] | None:
+    """The object in a cached file, which is untrusted, or None without a valid one."""
     try:
-        answer = json.loads(durable.read(cache / f"{key}.json", durable.RECORD_BYTES))
+        found = json.loads(durable.read(file, durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
         return None
-    return answer if isinstance(answer, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def _write(cache: Path | None, key: str, answer: Mapping[str, Any]) -> None:
@@ -282,7 +286,9 @@ def _process(
             "TMPDIR": name,  # libtpu keeps a lock there
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
-        (folder / "asked").write_text("".join(f"{json.dumps(question.json())}\n" for question in questions))
+        (folder / "asked").write_text(
+            "".join(f"{json.dumps(dataclasses.asdict(question))}\n" for question in questions)
+        )
         with (folder / "asked").open() as asked, (folder / "errors").open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, *(f"-W{each}" for each in sys.warnoptions), "-P", "-c", PROGRAM],

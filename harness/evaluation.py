@@ -9,9 +9,9 @@ import numpy as np
 from jax.extend.core import jaxprs_in_params
 
 from harness import mesh
-from harness.training import TrainState
+from harness.training import TrainState, with_rows
 from workloads import losses
-from workloads.workload import Array, ArrayShape, Dataset, Examples, Workload
+from workloads.workload import Array, Dataset, Examples, Workload
 
 CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
 
@@ -54,13 +54,13 @@ def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
     return Examples(*(np.asarray(a[:evaluated] if len(rows) == evaluated else a[padded]) for a in examples))
 
 
-def prepared_shapes(workload: Workload, shards: int) -> tuple[Examples, ...]:
+def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tuple[Examples, ...]:
     """The shapes that ``prepared`` returns, by evaluated split."""
     shapes = []
     for split in workload.evaluated_splits:
         of = getattr(workload.shapes, split)
         _, own = evaluated_examples(workload, of.labels.shape[0], shards)
-        shapes.append(Examples(*(ArrayShape((shards * own, *a.shape[1:]), a.dtype) for a in of)))
+        shapes.append(with_rows(of, shards * own, sharding=sharding))
     return tuple(shapes)
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -55,12 +54,12 @@ def verdict(study: Factorization, source: Source, settings: Settings, topology: 
     of = outline.outline(_size(study, source), study.cores, als)
     programs = outline.calls(of, on, als)
     found = None
-    for name in HALVES:
+    for name, other in (HALVES, HALVES[::-1]):
         call, given = programs[name]
         own = ahead_of_time.verdict(
             ahead_of_time.make(functools.partial(call.lower, *given), jaxpr_cost.device_bytes(given)),
             on,
-            beside=_beside(programs, name),
+            beside=jaxpr_cost.device_bytes(programs[other][1][2]),  # the work of the other half stays in memory
             lanes=1,
             how=f"{name} on {number_of(study.cores, 'core')}, {'all_to_all' if of.work[0].sends else 'all_gather'}",
         )._replace(devices=there, shards=study.cores)
@@ -71,20 +70,13 @@ def verdict(study: Factorization, source: Source, settings: Settings, topology: 
     return found
 
 
-def _beside(programs: Mapping[str, tuple[Any, tuple[Any, ...]]], name: str) -> float:
-    """Bytes on a core for the work of the other half, which stays in memory."""
-    other = programs[next(each for each in HALVES if each != name)][1][2]
-    return jaxpr_cost.device_bytes(other)
-
-
 def _both(one: Verdict, two: Verdict) -> Verdict:
     """The verdict on an epoch, combined from those on its halves."""
     larger = two if not two.fits or (two.needed_bytes or 0) > (one.needed_bytes or 0) else one
-    totals: dict[tuple[str, str], list[float]] = {}
-    for each in (*one.exchanges, *two.exchanges):
-        own = totals.setdefault((each.operation, each.axes), [0, 0.0, 0.0])
-        for i, value in enumerate(each[2:]):
-            own[i] += value
+    totals: dict[tuple[str, str], tuple[float, ...]] = {}
+    for operation, axes, *own in (*one.exchanges, *two.exchanges):
+        before = totals.get((operation, axes), (0, 0.0, 0.0))
+        totals[operation, axes] = tuple(map(sum, zip(before, own, strict=True)))
 
     def together(name: str) -> float | None:
         values = [getattr(each, name) for each in (one, two)]

@@ -73,6 +73,8 @@ def run(
     with shutdown.first(lambda: None):
         for trial in trials:
             rows, end = running.trial(trial)
+            running.ended[end.steps] += 1
+            running.report({})
             with shutdown.lock:
                 on_finished(running.record(trial, rows, end))
                 outcomes[trial.id] = end
@@ -118,18 +120,13 @@ class _FactorizationRun:
     epochs: int = 0
     ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of trials by their epochs
 
-    def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
-        """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
-        rows, end = self._run(trial)
-        self.ended[end.steps] += 1
-        self._report({})
-        return rows, end
-
-    def _report(self, live: dict[int, int]) -> None:
+    def report(self, live: dict[int, int]) -> None:
+        """Reports the progress, given the live trials by their epochs."""
         seconds = time.perf_counter() - self.began
         self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
 
-    def _run(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
+    def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
+        """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
         weights = Weights(*(np.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
             return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
@@ -158,7 +155,7 @@ class _FactorizationRun:
                     self._save(trial, key, tables, rows)
                 if stops:
                     raise Stopped
-                self._report({len(rows): 1})
+                self.report({len(rows): 1})
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:

@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,6 +130,15 @@ def read(text: str) -> Compiled:
     """
     counts = re.findall(r"(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])
     return _Reader(_computations(text), math.prod(map(int, counts)) or 1, _lines_of_collectives(text)).compiled()
+
+
+def peak_bytes(program: Any) -> int:
+    """The device memory of a compiled program with arguments and results, or 0 if the compiler does not report it."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return 0
+    results = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return int(stats.argument_size_in_bytes + results + stats.temp_size_in_bytes)
 
 
 def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
@@ -347,14 +356,22 @@ def _flops_of_convolution(
     pads = along("pad", 0)
     flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i, place in enumerate(places):
-        at = np.arange(out[labels[3].index(place)]) * strides[i] - pads[i]
-        last = (given[labels[1].index(place)] - 1) * spread[i]
-        met = 0
-        for tap in range(sizes[i]):
-            over = at + tap * apart[i]
-            met += int(np.count_nonzero((over >= 0) & (over <= last) & (over % spread[i] == 0)))
-        flops *= met
+        count, outputs = given[labels[1].index(place)], out[labels[3].index(place)]
+        flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], apart[i])
     return flops
+
+
+def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
+    """The number of pairs of an output and a tap of a window that meet a number, not padding or dilation, on one axis.
+
+    Args:
+      count, outputs: numbers of inputs and outputs.
+      size, stride, pad: those of the window, with the padding before the inputs.
+      spread, apart: dilation of the inputs and of the window.
+    """
+    at, last = np.arange(outputs) * stride - pad, (count - 1) * spread
+    places = (at + tap * apart for tap in range(size))
+    return sum(int(np.count_nonzero((each >= 0) & (each <= last) & (each % spread == 0))) for each in places)
 
 
 _REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # call scalar computations
@@ -445,17 +462,15 @@ def _bits(dtype: str) -> int:
 
 def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> float:
     """Bytes of the whole arrays of a collective."""
-    given = [size for name in _operands(each) for size in _arrays(types.get(name, ""))]
-    if operation in ("reduce-scatter", "all-reduce", "all-to-all", "ragged-all-to-all", "collective-permute"):
-        if not given:
-            given = _arrays(each.operands)
-        if not given:
-            raise Unparsed(each.line)
-        return given[0] if operation == "collective-permute" else sum(given)
-    arrays = _arrays(each.type)
+    if operation in ("all-gather", "collective-broadcast"):
+        arrays = _arrays(each.type)
+        if each.opcode.endswith("-start") and len(arrays) > 1:  # the operands and the results
+            arrays = arrays[len(arrays) // 2 :]
+    else:
+        arrays = [size for name in _operands(each) for size in _arrays(types.get(name, ""))] or _arrays(each.operands)
     if not arrays:
         raise Unparsed(each.line)
-    return sum(arrays[len(arrays) // 2 :]) if each.opcode.endswith("-start") and len(arrays) > 1 else sum(arrays)
+    return arrays[0] if operation == "collective-permute" else sum(arrays)
 
 
 def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, ...], ...]:
@@ -473,7 +488,10 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
         groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
         return tuple(group for group in groups if group) or (tuple(range(devices)),)
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
-        return _of_iota(_numbers(iota[1]), _numbers(iota[2]), iota[3])
+        ids, shape = _ordered(iota[2], iota[3]), _numbers(iota[1])
+        if ids.size != math.prod(shape):
+            raise Unparsed(text)
+        return _rows(ids, shape[-1])
     if mesh := re.match(
         r"@?mesh[\[<]([^\]>]*)[\]>](?:, device_ids=\((\[[\d,]+\](?:T\([\d,]+\))?|[\d,]+)\))? \{([^}]*)\}", text
     ):
@@ -481,14 +499,15 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
     raise Unparsed(text)
 
 
-def _of_iota(shape: Sequence[int], dims: Sequence[int], order: str | None) -> tuple[tuple[int, ...], ...]:
-    """Groups as rows of a table: all numbers, reshaped, transposed and reshaped again."""
-    if math.prod(shape) != math.prod(dims):
-        raise Unparsed(f"{shape} of {dims}")
-    ids = np.arange(math.prod(dims)).reshape(dims)
-    if order is not None:
-        ids = ids.transpose(_numbers(order))
-    return tuple(tuple(group) for group in ids.reshape(-1, shape[-1]).tolist())
+def _ordered(dims: str, order: str | None) -> np.ndarray:
+    """The numbers from 0 in an array of these dimensions, transposed."""
+    sizes = _numbers(dims)
+    ids = np.arange(math.prod(sizes)).reshape(sizes)
+    return ids.transpose(_numbers(order)) if order else ids
+
+
+def _rows(ids: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 
 
 def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int, ...], ...]:
@@ -498,8 +517,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
     if device_ids is None:
         ids = np.arange(count)
     elif turned := re.match(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", device_ids):
-        ids = np.arange(count).reshape(_numbers(turned[1]))
-        ids = ids.transpose(_numbers(turned[2])) if turned[2] else ids
+        ids = _ordered(turned[1], turned[2])
     else:
         ids = np.array(_numbers(device_ids))
     if ids.size != count:
@@ -519,10 +537,8 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
             if any(before <= low and high <= before * own for before, own in parts.get(name, [])):
                 within.append(len(dims))
             dims.append(high // low)
-    ids = ids.reshape(dims) if dims else ids.reshape(1)
-    ids = np.moveaxis(ids, within, range(-len(within), 0)) if within else ids
-    size = math.prod(dims[i] for i in within)
-    return tuple(tuple(group) for group in ids.reshape(-1, size).tolist())
+    ids = np.moveaxis(ids.reshape(dims), within, range(-len(within), 0))
+    return _rows(ids, math.prod(dims[i] for i in within))
 
 
 def _numbers(text: str) -> list[int]:

@@ -4,13 +4,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jax.extend.core import Literal, jaxprs_in_params
 from jax.tree_util import tree_leaves
 
+from harness import hlo
 from harness.costs import Work
-from workloads.workload import Examples, Workload
 
 # Operations that a compiler does not fuse with their neighbours, so that their results go to memory. Fused operations
 # read one number for each number they write, and do not reduce.
@@ -133,20 +131,6 @@ def _bytes(var: Any) -> int:
     return math.prod(shape) * int(getattr(var.aval.dtype, "itemsize", 4))
 
 
-def step_flops(workload: Workload, batch_size: int) -> int:
-    """The FLOPs of a training step, counted by ``matrix_flops`` for a batch's loss and its gradient."""
-    train = workload.shapes.train
-    assert train is not None  # an endless stream does not have a training set
-    batch = Examples(*(jax.ShapeDtypeStruct((batch_size, *a.shape[1:]), a.dtype) for a in train))
-    params, state = jax.eval_shape(workload.init, jax.random.key(0))
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch_size))
-
-    def loss(params: Any, state: Any, batch: Examples, keys: Any) -> Any:
-        return workload.loss(params, state, batch, None, keys, jnp.float32(0))[0]
-
-    return matrix_flops(jax.make_jaxpr(jax.grad(loss))(params, state, batch, keys))
-
-
 def matrix_flops(jaxpr: Any) -> int:
     """The FLOPs of all matmuls and convolutions of a program, two per multiply-add.
 
@@ -191,8 +175,5 @@ def _products_of_convolution(equation: Any) -> int:
         strict=True,
     )
     for i, k, o, stride, (before, _), spread, apart in dimensions:
-        # Positions of the window on a number, neither on padding nor between the numbers of a dilated image.
-        last = (lhs[i] - 1) * spread
-        places = (at * stride - before + tap * apart for at in range(out[o]) for tap in range(rhs[k]))
-        products *= sum(0 <= place <= last and place % spread == 0 for place in places)
+        products *= hlo.taps(lhs[i], out[o], rhs[k], stride, before, spread, apart)
     return products

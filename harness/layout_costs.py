@@ -136,7 +136,7 @@ def links(hardware: Hardware, mesh: Mapping[str, int], chips: Sequence[int] | No
 
 def _along(sizes: Sequence[int], directions: int) -> list[int]:
     """The lengths of torus directions that hold axes of these sizes, as even as possible."""
-    lengths = [1] * min(directions, max(1, len(sizes)))
+    lengths = [1 for _ in range(min(directions, max(1, len(sizes))))]
     for size in sorted(sizes, reverse=True):
         lengths[lengths.index(min(lengths))] *= size
     return lengths

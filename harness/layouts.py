@@ -62,47 +62,35 @@ def run(
             record = engine(laid(study), trial, on_progress)
         except Refused as refusal:
             row = {"refusal": refusal.kind, "explanation": str(refusal)}
-            record = _record(trial, [], row, {}, TrialOutcome("INFEASIBLE", None, 1))
+            record = _record(trial, [], row, TrialOutcome("INFEASIBLE", None, 1))
         outcomes |= record.outcomes
         on_finished(record)
     jax.clear_caches()
     return outcomes
 
 
-@dataclasses.dataclass
-class _Clock:
-    """The latest seconds of compiling and of training."""
-
-    began: float = dataclasses.field(default_factory=time.perf_counter)
-    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name], self.began = now - self.began, now
-
-
 def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
     """Runs the steps of a trial on the devices of this process, and times further steps."""
-    clock, study = _Clock(), one.study
+    began, study = time.perf_counter(), one.study
     program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
     row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
-    clock.lap("compile_seconds")
+    compiled = time.perf_counter()
     on_progress(RunProgress(TRAINING))
     state, losses, gradients = _steps(one, program, trial, study.budget_steps)
-    clock.lap("train_seconds")
+    train_seconds = time.perf_counter() - compiled
     if timed:
         row |= _timed(one, program, trial, state)
     else:
-        row["gradient_difference"] = _difference(gradients, _reference_gradients(_on_one_device(one), trial))
+        row["gradient_difference"] = _difference(gradients, _reference_gradients(study, trial))
     finite = bool(np.isfinite(losses).all())
     end = TrialOutcome("COMPLETE" if finite else "INFEASIBLE", None, len(losses))
-    on_progress(RunProgress(TRAINING, {study.budget_steps: 1}, {}, len(losses), clock.seconds["train_seconds"], 0.0))
-    return _record(trial, losses, row, clock.seconds, end)
+    on_progress(RunProgress(TRAINING, {study.budget_steps: 1}, {}, len(losses), train_seconds, 0.0))
+    return _record(trial, losses, row, end, compiled - began, train_seconds)
 
 
 def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> Record:
     """Compiles a step for TPUs that need not be attached."""
-    clock = _Clock()
+    began = time.perf_counter()
     devices = topologies.devices(one.study.topology)
     if len(devices) != one.mesh.size:
         message = f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
@@ -114,8 +102,7 @@ def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> 
             raise
         raise Refused("memory", None, " ".join(str(error).split())[:500]) from None
     row = accounts(one, program, topologies.chips(devices))
-    clock.lap("compile_seconds")
-    return _record(trial, [], row, clock.seconds, TrialOutcome("COMPLETE", None, 1))
+    return _record(trial, [], row, TrialOutcome("COMPLETE", None, 1), time.perf_counter() - began)
 
 
 ENGINES: dict[str, Callable[[LaidOutStudy, Trial, OnProgress], Record]] = {
@@ -145,8 +132,7 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
             f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
         )
     totals = hlo.totals(found.collectives, one.mesh)
-    kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + kept
+    peak = hlo.peak_bytes(program)
     hardware = layout_costs.HARDWARE[one.study.hardware]
     over = layout_costs.links(hardware, one.mesh, chips)
     predicted = layout_costs.predict(hardware, found.flops, peak, found.collectives, over, one.study.precision)
@@ -225,22 +211,13 @@ def _tokens(one: LaidOutStudy, trial: Trial, at: int) -> Array:
     return jax.device_put(drawn, placed.sharding(transformer.TOKENS))
 
 
-@functools.lru_cache(maxsize=256)
-def _drawn(vocab: int, batch: int, length: int, seed: int, at: int) -> np.ndarray:
-    return transformer.draw(vocab, batch, length, seed, at)
-
-
-def _on_one_device(one: LaidOutStudy) -> LaidOutStudy:
-    """The same study on one device, with which every layout must agree."""
-    study = dataclasses.replace(one.study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1)
-    return laid(study)
-
-
+_drawn = functools.lru_cache(maxsize=256)(transformer.draw)
 _REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # only the last one
 
 
-def _reference_gradients(alone: LaidOutStudy, trial: Trial) -> dict[str, np.ndarray]:
-    """The first gradient on one device, up to the same factor."""
+def _reference_gradients(study: LayoutStudy, trial: Trial) -> dict[str, np.ndarray]:
+    """The first gradient of the study on one device, with which every layout must agree, up to the same factor."""
+    alone = laid(dataclasses.replace(study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1))
     key = alone.study.plan_json, trial.seed
     if key not in _REFERENCES:
         _REFERENCES.clear()
@@ -266,22 +243,28 @@ def _timed(one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, state:
     return {"step_seconds": median, "step_seconds_low": low, "step_seconds_high": high, "timed_steps": TIMED}
 
 
-def _record(trial: Trial, losses: list[float], row: Row, seconds: Mapping[str, float], end: TrialOutcome) -> Record:
+def _record(
+    trial: Trial,
+    losses: list[float],
+    row: Row,
+    end: TrialOutcome,
+    compile_seconds: float = 0.0,
+    train_seconds: float = 0.0,
+) -> Record:
     """The measurements of a trial: one row per step, or one row if no step was run."""
     rows = max(1, len(losses))
     metrics: dict[str, np.ndarray] = {"train_loss": np.array(losses, np.float32)} if losses else {}
     for column in plans.COLUMNS:
         metrics[column.name] = np.array([row.get(column.name)] * rows, object)
-    trained = seconds.get("train_seconds", 0.0)
     return Record(
         trials=[trial],
         outcomes={trial.id: end},
         trial=np.full(rows, trial.id, np.int32),
         step=np.arange(1, rows + 1, dtype=np.int32),
         metrics=metrics,
-        compile_seconds=seconds.get("compile_seconds", 0.0),
-        train_seconds=trained,
+        compile_seconds=compile_seconds,
+        train_seconds=train_seconds,
         evaluate_seconds=0.0,
-        run_seconds=trained,
+        run_seconds=train_seconds,
         trial_steps=len(losses),
     )

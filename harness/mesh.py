@@ -29,7 +29,7 @@ def device_bytes() -> int | None:
         own = free and free // jax.local_device_count()
     else:
         own = (device.memory_stats() or {}).get("bytes_limit")
-    return multihost.least(own or 0) or None
+    return int(-multihost.longest(-(own or 0))[0]) or None
 
 
 def groups(shards: int) -> int:

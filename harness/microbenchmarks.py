@@ -10,15 +10,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import predictions
-from harness.costs import Work
+from harness.costs import Work, read_json
 from harness.predictions import Rates
 from results import durable
-from results.bad_input import BadInput
 from workloads import caches
 
 FORMAT = 2
 FACTOR = 3.0  # predictions from a probe are at best within this factor, since networks differ
 KEPT = ("backend", "rates", "networks", "all_reduce")  # measurements that predictions use
+
+
+class Trained(NamedTuple):
+    """A network trained by a probe.
+
+    Attributes:
+      work: work of a step.
+      calls: program calls per step.
+      seconds: seconds of the run per step, including the host's work for calls.
+      equations: number of operations of its programs.
+      compiling: seconds of compiling them.
+    """
+
+    work: Work
+    calls: float
+    seconds: float
+    equations: int
+    compiling: float
 
 
 def place(device_kind: str) -> Path:
@@ -38,11 +55,8 @@ def write(device_kind: str, found: Mapping[str, Any]) -> Path:
 
 def read(device_kind: str) -> dict[str, Any] | None:
     """The stored measurements of a device kind, or None without a probe."""
-    try:
-        found = json.loads(durable.read(place(device_kind), durable.RECORD_BYTES))
-    except (BadInput, OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and found.get("device_kind") == device_kind else None
+    found = read_json(place(device_kind))
+    return found if found is not None and found.get("device_kind") == device_kind else None
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
@@ -57,7 +71,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
         return None
     tables = {each: _typical(found, device_kind, backend, each) for each in ("float32", precision)}
     full = tables["float32"]
-    runs = [_Run(Work(*of), *rest) for of, *rest in found["networks"]]
+    runs = [Trained(Work(*of), *rest) for of, *rest in found["networks"]]
     steps = [predictions.seconds(run.work, full).middle for run in runs]
     scale, call = _fitted(runs, steps)
     spread = predictions.calibration(
@@ -75,17 +89,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     )
 
 
-class _Run(NamedTuple):
-    """A network trained by a probe. See ``probe.Trained``."""
-
-    work: Work
-    calls: float
-    seconds: float
-    equations: int
-    compiling: float
-
-
-def _fitted(runs: Sequence[_Run], steps: Sequence[float]) -> tuple[float, float]:
+def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, float]:
     """The scale of predicted steps and the seconds of a call that best fit the runs, in relative error."""
     one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
     two = [run.calls / run.seconds for run in runs]

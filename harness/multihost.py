@@ -189,11 +189,7 @@ def are_many() -> bool:
 
 def leads() -> bool:
     """Whether this process is the leader, which reads and writes the store and shows progress."""
-    if not are_many():
-        return True
-    import jax
-
-    return bool(jax.process_index() == 0)
+    return place()[0] == 0
 
 
 def broadcast(value: T) -> T:
@@ -216,11 +212,6 @@ def numbers_of_leader(*values: float) -> tuple[float, ...]:
     from jax.experimental import multihost_utils
 
     return tuple(np.asarray(multihost_utils.broadcast_one_to_all(np.array(values, np.float32))).tolist())
-
-
-def least(size: int) -> int:
-    """The smallest of all processes' sizes in bytes."""
-    return int(-longest(-size)[0])
 
 
 def longest(*seconds: float) -> tuple[float, ...]:

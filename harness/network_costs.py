@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,15 +31,17 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     shards, microbatches = settings.shards or 1, settings.microbatches or 1
     share = Division(shards, microbatches).examples(study.batch_size)
     stepped = step_jaxpr(workload, share, microbatches)
-    evaluated = _evaluation(key._replace(batch_size=0), json.dumps(source), shards)
-    carry, *_ = one_lane(workload)
-    held = max(jaxpr_cost.held_bytes(stepped), evaluated.held_bytes)
+    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(
+        key._replace(batch_size=0), json.dumps(source), shards
+    )
+    carry, _ = programs.one_lane(workload)
+    held = max(jaxpr_cost.held_bytes(stepped), evaluation_bytes)
     return Counts(
         step=jaxpr_cost.of(stepped),
-        evaluation=evaluated.work,
+        evaluation=evaluation_work,
         parameters=sum(leaf.size for leaf in jax.tree.leaves(carry.params)),
         held_bytes=held,
-        equations=jaxpr_cost.equations(stepped) + evaluated.equations,
+        equations=jaxpr_cost.equations(stepped) + evaluation_equations,
         devices=shards,
         precision=study.precision,
         least_bytes=_least_bytes(workload, share, settings, held),
@@ -59,24 +61,11 @@ def _least_bytes(workload: Workload, share: int, settings: Settings, held: float
     return min(held, jaxpr_cost.held_bytes(step_jaxpr(workload, share // fewest * fewest, share // fewest)))
 
 
-class _Evaluation(NamedTuple):
-    """The costs of an evaluation, which all batch sizes share."""
-
-    work: Work
-    held_bytes: int
-    equations: int
-
-
 @functools.cache
-def _evaluation(key: ProgramsKey, source: str, shards: int) -> _Evaluation:
+def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
+    """The work, held bytes and equations of an evaluation, which all batch sizes share."""
     jaxpr = evaluation_jaxpr(programs.workload_of(key, json.loads(source)), shards)
-    return _Evaluation(jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
-
-
-def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
-    """The shapes of a trial's state and of its work."""
-    spans = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), programs.spans_dtypes(workload))
-    return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
+    return (jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
@@ -91,7 +80,7 @@ def a_step(
 ) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
     """A step on one device as a function that returns the next carry, and the shapes of its arguments, carry first."""
     division = Division(1, microbatches)
-    carry, spans = one_lane(workload)
+    carry, spans = programs.one_lane(workload)
     train = workload.shapes.train
 
     def step(carry: TrainState, spans: Spans, order: Any, data: Any) -> TrainState:
@@ -109,18 +98,16 @@ def a_step(
     order: Any = None
     if train is not None and workload.draw is None:
         count = examples if workload.feed else train.labels.shape[0]
-        data = Examples(*(jax.ShapeDtypeStruct((count, *a.shape[1:]), a.dtype) for a in train))
+        data = training.with_rows(train, count)
         order = jax.ShapeDtypeStruct((count,), np.dtype("int32"))
     return step, (carry, spans, order, data)
 
 
 def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
     """The program of an evaluation of one shard of all splits."""
-    carry, _ = one_lane(workload)
-    splits = tuple(
-        Examples(*(jax.ShapeDtypeStruct((a.shape[0] // shards, *a.shape[1:]), a.dtype) for a in each))
-        for each in evaluation.prepared_shapes(workload, shards)
-    )
+    carry, _ = programs.one_lane(workload)
+    whole = evaluation.prepared_shapes(workload, shards)
+    splits = tuple(training.with_rows(each, each.labels.shape[0] // shards) for each in whole)
 
     def evaluate(carry: TrainState, splits: tuple[Examples, ...]) -> Any:
         with_all = workload._replace(evaluation_examples=-(-workload.evaluation_examples // shards))

@@ -1,5 +1,6 @@
 """Prefetching of streamed data: all batches of a call form one array, made while the devices train on the last one."""
 
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 import numpy as np
@@ -15,16 +16,12 @@ class Feeder:
     """The superbatches of a study's calls, [L, steps, shards · examples per shard, ...], on the devices.
 
     Args:
-      workload: a workload with ``feed``.
-      batch_size: number of examples in a whole batch.
-      division: division of each batch.
+      make: makes the superbatch of a call, ``fed`` with its other arguments.
       steps: the most steps of a call.
-      sharding: sharding of a superbatch. Each host loads only the batches of its own lanes and shards.
     """
 
-    def __init__(self, workload: Workload, batch_size: int, division: Division, steps: int, sharding: NamedSharding):
-        self._workload, self._batch_size, self._division = workload, batch_size, division
-        self._steps, self._sharding = steps, sharding
+    def __init__(self, make: Callable[[Spans], Examples], steps: int):
+        self._make, self._steps = make, steps
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[Spans, Future[Examples]] | None = None
 
@@ -32,30 +29,34 @@ class Feeder:
         """The superbatch of a call. Starts to prefetch the next call, which begins where this one ends."""
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
-            superbatch = self._made(spans) if ready is None else ready.result()
+            superbatch = self._make(spans) if ready is None else ready.result()
         except CancelledError:  # the decoding processes were replaced meanwhile
-            superbatch = self._made(spans)
+            superbatch = self._make(spans)
         works = spans.stop > spans.start
         after = spans._replace(start=spans.stop, stop=np.where(works, spans.stop + self._steps, spans.stop))
-        self._next = after, self._thread.submit(self._made, after)
+        self._next = after, self._thread.submit(self._make, after)
         return superbatch
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Drops the prefetched superbatch at the end of a study."""
         if self._next is not None:
             self._next[1].cancel()
             self._next = None
 
-    def _made(self, spans: Spans) -> Examples:
-        return mesh.device_put_sharded(
-            fed(self._workload, spans, self._steps, self._batch_size, self._division, self._sharding), self._sharding
-        )
-
 
 def fed(
-    workload: Workload, spans: Spans, steps: int, batch_size: int, division: Division, sharding: NamedSharding
+    workload: Workload, batch_size: int, division: Division, steps: int, sharding: NamedSharding, spans: Spans
 ) -> Examples:
-    """The batches of one call, with zeros for unused steps, beyond the end of a batch and for other hosts."""
+    """The superbatch of a call, with zeros for unused steps, beyond the end of a batch and for other hosts.
+
+    Args:
+      workload: a workload with ``feed``.
+      batch_size: number of examples in a whole batch.
+      division: division of each batch.
+      steps: the most steps of a call.
+      sharding: sharding of the superbatch. Each host loads only the batches of its own lanes and shards.
+      spans: the work of the call.
+    """
     assert workload.feed is not None and workload.shapes.train is not None
     size = division.examples(batch_size) * division.shards
     shapes = [(len(spans.seed), steps, size, *a.shape[1:]) for a in workload.shapes.train]
@@ -67,7 +68,7 @@ def fed(
             batch = workload.feed(int(spans.seed[lane]), step, batch_size, positions)
             for whole, array in zip(superbatch, batch, strict=True):
                 whole[lane, step - spans.start[lane], positions.start : positions.stop] = array
-    return superbatch
+    return mesh.device_put_sharded(superbatch, sharding)
 
 
 def _begins(made: Spans, spans: Spans) -> bool:

@@ -18,8 +18,8 @@ from results import cli
 if __name__ == "__main__":  # before all other imports, so that errors in them are reported in one line
     cli.run("harness.probe")
 
-from harness import processors
-from harness.costs import Work
+from harness import microbenchmarks, processors, provenance
+from harness.microbenchmarks import Trained
 from results.plans.batch_study import BatchStudy
 
 # JAX is imported inside functions, so that --help stays fast.
@@ -54,19 +54,7 @@ ROUNDS = 5  # the fastest one counts, because other load on the machine only slo
 PRECISIONS = {"float32": "highest", "bfloat16": "default"}
 
 
-def _all_reduce(array: Any) -> Any:
-    import jax
-
-    return jax.lax.psum(array, "devices")
-
-
-def _all_to_all(array: Any) -> Any:
-    import jax
-
-    return jax.lax.all_to_all(array.reshape(jax.lax.axis_size("devices"), -1), "devices", 0, 0)
-
-
-EXCHANGES = {"all_reduce": _all_reduce, "all_to_all": _all_to_all}
+EXCHANGES = ("all_reduce", "all_to_all")
 
 
 class Product(NamedTuple):
@@ -123,8 +111,6 @@ def main(argv: list[str]) -> int:
     backend, _ = processors.accelerators()
     if backend == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, processors.physical_cores()[0])
-    from harness import microbenchmarks, provenance
-
     device = provenance.device()
     cli.say(f"measuring {device['device_kind']}, which takes up to two minutes")
     found = measured(device["backend"])
@@ -176,7 +162,7 @@ def measured(backend: str) -> dict[str, Any]:
         "networks": [trained(study) for study in _networks()],
         "call_seconds": call,
         # The devices of a CPU would be emulated.
-        **{name: [] if backend == "cpu" else exchange_seconds(each) for name, each in EXCHANGES.items()},
+        **{name: [] if backend == "cpu" else exchange_seconds(name) for name in EXCHANGES},
     }
     for precision in PRECISIONS:
         own = products(PRODUCTS, precision, LARGEST_FLOPS[backend])
@@ -283,24 +269,6 @@ def _operation_seconds() -> float:
     return best(lambda: program(carry, *others)) / (CHAIN * count)
 
 
-class Trained(NamedTuple):
-    """A trained network, in the form that ``microbenchmarks`` reads.
-
-    Attributes:
-      work: work of a step.
-      calls: program calls per step.
-      seconds: seconds of the run per step, including the host's work for calls.
-      equations: number of operations of its programs.
-      compiling: seconds of compiling them.
-    """
-
-    work: Work
-    calls: float
-    seconds: float
-    equations: int
-    compiling: float
-
-
 def trained(study: BatchStudy) -> Trained:
     """Trains a network twice as a run does, recompiling its programs. The faster run counts.
 
@@ -364,7 +332,7 @@ def _without_cache() -> Any:
         jax.config.update("jax_enable_compilation_cache", kept)
 
 
-def exchange_seconds(exchange: Callable[[Any], Any]) -> list[tuple[int, int, float]]:
+def exchange_seconds(name: str) -> list[tuple[int, int, float]]:
     """Devices, bytes per device and seconds of a collective over all devices, or an empty list for one device."""
     import jax
     import jax.numpy as jnp
@@ -375,6 +343,10 @@ def exchange_seconds(exchange: Callable[[Any], Any]) -> list[tuple[int, int, flo
         return []
     mesh = jax.make_mesh((len(devices),), ("devices",), devices=devices, axis_types=(AxisType.Auto,))
     spread = PartitionSpec("devices")
+    exchange = {
+        "all_reduce": lambda array: jax.lax.psum(array, "devices"),
+        "all_to_all": lambda array: jax.lax.all_to_all(array.reshape(len(devices), -1), "devices", 0, 0),
+    }[name]
     found = []
     for count in (1 << 10, 1 << 16, 1 << 22):
         whole = jax.device_put(jnp.ones(count * len(devices)), NamedSharding(mesh, spread))

@@ -107,8 +107,7 @@ def accelerator_model(kind: str) -> str:
             lines = dict(line.split(":", 1) for line in described.read_text().splitlines() if ":" in line)
             return lines.get("Model", kind).strip()
         return kind
-    found = [(folder / "device").read_text().strip() for folder in _of_google()]
-    return next((TPU_NAMES[number] for number in found if number in TPU_NAMES), kind)
+    return next((TPU_NAMES[number] for number in _google_ids() if number in TPU_NAMES), kind)
 
 
 def _accelerators_there() -> tuple[str, int]:
@@ -132,12 +131,13 @@ def _visible(names: str, gpus: int) -> int:
 
 def devices_of_chips() -> list[int]:
     """The number of devices that JAX shows for each TPU chip of the machine."""
-    numbers = [(folder / "device").read_text().strip() for folder in _of_google()]
-    return [TPUS[number] for number in numbers if number in TPUS]
+    return [TPUS[number] for number in _google_ids() if number in TPUS]
 
 
-def _of_google() -> list[Path]:
-    return [vendor.parent for vendor in sorted(PCI.glob("*/vendor")) if vendor.read_text().strip() == GOOGLE]
+def _google_ids() -> list[str]:
+    """The device ids of Google's PCI devices."""
+    vendors = [vendor for vendor in sorted(PCI.glob("*/vendor")) if vendor.read_text().strip() == GOOGLE]
+    return [vendor.with_name("device").read_text().strip() for vendor in vendors]
 
 
 def _check_plugin(kind: str) -> None:

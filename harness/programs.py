@@ -6,19 +6,18 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh
 from jax.sharding import PartitionSpec as P
 
-from harness import compile_cache, evaluation, jaxpr_cost, mesh, multihost, training
+from harness import compile_cache, evaluation, hlo, jaxpr_cost, mesh, multihost, prefetch, training
 from harness.batch_partition import Division
 from harness.mesh import TRIAL
-from harness.prefetch import Feeder
 from harness.programs_key import ProgramsKey
 from harness.training import CALL_STEPS, Spans, TrainState
 from workloads import registry
@@ -59,7 +58,7 @@ class Programs(NamedTuple):
     call_steps: int | None
     bytes: int
     compile_seconds: float
-    feeding: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    feeding: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
 
 class Shapes(NamedTuple):
@@ -112,33 +111,27 @@ def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Wo
 
 def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
     """The shapes of all arguments of programs over a mesh, without reading data or using a device."""
-    dtypes = spans_dtypes(workload)
-    one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), dtypes)
-    lane_carry = jax.eval_shape(functools.partial(training.fresh, workload), one_lane)
 
-    def of_lanes(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((lanes, *shape), dtype, sharding=mesh.by_lane(on))
+    def of_lanes(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((lanes, *array.shape), array.dtype, sharding=mesh.by_lane(on))
 
-    def with_sharding(examples: Examples, sharding: NamedSharding) -> Examples:
-        return Examples(*(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in examples))
-
+    carry, spans = jax.tree.map(of_lanes, one_lane(workload))
     train = None if workload.draw or workload.feed else workload.shapes.train
     return Shapes(
-        carry=jax.tree.map(lambda a: of_lanes(a.shape, a.dtype), lane_carry),
-        spans=jax.tree.map(lambda dtype: of_lanes((), dtype), dtypes),
-        active=of_lanes((), jnp.bool_),
-        train=None if train is None else with_sharding(train, mesh.replicated(on)),
-        splits=tuple(
-            with_sharding(each, mesh.by_shard(on)) for each in evaluation.prepared_shapes(workload, on.shape[DATA])
-        ),
+        carry=carry,
+        spans=spans,
+        active=of_lanes(jax.ShapeDtypeStruct((), jnp.bool_)),
+        train=None if train is None else training.with_rows(train, train.labels.shape[0], sharding=mesh.replicated(on)),
+        splits=evaluation.prepared_shapes(workload, on.shape[DATA], mesh.by_shard(on)),
     )
 
 
-def spans_dtypes(workload: Workload) -> Spans:
-    """The dtypes of the work of a lane."""
-    f32, i32 = jnp.dtype("float32"), jnp.dtype("int32")
+def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
+    """The shapes of a trial's state and of its work."""
+    f32, i32, u32 = (jax.ShapeDtypeStruct((), np.dtype(name)) for name in ("float32", "int32", "uint32"))
     names = [*inspect.signature(workload.update_rule).parameters, "label_smoothing"]
-    return Spans(i32, i32, jnp.dtype("uint32"), i32, f32, f32, dict.fromkeys(names, f32))
+    spans: Any = Spans(i32, i32, u32, i32, f32, f32, dict.fromkeys(names, f32))
+    return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
 
 
 def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
@@ -159,12 +152,7 @@ def lower_train(
     if workload.feed:
         size = division.examples(batch_size) * division.shards
         assert workload.shapes.train is not None and call_steps is not None
-        train = Examples(
-            *(
-                jax.ShapeDtypeStruct((lanes, call_steps, size, *a.shape[1:]), a.dtype, sharding=mesh.fed(on))
-                for a in workload.shapes.train
-            )
-        )
+        train = training.with_rows(workload.shapes.train, lanes, call_steps, size, sharding=mesh.fed(on))
     data = mesh.fed(on).spec if workload.feed else P()
     all_lanes = mesh.over_lanes(on, strategy, lane, data, own_data=workload.feed is not None)
     return _lowered(jax.jit(all_lanes, donate_argnums=0), on, shapes.carry, shapes.spans, train)
@@ -207,13 +195,9 @@ class Data(NamedTuple):
     splits: tuple[Examples, ...]
 
 
-def data(key: ProgramsKey, shards: int, source: Mapping[str, Any] | None = None) -> Data:
-    """The data of a study's programs, on a mesh with ``shards`` shards. They are cached for the next caller."""
-    return _data(key.dataset, key.data, json.dumps(source), shards)
-
-
 @functools.lru_cache(maxsize=2)  # for the current study and the previous one
 def _data(dataset: str, version: str, source: str, shards: int) -> Data:
+    """The data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
     loaded, on = row.load(), mesh.mesh(shards)
@@ -254,18 +238,11 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
     place = functools.partial(mesh.device_put_sharded, sharding=mesh.by_lane(on))
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
 
-    @functools.cache
-    def feeder() -> Feeder:
+    feeder = None
+    if workload.feed is not None:
         assert call_steps is not None
-        return Feeder(workload, key.batch_size, division, call_steps, mesh.fed(on))
-
-    @contextlib.contextmanager
-    def feeding() -> Iterator[None]:
-        try:
-            yield
-        finally:
-            if workload.feed is not None:
-                feeder().drop()
+        make = functools.partial(prefetch.fed, workload, key.batch_size, division, call_steps, mesh.fed(on))
+        feeder = prefetch.Feeder(make, call_steps)
 
     def empty() -> Any:
         placed()
@@ -282,9 +259,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         on_devices = place(spans)
         if np.any((spans.start == 0) & (spans.stop > 0)):
             carry = shared.start(carry, on_devices, None)
-        if workload.feed is None:
-            return train(carry, on_devices, placed().train)
-        return train(carry, on_devices, feeder().take(spans))
+        return train(carry, on_devices, feeder.take(spans) if feeder else placed().train)
 
     return Programs(
         advance=advance,
@@ -298,21 +273,12 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         division=division,
         call_steps=call_steps,
         bytes=max(
-            _bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
-            _bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
+            hlo.peak_bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
+            hlo.peak_bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
         ),
         compile_seconds=time.perf_counter() - began,
-        feeding=feeding,
+        feeding=functools.partial(contextlib.closing, feeder) if feeder else contextlib.nullcontext,
     )
-
-
-def _bytes(program: jax.stages.Compiled) -> int:
-    """The device memory of a program with its arguments and results; 0 if the compiler does not report it."""
-    stats = program.memory_analysis()
-    if stats is None:
-        return 0
-    arguments, results = stats.argument_size_in_bytes, stats.output_size_in_bytes - stats.alias_size_in_bytes
-    return int(arguments + results + stats.temp_size_in_bytes)
 
 
 def forget() -> None:

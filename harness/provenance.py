@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import multihost, processors
+from harness.costs import installed
 from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
@@ -17,24 +18,15 @@ COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras,
 
 def software() -> dict[str, Any]:
     """Columns with the versions of this software and of the packages that computed. They do not need a device."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES} | installed(COMPILERS)
     return {
         "code_version": importlib.metadata.version("scaling-limits"),
         "git_commit": _commit(),
         "python_version": platform.python_version(),
-        "package_versions": json.dumps({name: importlib.metadata.version(name) for name in PACKAGES} | _compilers()),
+        "package_versions": json.dumps(versions),
         "physical_cores": len(processors.physical_cores()),
         "affinity": ",".join(map(str, processors.affinity())),
     }
-
-
-def _compilers() -> dict[str, str]:
-    found = {}
-    for name in COMPILERS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def device(cores: int | None = None) -> dict[str, Any]:

@@ -14,10 +14,11 @@ def keys(seed: Array) -> tuple[Array, Array]:
     The words of a key are (purpose, seed). They are distinct without hashing and do not depend on JAX's default
     generator.
     """
-    init_key, data_key = (
-        jax.random.wrap_key_data(jnp.stack([jnp.uint32(purpose), seed]), impl="threefry2x32") for purpose in (0, 1)
-    )
-    return init_key, data_key
+    return _key(0, seed), _key(1, seed)
+
+
+def _key(purpose: int, seed: Array) -> Array:
+    return jax.random.wrap_key_data(jnp.stack([jnp.uint32(purpose), seed]), impl="threefry2x32")
 
 
 def example_keys(seed: Array, step: Array, positions: Array) -> Array:
@@ -28,8 +29,7 @@ def example_keys(seed: Array, step: Array, positions: Array) -> Array:
       step: int32[], the number of steps taken before.
       positions: int32[b], positions of the examples in the whole batch. Keys thus do not depend on its division.
     """
-    key = jax.random.wrap_key_data(jnp.stack([jnp.uint32(2), seed]), impl="threefry2x32")
-    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, step), positions)
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(_key(2, seed), step), positions)
 
 
 def epoch_order(key: Array, epoch: Array, examples: int) -> Array:

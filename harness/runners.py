@@ -159,14 +159,11 @@ def answer(question: Question) -> dict[str, Any]:
     runner = RUNNERS[study.kind]
     assert runner.counts is not None and runner.verdict is not None  # callers check this first
     try:
-        answered: NamedTuple
         if question.topology is None:
-            answered = runner.counts(study, question.source, question.settings)
-        else:
-            answered = runner.verdict(study, question.source, question.settings, question.topology)
+            return runner.counts(study, question.source, question.settings)._asdict()
+        return runner.verdict(study, question.source, question.settings, question.topology)._asdict()
     except BadInput as error:
         return {REFUSED: str(error)}
-    return answered._asdict()
 
 
 def answer_all() -> None:

@@ -62,6 +62,11 @@ class Batch(NamedTuple):
     labels: int
 
 
+def with_rows(examples: Examples, *leading: int, sharding: Any = None) -> Examples:
+    """The shapes of examples with other leading dimensions."""
+    return Examples(*(jax.ShapeDtypeStruct((*leading, *a.shape[1:]), a.dtype, sharding=sharding) for a in examples))
+
+
 def fresh(workload: Workload, spans: Spans) -> TrainState:
     """The initial state of a trial. The optimizer state comes from the rule that takes the first step.
 
@@ -221,30 +226,21 @@ def _epochs(
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
     """This shard's examples of a batch of ``count`` starting at ``first`` in ``order`` (None: the stored order)."""
-    parts = division.shards * division.microbatches
-    own = division.examples(count)
-    positions = _positions(own, division)
-    labels = count * int(np.prod(examples.labels.shape[1:]))
-    if parts == 1 and order is None:
-        return Batch(examples, None, positions, labels)
-    places, weights = first + positions, None
-    if own * division.shards != count:
-        places, weights = first + jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32)
+    whole = batch_fed(examples, count, division)
+    if division == Division() and order is None:
+        return whole
+    places = first + (whole.positions if whole.weights is None else jnp.minimum(whole.positions, count - 1))
     # A gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
     rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
-    return Batch(Examples(*(_rows(array, rows) for array in examples)), weights, positions, labels)
+    return whole._replace(examples=Examples(*(_rows(array, rows) for array in examples)))
 
 
 def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
     """This shard's part of a prefetched batch of ``count`` examples."""
     own = division.examples(count)
-    positions = _positions(own, division)
+    positions = mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
     weights = None if own * division.shards == count else (positions < count).astype(jnp.float32)
     return Batch(examples, weights, positions, count * int(np.prod(examples.labels.shape[1:])))
-
-
-def _positions(own: int, division: Division) -> Array:
-    return mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
 
 
 def _rows(array: Array, rows: Array) -> Array:

@@ -65,7 +65,7 @@ def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.nd
     spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.spans)
     spans = spans._replace(stop=np.ones(LANES, np.int32), seed=np.arange(LANES, dtype=np.uint32))
     carry = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.carry)
-    train = programs.data(key, division.shards).train
+    train = programs._data(key.dataset, key.data, "null", division.shards).train
     return [np.asarray(a, np.float64) for a in jax.tree.leaves(program(carry, spans, train))]
 
 

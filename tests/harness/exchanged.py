@@ -13,7 +13,7 @@ import math
 import re
 import sys
 
-from harness import jaxpr_cost, mesh, programs
+from harness import jaxpr_cost, mesh, network_costs, programs
 from harness.programs_key import programs_key
 from sweeps import overrides, planning
 
@@ -45,7 +45,7 @@ def main(task: str, divisions: list[str]) -> None:
         shapes = programs.shapes(workload, on, LANES)
         lowered = programs.lower_train(workload, on, "vmap", shapes, study.batch_size, microbatches)
         text = lowered.compile().as_text()
-        wanted = LANES * jaxpr_cost.step_flops(workload, study.batch_size)
+        wanted = LANES * jaxpr_cost.matrix_flops(network_costs.step_jaxpr(workload, study.batch_size))
         found[words] = {
             "collectives": dict(collections.Counter(COLLECTIVE.findall(text))),
             "computed / wanted": on.size * executed(text) * microbatches / wanted,

@@ -100,7 +100,7 @@ def of_model(
     """What the compiler makes of the programs of a model at its size."""
     import jax
 
-    from harness import ahead_of_time, programs
+    from harness import ahead_of_time, hlo, programs
     from harness.mesh import TRIAL
     from workloads.workload import DATA
 
@@ -120,7 +120,7 @@ def of_model(
         print(part, time.process_time() - began, file=sys.stderr)
         found[part] = {
             "processor seconds": time.process_time() - began,
-            "GiB": ahead_of_time.needed_bytes(compiled) / 2**30,
+            "GiB": hlo.peak_bytes(compiled) / 2**30,
             "temporary GiB": stats.temp_size_in_bytes / 2**30,
             "collectives": dict(collections.Counter(COLLECTIVE.findall(compiled.as_text()))),
         }

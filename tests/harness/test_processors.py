@@ -122,7 +122,7 @@ def test_a_worker_has_a_chip_of_its_own(machine: Path, monkeypatch: pytest.Monke
     install(monkeypatch, "libtpu")
     assert [environment["TPU_VISIBLE_CHIPS"] for _, environment in local.slots(None)] == ["0", "1", "2", "3"]
     assert local.slots(None, 8) == [((), {})]
-    with pytest.raises(BadInput, match="use 1 or 8"):
+    with pytest.raises(BadInput, match="Use 1 or 8"):
         local.slots(None, 2)
 
 

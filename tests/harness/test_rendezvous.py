@@ -62,7 +62,7 @@ def test_every_host_says_which_did_not_come(port: int) -> None:
     began = time.monotonic()
     one, other = said(port, arrival(0, 4), arrival(2, 4))
     assert one == other
-    assert one.startswith(f"hosts 1, 3 of 4 did not reach 127.0.0.1:{port} within 2 s: ")
+    assert one.startswith(f"hosts 1, 3 of 4 did not reach 127.0.0.1:{port} within 2 s. ")
     assert "firewall" in one
     assert time.monotonic() - began < 2 + 2
 
@@ -78,7 +78,7 @@ def test_the_first_does_not_come(port: int) -> None:
     [
         ([arrival(1, 2)], "host 1 was given 2 hosts, but host 0 was given 3"),
         ([arrival(1), arrival(1)], "two hosts were given the index 1 of 3"),
-        ([arrival(1), arrival(2, versions="JAX 2")], "host 2 has JAX 2, and host 0 has JAX 1"),
+        ([arrival(1), arrival(2, versions="JAX 2")], "host 2 has JAX 2, but host 0 has JAX 1"),
         ([arrival(1), arrival(2, command="b")], "host 2 was given a different command than host 0"),
         ([arrival(1), arrival(2, code="2")], "host 2 has other code of scaling-limits than host 0"),
     ],
@@ -244,7 +244,7 @@ def test_pods_of_tpus_and_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
     assert cluster_detection.find(job) == cluster_detection.Place(
         "Kubernetes", "sweep-0.pods.default.svc.cluster.local:8482", None, 13
     )
-    with pytest.raises(BadInput, match=r"launcher\.hosts, how many"):
+    with pytest.raises(BadInput, match=r"launcher\.hosts, the number of hosts"):
         multihost.find(None, None, None, 30, job)
     assert multihost.find("auto", 20, None, 30, job).index == 13
     monkeypatch.setattr(socket, "getfqdn", lambda: "sweep-13")
