@@ -131,7 +131,7 @@ def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         (array_records.data_dir, "TFDS_DATA_DIR=DIR"),
         (lambda: durable.location("~/store"), "set HOME, or write the whole path"),
     ):
-        with pytest.raises(BadInput, match=f"this user has no home folder; .*{words}"):
+        with pytest.raises(BadInput, match=f"this user has no home folder[.;] .*{words}"):
             call()
     assert "SCALING_LIMITS_CACHE=DIR" in str(compile_cache.obstacle())
     assert durable.location("~nobody-of-this-name") == Path("~nobody-of-this-name")

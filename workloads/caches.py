@@ -20,7 +20,9 @@ def folder(kind: str) -> Path:
     try:
         return durable.local(named) / kind
     except BadInput:
-        raise BadInput("This user has no home folder. Set the folder of caches with SCALING_LIMITS_CACHE=DIR.") from None
+        raise BadInput(
+            "this user has no home folder. Choose a folder of caches with SCALING_LIMITS_CACHE=DIR."
+        ) from None
 
 
 def file_digest(file: Path) -> str:

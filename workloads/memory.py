@@ -20,7 +20,7 @@ def require(needed: int, what: str, instead: str) -> None:
     """
     free = available()
     if free is not None and needed > free:
-        raise BadInput(f"{what} needs about {size_text(needed)} of memory, but {size_text(free)} are free. {instead}.")
+        raise BadInput(f"{what} needs about {size_text(needed)} of memory and {size_text(free)} are free. {instead}.")
 
 
 def available() -> int | None:

@@ -121,8 +121,8 @@ class Model(NamedTuple):
     Attributes:
       init: ``(key, inputs [B, ...]) -> (params, state)``. The state holds arrays that training changes without a
         gradient, such as running statistics. It may be an empty tree.
-      apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``. There is
-        one key per example, for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
+      apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``. Each
+        example has a key, for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
       group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group. Shards
         may share one.
     """
