@@ -172,7 +172,7 @@ def _web_graph(variant: str) -> Preparable:
     seconds = sum(row.rows.values()) * rating_originals.SECONDS_PER_ROW
     seconds += 2 * row.links * rating_originals.SECONDS_PER_LINK  # train and train_t
     notes = [
-        f"This takes about {_duration(seconds)} on one core, and temporarily {size_text(row.stored_bytes)} more of disk.",
+        f"This takes about {_duration(seconds)} on one core and {size_text(row.stored_bytes)} of temporary disk.",
         "TFDS has no checksums of these originals. Checksums within the files and the number of rows are verified.",
         f"A study with als.dim=128 in float32 takes about {size_text(web_graph.study_bytes(variant))} of memory.",
     ]

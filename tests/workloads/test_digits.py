@@ -108,7 +108,8 @@ def test_the_version_tells_content_and_splits() -> None:
 
 
 def test_a_plan_does_not_import_scikit_learn() -> None:
-    code = "import sys; from workloads.datasets import in_memory as m; m.version('digits'); print('sklearn' in sys.modules)"
+    code = "import sys; from workloads.datasets import in_memory; in_memory.version('digits')"
+    code += "; print('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 

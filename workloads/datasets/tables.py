@@ -254,8 +254,8 @@ def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, .
         if not np.array_equal(column.values, np.rint(column.values)):
             row = int((column.values != np.rint(column.values)).argmax())
             raise BadInput(
-                f"{options.path}: row {row + 1} has {column.values[row]:g} in column {label}, which is not a class. Use "
-                "table.task=regression."
+                f"{options.path}: row {row + 1} has {column.values[row]:g} in column {label}, which is not a "
+                "class. Use table.task=regression."
             )
         values, labels = np.unique(column.values, return_inverse=True)
         classes = tuple(f"{value:.0f}" for value in values)
@@ -350,8 +350,8 @@ def _standardized_label(
         values = column.values[chosen[:evaluated]]
         if values.min() == values.max():
             raise BadInput(
-                f"{options.path}: {label} is {values[0]:g} in all evaluated rows ({number_of(len(values), f'{split} row')}"
-                "), but R² needs different values. Use larger shares or another table.seed."
+                f"{options.path}: {label} is {values[0]:g} in {number_of(len(values), f'{split} row')}, all that are "
+                "evaluated, but R² needs different values. Use larger shares or another table.seed."
             )
     train = column.values[rows["train"]]
     with np.errstate(over="ignore", invalid="ignore"):
