@@ -1,8 +1,8 @@
 """Meshes and layouts as text, in Mesh-TensorFlow's notation (Shazeer et al. 2018, arXiv 1811.02084), read strictly.
 
 A mesh such as ``data:2;model:4`` lists axes and their sizes, the last one fastest. A layout such as
-``batch:data;heads:model`` lists tensor axes and the mesh axis that each is split over. Other tensor axes are replicated.
-Pairs are separated by a semicolon, a comma or a space.
+``batch:data;heads:model`` lists tensor axes and the mesh axis that each is split over. Other axes are replicated. Pairs
+are separated by a semicolon, a comma or a space.
 """
 
 import dataclasses
@@ -214,7 +214,7 @@ def _pairs(what: str, text: str) -> Iterator[_Pair]:
 
 
 def _refused(what: str, text: str, kind: str, position: int | None, message: str) -> Refused:
-    place = "" if position is None else f" at letter {position + 1}"
+    place = "" if position is None else f" at character {position + 1}"
     return Refused(kind, position, f"{what} {_quoted(text, position or 0)}{place}: {message}")
 
 
