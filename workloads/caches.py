@@ -1,4 +1,4 @@
-"""Caches: the folder of everything that can be rebuilt, and the hashes by which its files are checked."""
+"""The cache folder for files that can be rebuilt, and hashes to verify them."""
 
 import hashlib
 import os
@@ -9,10 +9,10 @@ from results.bad_input import BadInput
 
 
 def folder(kind: str) -> Path:
-    """The folder of one kind of cache: in SCALING_LIMITS_CACHE, or else within the user's cache folder.
+    """Returns the folder of one kind of cache, in SCALING_LIMITS_CACHE or else in the user's cache folder.
 
     Raises:
-      BadInput: it is in the home folder of a user who has none.
+      BadInput: the user has no home folder.
     """
     named = os.environ.get("SCALING_LIMITS_CACHE")
     if not named:
@@ -20,10 +20,12 @@ def folder(kind: str) -> Path:
     try:
         return durable.local(named) / kind
     except BadInput:
-        raise BadInput("this user has no home folder; say where caches may be by SCALING_LIMITS_CACHE=DIR") from None
+        raise BadInput(
+            "this user has no home folder. Choose a folder of caches with SCALING_LIMITS_CACHE=DIR."
+        ) from None
 
 
 def file_digest(file: Path) -> str:
-    """sha256 of a file, in hex digits."""
+    """Returns the sha256 of a file, in hex digits."""
     with open(file, "rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

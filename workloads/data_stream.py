@@ -1,8 +1,8 @@
-"""Streams: batches of records that are not kept in memory, decoded by other processes ahead of time.
+"""Streams: batches of records that do not fit in memory, decoded ahead of time by other processes.
 
-Batch k of a trial is a function of (seed, k) alone. Each epoch visits the records in an order of its own, Grain's, and
+Batch k of a trial is a function of (seed, k). Each epoch visits the records in its own order, taken from Grain, and
 drops the last partial batch: position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order.
-So a stream starts anywhere without a state, and the same whatever other processes there are.
+A stream can therefore start anywhere without a state, and does not depend on the number of processes.
 """
 
 import collections
@@ -26,22 +26,22 @@ import numpy as np
 from results.bad_input import BadInput
 from workloads.workload import Examples
 
-AHEAD_BYTES = 512 << 20  # of batches that are decoded ahead: two superbatches of the harness
-MOST_AHEAD = 64  # batches of a trial
+AHEAD_BYTES = 512 << 20  # size of all batches decoded ahead: two superbatches of the harness
+MOST_AHEAD = 64  # batches decoded ahead per trial
 PART = 32  # examples that a process decodes at a time
-DECODED_AHEAD = 4  # parts for each process, of what is evaluated
-PATIENCE_SECONDS = 5.0  # until it is looked whether the processes that decode are still there
-SHARED_BY = "SCALING_LIMITS_WORKERS"  # the variable of the environment: how many processes share the machine
-MOST_POSITIONS = 1 << 20  # of a batch
+DECODED_AHEAD = 4  # parts of evaluated examples decoded ahead, per process
+PATIENCE_SECONDS = 5.0  # between checks that the decoding processes are alive
+SHARED_BY = "SCALING_LIMITS_WORKERS"  # environment variable: number of processes that share the machine
+MOST_POSITIONS = 1 << 20  # largest batch size
 
 
 class Source(NamedTuple):
-    """The records of a split, and how they become examples; sent to other processes, so made of importable functions.
+    """The records of a split, and a function that decodes them. Pickled, so both must be importable.
 
     Attributes:
-      records: opens them: a sequence of bytes with random access.
-      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays; with draws it augments.
-      example_bytes: of one decoded example, about.
+      records: function that opens the records, a sequence of bytes with random access.
+      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays. Augments if it gets draws.
+      example_bytes: approximate size of one decoded example.
     """
 
     records: Callable[[], Sequence[bytes]]
@@ -50,53 +50,53 @@ class Source(NamedTuple):
 
 
 class Draws:
-    """Numbers that are random in one example of training, a function of (seed, step, position)."""
+    """Random numbers of one training example, a function of (seed, step, position)."""
 
     def __init__(self, seed: int, step: int, position: int):
         self._bits = np.random.Philox(key=[seed, step * MOST_POSITIONS + position])
 
     def uniform(self) -> float:
-        """The next number, in [0, 1). From raw bits, which NumPy promises to keep."""
+        """Returns the next number in [0, 1), from raw bits, which are stable across versions of NumPy."""
         return (int(self._bits.random_raw()) >> 11) * 2.0**-53
 
 
 def processes() -> int:
-    """How many processes decode by default: one for each processor of this process's share of the machine but one."""
+    """Returns the default number of decoding processes: this process's share of the processors, minus one."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, processors // int(os.environ.get(SHARED_BY, "1")) - 1)
 
 
 def record_index(examples: int, step: int, position: int, batch_size: int) -> int:
-    """Which record of the repeated order a position of a batch is."""
+    """Returns the index, in the repeated order, of the record at a position of a batch."""
     epoch, in_epoch = divmod(step, examples // batch_size)
     return epoch * examples + in_epoch * batch_size + position
 
 
 class Stream:
-    """The batches of a source; ``Dataset.feed`` of a data set that is streamed.
+    """The batches of a source, as ``Dataset.feed`` of a streamed data set.
 
     Args:
-      source: of the training split.
-      workers: processes that decode; None: ``processes()``.
+      source: the training split.
+      workers: number of decoding processes; None for ``processes()``.
     """
 
     def __init__(self, source: Source, workers: int | None = None):
         self._source, self._workers = source, workers
-        # Batches by their step, of each trial and part of its batches that is fed.
+        # Batches by step, for each trial and range of positions.
         self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
         self._lock = threading.Lock()
         _STREAMS.add(self)
 
     def __call__(self, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-        """Some positions of the batch that a trial with that seed takes after so many steps.
+        """Returns some positions of the batch of a trial (identified by its seed) at a step.
 
-        The same positions of the following batches are decoded meanwhile, as many as ``AHEAD_BYTES`` hold of all trials
-        that are fed, until ``keep`` is told that a trial has ended.
+        The same positions of the following batches are decoded in the background, up to ``AHEAD_BYTES`` over all
+        trials. ``keep`` stops this for trials that have ended.
         """
         fed = _Fed(seed, batch_size, positions.start, positions.stop)
         try:
             parts = self._parts(fed, step)
-        except BrokenProcessPool:  # a process was killed, perhaps for its memory
+        except BrokenProcessPool:  # a process was killed, maybe for lack of memory
             with self._lock:
                 self._ahead.clear()
                 close()
@@ -104,17 +104,17 @@ class Stream:
         return Examples(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _parts(self, fed: "_Fed", step: int) -> list[Examples]:
-        """A batch, in parts; those after it are decoded meanwhile."""
+        """Returns a batch in parts, and schedules the batches after it."""
         with self._lock:
             own = self._ahead.setdefault(fed, {})
             for passed in [at for at in own if at < step]:
                 _drop(own.pop(passed))
-            held = max(2 * len(self._ahead), self._held(fed))  # batches that are decoded ahead, of all
+            held = max(2 * len(self._ahead), self._held(fed))  # batches decoded ahead, over all trials
             for at in range(step, step + 1 + min(MOST_AHEAD, held // len(self._ahead))):
                 if at not in own:
                     own[at] = self._submit(fed, at)
-            futures = own.pop(step)  # which frees their memory once they are copied
-            while sum(map(len, self._ahead.values())) > held:  # others took more when there were fewer to share it
+            futures = own.pop(step)  # frees their memory after the copy
+            while sum(map(len, self._ahead.values())) > held:  # trials that started earlier took more
                 most = max(self._ahead.values(), key=len)
                 _drop(most.pop(max(most)))
         return list(_results(futures))
@@ -123,7 +123,7 @@ class Stream:
         return AHEAD_BYTES // max(1, (fed.last - fed.first) * self._source.example_bytes)
 
     def keep(self, seeds: Collection[int]) -> None:
-        """Drops what is decoded ahead of trials with other seeds."""
+        """Drops the batches decoded ahead for trials with other seeds."""
         with self._lock:
             for fed in [fed for fed in self._ahead if fed.seed not in seeds]:
                 for parts in self._ahead.pop(fed).values():
@@ -138,7 +138,7 @@ class Stream:
 
 
 class _Fed(NamedTuple):
-    """A trial, and the positions of its batches that are fed to it."""
+    """A trial, and a range of positions in its batches."""
 
     seed: int
     batch_size: int
@@ -152,7 +152,7 @@ def _drop(parts: Sequence[Future[Examples]]) -> None:
 
 
 def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
-    """The first records of a source, as they are evaluated: without augmentation, in their order."""
+    """Returns the first ``count`` examples of a source, in order and without augmentation, for evaluations."""
     many = workers or processes()
     pool, whole = _pool(many), None
     rest = iter([range(start, min(start + PART, count)) for start in range(0, count, PART)])
@@ -162,7 +162,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
         for rows in itertools.islice(rest, parts):
             waiting.append((rows, pool.submit(_rows, source, rows)))
 
-    submit(DECODED_AHEAD * many)  # a future holds its part, so only these few are in memory twice
+    submit(DECODED_AHEAD * many)  # a future holds its part, so these few are in memory twice
     try:
         while waiting:
             rows, future = waiting.popleft()
@@ -178,7 +178,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
 
 
 def order(records: Any, seed: int) -> Any:
-    """Grain's endless order of records, a sequence with random access: a permutation of them in every epoch.
+    """Returns Grain's endless order of records: a sequence with random access that permutes each epoch.
 
     Raises:
       BadInput: Grain is not installed.
@@ -187,13 +187,13 @@ def order(records: Any, seed: int) -> Any:
         import grain
     except ImportError:
         raise BadInput(
-            "streamed data need Grain; install the extra `data`: pip install 'scaling-limits[data]'"
+            "streamed data need Grain. Install the extra `data`: pip install 'scaling-limits[data]'"
         ) from None
     return grain.MapDataset.source(records).seed(seed).shuffle().repeat()
 
 
 _STREAMS: "weakref.WeakSet[Stream]" = weakref.WeakSet()
-_POOLS: dict[int, ProcessPoolExecutor] = {}  # by their size, shared by all streams
+_POOLS: dict[int, ProcessPoolExecutor] = {}  # by size, shared by all streams
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
@@ -203,14 +203,14 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def keep(seeds: Collection[int]) -> None:
-    """Has all streams drop what is decoded ahead but that of trials with these seeds, which go on."""
+    """Drops the batches decoded ahead in all streams, except for trials with these seeds."""
     for stream in list(_STREAMS):
         stream.keep(seeds)
 
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """Has all streams drop, in the end, what was decoded ahead, so that no process is kept waiting for it."""
+    """Drops all batches decoded ahead at the end of the block, so that no process waits for them."""
     try:
         yield
     finally:
@@ -218,14 +218,14 @@ def ending() -> Iterator[None]:
 
 
 def close() -> None:
-    """Ends the processes that decode."""
+    """Ends the decoding processes."""
     _end_broken()
     while _POOLS:
         _POOLS.popitem()[1].shutdown(cancel_futures=True)
 
 
 def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
-    """What futures give; raises BrokenProcessPool if a process that decodes is gone."""
+    """Yields the results of futures; raises BrokenProcessPool if a decoding process has died."""
     for future in futures:
         while not future.done():
             if not wait([future], PATIENCE_SECONDS).done:
@@ -234,10 +234,10 @@ def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
 
 
 def _end_broken() -> None:
-    """Ends pools of which a process is gone, so that nobody waits for them.
+    """Ends pools that have lost a process, so that waiting for them fails.
 
-    An executor sees by itself that a process is gone, but not while it reads what that one had begun to write: it then
-    waits for the rest, as long as anybody could write it. It could itself, for which there is no public way to end it.
+    An executor notices a lost process, except while it reads a result which that process had begun to write. It then
+    waits for the rest as long as the pipe has a writer, and it holds one itself. There is no public way to close that.
     """
     for pool in _POOLS.values():
         own = list((pool._processes or {}).values())
@@ -248,17 +248,17 @@ def _end_broken() -> None:
 
 
 def _begin() -> None:
-    """Prepares a process that decodes: it ends with its parent, whom signals are for, and imports no JAX.
+    """Prepares a decoding process: it ends with its parent, ignores the parent's signals and does not import JAX.
 
-    A session of its own keeps signals to the parent's group away. SIGTERM ends it, since that is how an executor that
-    has lost one process ends the others, and then waits for them.
+    A new session shields it from signals to the parent's group. SIGTERM ends it, because an executor that has lost a
+    process ends the others this way and then waits for them.
     """
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if "jax" not in sys.modules:
-        sys.modules["jax"] = None  # type: ignore[assignment]  # Grain would import it if it were there
-    logging.getLogger("absl").setLevel(logging.ERROR)  # which would say so
+        sys.modules["jax"] = None  # type: ignore[assignment]  # Grain imports it if it can
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Grain logs that JAX is missing
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -280,7 +280,7 @@ def _order(source: Source, seed: int) -> Any:
 
 
 def _part(source: Source, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """Some positions of a batch, decoded and augmented."""
+    """Decodes and augments some positions of a batch."""
     records, examples = _order(source, seed), len(_records(source))
     rows = [
         source.decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions
@@ -289,6 +289,6 @@ def _part(source: Source, seed: int, step: int, batch_size: int, positions: rang
 
 
 def _rows(source: Source, rows: range) -> Examples:
-    """Some records, decoded as they are evaluated."""
+    """Decodes some records for an evaluation."""
     records = _records(source)
     return Examples(*map(np.stack, zip(*(source.decode(records[at], None) for at in rows), strict=True)))

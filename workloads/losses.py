@@ -1,15 +1,18 @@
-"""Losses of predictions, classes or numbers, against labels, and metrics, which are sums of such."""
+"""Losses of predicted classes or numbers, and the metrics that are sums of them.
+
+Functions import JAX when they are called, so that the registry can be read without it.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from workloads.workload import Array, Metric, Product
 
-CHUNK_BYTES = 64 << 20  # of outputs that a product is taken in
+CHUNK_BYTES = 64 << 20  # size of the chunks of outputs of a lazy product
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """−Σ q ln p, q = (1 − label_smoothing) · one-hot + label_smoothing / classes (Szegedy et al. 2016).
+    """Returns −Σ q ln p with q = (1 − label_smoothing) · one-hot + label_smoothing / classes (Szegedy et al. 2016).
 
     Args:
       logits: float32[..., classes].
@@ -17,35 +20,35 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
       label_smoothing: float32[].
 
     Returns:
-      float32[...], of each label, in nats.
+      float32[...], in nats, one per label.
     """
     import jax
     import jax.numpy as jnp
 
     classes = logits.shape[-1]
-    # A product with a one-hot fuses with its neighbours; a gather, and its scatter backwards, would not.
+    # A product with a one-hot fuses with its neighbours. A gather, and the scatter of its gradient, would not.
     one_hot = jax.nn.one_hot(labels, classes, dtype=logits.dtype)
     smooth = (1.0 - label_smoothing) * one_hot + label_smoothing / classes
     return -jnp.sum(jax.nn.log_softmax(logits) * smooth, axis=-1)
 
 
 def misclassified(logits: Array, labels: Array) -> Array:
-    """1 for labels that are not the largest logit, else 0: float32[...]; shapes as in ``softmax_cross_entropy``."""
+    """Returns 1 for labels that do not have the largest logit, else 0. Shapes as in ``softmax_cross_entropy``."""
     import jax.numpy as jnp
 
     return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
 
 
 def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Squared error of predicted numbers, in the square of the labels' unit.
+    """Returns the squared error of predicted numbers, in the square of the labels' unit.
 
     Args:
       outputs: float32[..., 1].
       labels: float32[...].
-      label_smoothing: not used; numbers have no classes to smooth over.
+      label_smoothing: not used. Numbers have no classes to smooth over.
 
     Returns:
-      float32[...], of each label.
+      float32[...], one per label.
     """
     import jax.numpy as jnp
 
@@ -54,22 +57,33 @@ def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float 
 
 
 def total(values: Array, weights: Array | None) -> Array:
-    """The sum of values float32[B, ...] times their weights: float32[B], or [B, ...]; None: all are 1."""
+    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B] or [B, ...], or None for ones."""
     import jax.numpy as jnp
 
     if weights is None:
         return jnp.sum(values)
-    return jnp.sum(values * weights.reshape(*weights.shape, *[1] * (values.ndim - weights.ndim)))
+    return jnp.sum(values * _with_axes(weights, values.ndim))
+
+
+def _with_axes(weights: Array, ndim: int) -> Array:
+    """Returns weights [B, ...] with axes of size 1 added at the end."""
+    return weights.reshape(*weights.shape, *[1] * (ndim - weights.ndim))
 
 
 def label_weights(labels: Array, weights: Array | None, padding: int | None) -> Any:
-    """The weights of labels [B, ...], 0 of padding, where those of examples are float32[B], or None for ones."""
+    """Returns the weights of labels [B, ...], which are 0 for padding.
+
+    Args:
+      labels: int32[B, ...].
+      weights: float32[B], weights of examples, or None for ones.
+      padding: label of padding; None returns ``weights``.
+    """
     import jax.numpy as jnp
 
     if padding is None:
         return weights
     real = (labels != padding).astype(jnp.float32)
-    return real if weights is None else real * weights.reshape(-1, *[1] * (labels.ndim - 1))
+    return real if weights is None else real * _with_axes(weights, labels.ndim)
 
 
 def total_loss(
@@ -79,15 +93,15 @@ def total_loss(
     weights: Array | None,
     label_smoothing: Array,
 ) -> Array:
-    """The weighted sum of the losses of all labels, float32[].
+    """Returns the weighted sum of the losses of all labels, float32[].
 
-    Of a product the outputs are computed for some labels at a time, at most ``CHUNK_BYTES`` of them, and with them
-    their gradients, so that nothing is computed again for these.
+    The outputs of a lazy product are computed in chunks of at most ``CHUNK_BYTES``, together with their gradients, so
+    that the backward pass does not compute them a second time.
 
     Args:
       loss: as in Dataset.
-      outputs: [B, ..., classes].
-      labels: [B, ...].
+      outputs: array [B, ..., classes].
+      labels: array [B, ...].
       weights: as in ``total``.
       label_smoothing: float32[].
     """
@@ -101,7 +115,7 @@ def total_loss(
     count = labels.size
     size = largest_divisor(count, max(1, CHUNK_BYTES // (4 * kernel.shape[-1])))
     weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
-    weights = jnp.broadcast_to(weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim)), labels.shape)
+    weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
     def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array) -> Array:
         logits = product(Product(features_NxD, kernel))
@@ -135,7 +149,7 @@ def total_loss(
 
 
 def product(outputs: Array | Product) -> Array:
-    """Outputs float32[B, ..., classes], computed if nobody has."""
+    """Returns outputs float32[B, ..., classes], after evaluating a lazy product."""
     import jax.numpy as jnp
 
     if not isinstance(outputs, Product):
@@ -144,12 +158,17 @@ def product(outputs: Array | Product) -> Array:
 
 
 def largest_divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is not above ``most``, which is at least 1."""
+    """Returns the largest divisor of a number that is at most ``most``, which must be at least 1."""
     return next(d for d in range(min(number, most), 0, -1) if number % d == 0)
 
 
 def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric:
-    """The mean over all labels of ``values`` (outputs, labels) -> float32[B, ...], times a factor."""
+    """Returns the metric that is the mean of ``values`` over all labels, times a factor.
+
+    Args:
+      values: ``(outputs, labels) -> float32[B, ...]``.
+      factor: multiplies the mean.
+    """
     import numpy as np
 
     def sums(outputs: Array, labels: Array, weights: Array | None) -> tuple[Array, Array]:
@@ -178,16 +197,18 @@ def _r2_error(sums: Any) -> Array:
     return errors / (squares - labels * labels / count)
 
 
-# 1 − R²: the squared error over that of the mean of the same labels, which are standardized, so that no digits cancel.
+# 1 − R²: the squared error over that of the mean of the same labels. Standardized labels avoid cancellation.
 R2_ERROR = Metric(_r2_sums, _r2_error)
 
 
 def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """−(q ln p + (1 − q) ln (1 − p)) of each class times the number of classes, so that its mean is a sum over classes.
+    """Returns −(q ln p + (1 − q) ln (1 − p)) of each class, times the number of classes.
+
+    The mean over classes is therefore the usual sum over them.
 
     Args:
       logits: float32[..., classes].
-      labels: uint8[..., classes], 1 for each class that is there.
+      labels: uint8[..., classes], 1 for each class that is present.
       label_smoothing: float32[]; q = (1 − label_smoothing) · label + label_smoothing / 2.
 
     Returns:
@@ -200,12 +221,12 @@ def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     return logits.shape[-1] * (jax.nn.softplus(logits) - smooth * logits)
 
 
-LINEAR, SCORE_BINS = 20.0, 4096  # logits from −LINEAR to LINEAR are in bins of one width
-RATIO, FURTHER_BINS = 1e-3, 1 << 14  # those beyond, on either side, in bins of one ratio, up to 2.6e8
+LINEAR, SCORE_BINS = 20.0, 4096  # logits from −LINEAR to LINEAR have bins of equal width
+RATIO, FURTHER_BINS = 1e-3, 1 << 14  # larger ones, on either side, have bins of equal ratio, up to 2.6e8
 
 
 def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:
-    """The number of labels, of all images and classes, with a score in each bin, and of those that are there."""
+    """Returns two counts for each bin of scores, over all images and classes: of all labels, and of present ones."""
     import jax.numpy as jnp
 
     within = (jnp.clip(logits, -LINEAR, LINEAR) + LINEAR) * (SCORE_BINS / (2 * LINEAR))
@@ -215,7 +236,7 @@ def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Arra
     bins = (FURTHER_BINS + within + jnp.where(logits < 0, -beyond, beyond)).ravel()
     each = jnp.ones(labels.shape, jnp.float32)
     if weights is not None:
-        each = each * weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim))
+        each = each * _with_axes(weights, labels.ndim)
     both = jnp.stack([each.ravel(), (each * labels.astype(jnp.float32)).ravel()], axis=-1)
     return jnp.zeros((SCORE_BINS + 2 * FURTHER_BINS, 2), jnp.float32).at[bins].add(both)
 
@@ -223,20 +244,20 @@ def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Arra
 def _average_precision_error(sums: Array) -> Array:
     import jax.numpy as jnp
 
-    above = jnp.cumsum(sums[::-1], axis=0)  # with a score as in this bin or higher
+    above = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this bin or a higher one
     precision = above[:, 1] / jnp.maximum(above[:, 0], 1.0)
     recalled = sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)
     return 1.0 - jnp.sum(precision * recalled)
 
 
-# 1 − the area under precision over recall, over all images and classes at once; scores in one bin count as equal.
+# 1 − the area under the precision-recall curve over all images and classes. Scores in one bin count as equal.
 AVERAGE_PRECISION_ERROR = Metric(_precision_sums, _average_precision_error)
 MULTI_LABEL = {"loss": mean(sigmoid_cross_entropy), "average_precision_error": AVERAGE_PRECISION_ERROR}
 CLASSIFICATION = {"loss": mean(softmax_cross_entropy), "error": mean(misclassified)}
 
 
 def regression(deviation: float) -> Mapping[str, Metric]:
-    """Metrics of numbers whose labels were divided by ``deviation``; their squared error is in the label's own unit."""
+    """Returns metrics for labels that were divided by ``deviation``. Squared errors are in the original unit."""
     return {
         "loss": mean(squared_error),
         "squared_error": mean(squared_error, deviation**2),

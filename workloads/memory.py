@@ -1,4 +1,4 @@
-"""Memory: how much is free for this process, and the error where a graph would not fit."""
+"""Free memory of this process, and the error for data that would not fit."""
 
 import os
 from pathlib import Path
@@ -15,16 +15,16 @@ def require(needed: int, what: str, instead: str) -> None:
 
     Args:
       needed: bytes.
-      what: the thing that needs them, the start of the line.
-      instead: what the user could do, its end.
+      what: the task that needs them, which starts the message.
+      instead: the remedy, a sentence without its full stop.
     """
     free = available()
     if free is not None and needed > free:
-        raise BadInput(f"{what} needs about {size_text(needed)} of memory and {size_text(free)} are free; {instead}")
+        raise BadInput(f"{what} needs about {size_text(needed)} of memory and {size_text(free)} are free. {instead}.")
 
 
 def available() -> int | None:
-    """Bytes this process could still take without swapping, within its control group; None if unknown."""
+    """Returns the bytes that this process can use without swapping, within its control group; None if unknown."""
     bounds = [bound for bound in (_free_on_machine(), _free_in_group()) if bound is not None]
     return min(bounds, default=None)
 
@@ -35,14 +35,14 @@ def _free_on_machine() -> int | None:
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         pass
-    try:  # macOS: all there is, free or not
+    try:  # macOS: all memory, free or not
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return None
 
 
 def _free_in_group() -> int | None:
-    """The rest of the tightest limit of the control groups (version 2) above this process."""
+    """Returns the bytes left under the tightest limit of the control groups (version 2) above this process."""
     try:
         lines = OWN_GROUP.read_text().splitlines()
     except OSError:
@@ -56,7 +56,7 @@ def _free_in_group() -> int | None:
             limit = int((folder / "memory.max").read_text())
             used = int((folder / "memory.current").read_text())
             numbers = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            cached = int(numbers["inactive_file"]) + int(numbers["active_file"])  # the kernel gives these up
+            cached = int(numbers["inactive_file"]) + int(numbers["active_file"])  # the kernel can drop these
             rests.append(max(0, limit - used + cached))
         except (OSError, KeyError, ValueError):
             pass  # no limit here
@@ -66,7 +66,7 @@ def _free_in_group() -> int | None:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes, for people."""
+    """Returns a number of bytes as text, such as "12 MB"."""
     if count < 1e9:
         return f"{count / 1e6:.0f} MB"
     return f"{count / 1e9:.1f} GB" if count < 1e11 else f"{count / 1e9:.0f} GB"

@@ -1,6 +1,7 @@
-"""Optimizers: update rules of traced metaparameters, in optax's form, and schedules, by which learning rates decay.
+"""Optimizers as update rules with traced metaparameters, in the form of optax, and learning-rate schedules.
 
-The kind and the length of a schedule are traced too, so that one program serves every choice of them.
+The kind and length of a schedule are traced too, so that one program serves all of them. Functions import JAX and optax
+when they are called, so that the registry can be read without them.
 """
 
 import operator
@@ -9,21 +10,22 @@ from typing import Any
 
 from workloads.workload import STACKED, Array, Params
 
-# The number a program is given for each kind of schedule.
+# The number that represents each kind of schedule in a program.
 SCHEDULES = {"constant": 0, "linear": 1, "cosine": 2}
-# Metaparameters of a schedule that decays: the length in budgets, and the final factor; their values without decay.
+# Metaparameters of decaying schedules, with their values for no decay: length in budgets, and final factor.
 NO_DECAY = {"decay_fraction": 1.0, "end_learning_rate_factor": 1.0}
 TUNED_DECAY = tuple(NO_DECAY)
 
 
 def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_decay: Array) -> Any:
-    """Gradient descent with momentum, in one program for all of sgd, momentum and nesterov.
+    """Returns gradient descent with momentum: one program for sgd, momentum and nesterov.
 
-    v ← momentum · v + g; the update is −learning_rate · v, or for Nesterov's −learning_rate · (momentum · v + g)
-    (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``; g holds weight_decay · params.
+    Each step sets v ← momentum · v + g. The update is −learning_rate · v, or −learning_rate · (momentum · v + g) for
+    Nesterov momentum (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``. The gradient g
+    includes weight_decay · params.
 
     Args:
-      learning_rate, momentum, nesterov, weight_decay: float32[]; ``nesterov`` is 1 or 0.
+      learning_rate, momentum, nesterov, weight_decay: float32[]. ``nesterov`` is 1 or 0.
     """
     import jax
     import jax.numpy as jnp
@@ -43,25 +45,25 @@ def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_de
 
 
 def adam(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
-    """Adam (Kingma & Ba 2015) on gradients that hold weight_decay · params; ``optax.adam``."""
+    """Returns ``optax.adam`` (Kingma & Ba 2015) on gradients that include weight_decay · params."""
     import optax
 
     return _chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, b1, b2, eps))
 
 
 def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2019); ``optax.adamw``."""
+    """Returns ``optax.adamw``, Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
     import optax
 
     return _chain(optax.adamw(learning_rate, b1, b2, eps, weight_decay=weight_decay))
 
 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
-    """Layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888); ``optax.lars``.
+    """Returns ``optax.lars``, layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888).
 
-    Biases and parameters of norms have neither a trust ratio nor weight decay, as in the authors' own LARSOptimizer
-    for TensorFlow: they move by momentum at the plain learning rate. Where there is weight decay a trust ratio has
-    the norm of gradient and decay together below it, as Optax has; the paper adds the norms of the two.
+    Biases and parameters of norms have no trust ratio or weight decay, as in the authors' LARSOptimizer for
+    TensorFlow. They use momentum at the plain learning rate. With weight decay, the denominator of a trust ratio is the
+    norm of gradient plus decay, as in optax. The paper adds the norms of the two.
     """
     import optax
 
@@ -78,10 +80,10 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
 
 
 def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
-    """LAMB (You et al. 2020, arXiv 1904.00962); ``optax.lamb``.
+    """Returns LAMB (You et al. 2020, arXiv 1904.00962), from the four parts of ``optax.lamb``.
 
-    Biases and parameters of norms have neither a trust ratio nor weight decay, as in the authors' own code for BERT:
-    they move as Adam moves them. ``optax.lamb`` can leave out the decay alone, so its four parts are put together here.
+    Biases and parameters of norms have no trust ratio or weight decay, as in the authors' code for BERT, and follow
+    Adam. ``optax.lamb`` itself can only leave out the decay.
     """
     import optax
 
@@ -94,10 +96,10 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 
 
 def adaptation_mask(params: Params) -> Any:
-    """A mask of the parameters with layer-wise rates: bool by parameter, False for biases and parameters of norms.
+    """Returns a mask of the parameters with layer-wise rates: False for biases and parameters of norms.
 
-    They are recognised by the names that every layer of Flax gives them, ``bias`` and ``scale``, as in the code of
-    LARS: by the number of dimensions the one vector of the noisy quadratic, its only layer, would be left out, too.
+    These are recognized by the names that Flax gives them, ``bias`` and ``scale``, as in the authors' code of LARS. The
+    number of dimensions would also exclude the noisy quadratic, whose only layer is one vector.
     """
     import jax
 
@@ -108,10 +110,10 @@ def adaptation_mask(params: Params) -> Any:
 
 
 def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
-    """Muon (Jordan et al. 2024) on matrices, NAdam with decoupled weight decay on all else; ``optax.contrib.muon``.
+    """Returns ``optax.contrib.muon`` (Jordan et al. 2024): Muon for matrices, NAdam for all other parameters.
 
-    All else, biases and the kernels of convolutions among it, goes by Adam with Nesterov momentum (Dozat 2016), at the
-    same learning rate, with b1 0.9, b2 0.999 and eps 1e-8.
+    Other parameters include biases and kernels of convolutions. NAdam (Dozat 2016) has decoupled weight decay, the same
+    learning rate, b1 0.9, b2 0.999 and eps 1e-8.
     """
     from optax import contrib
 
@@ -119,7 +121,7 @@ def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
 
 
 def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
-    """Schedule-free SGD (Defazio et al. 2024), evaluated at ``average`` parameters; ``optax.contrib``."""
+    """Returns schedule-free SGD (Defazio et al. 2024), which is evaluated at its ``average`` parameters."""
     import optax
     from optax import contrib
 
@@ -129,7 +131,7 @@ def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
 
 
 def average(params: Params, state: Any) -> Params:
-    """The parameters a schedule-free optimizer is evaluated at: its running average."""
+    """Returns the running average of a schedule-free optimizer, at which it is evaluated."""
     import jax
     from optax import contrib
 
@@ -138,7 +140,7 @@ def average(params: Params, state: Any) -> Params:
 
 
 def _of_layers(*parts: Any) -> Any:
-    """As ``_chain``, of an update rule that treats every layer alone, by its norm or its shape: stacked ones, too."""
+    """Chains transformations that depend on a layer's norm or shape, and applies them to each stacked layer."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -167,7 +169,7 @@ def _of_layers(*parts: Any) -> Any:
 
 
 def _chain(*parts: Any) -> Any:
-    """Optax's transformations in a row, under the dtype promotion they are written for (float32 ** int32)."""
+    """Chains optax's transformations under the dtype promotion that they need (float32 ** int32)."""
     import jax
     import optax
 
@@ -184,12 +186,12 @@ def _chain(*parts: Any) -> Any:
 
 
 def decay_factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array) -> Array:
-    """The factor of the initial learning rate at a step; Shallue et al. 2018 decay linearly.
+    """Returns the factor of the initial learning rate at a step. Shallue et al. 2018 use linear decay.
 
     Args:
       kind: int32[], a value of SCHEDULES.
       step: int32[], steps already taken.
-      decay_steps: float32[], over which the factor falls from 1 to ``end_factor``; it stays there.
+      decay_steps: float32[], number of steps over which the factor falls from 1 to ``end_factor``, where it stays.
       end_factor: float32[].
 
     Returns:

@@ -24,17 +24,18 @@ class Preparable(NamedTuple):
     """A data set that can be prepared.
 
     Attributes:
-      content: a description, for people.
+      content: description for the user.
       download_bytes: size of the originals.
-      stored_bytes: size of the array_record files, about.
-      folder: the folder of these files, within the folder of all data sets.
-      check: raises BadInput unless they are all there.
-      builder: TFDS's, given the folder of all data sets and one for originals that were downloaded by hand.
-      examples: the number each split must have in the end.
-      checksums: whether TFDS knows those of the originals.
+      stored_bytes: approximate size of the array_record files.
+      folder: function that returns the folder of these files within the folder of all data sets.
+      check: function that raises BadInput unless all files exist.
+      builder: function that returns TFDS's builder, given the folder of all data sets and the folder of originals
+        downloaded by hand.
+      examples: expected number of examples by split.
+      checksums: whether TFDS has checksums of the originals.
       notes: further lines on time, disk and memory.
-      finish: makes what else is needed of the files in a folder, such as subwords; what is there stays as it is.
-      is_finished: whether that is there, of the folder of all data sets.
+      finish: function that derives further files in the data set's folder, such as subwords, and keeps existing ones.
+      is_finished: function of the folder of all data sets; returns whether these files exist.
     """
 
     content: str
@@ -54,14 +55,14 @@ class Preparable(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Names of all data sets that can be prepared."""
+    """Returns the names of all data sets that can be prepared."""
     graphs = tuple(f"web_graph/{variant}" for variant in web_graph.VARIANTS)
     ratings = (*(f"movielens/{size}" for size in movielens.SIZES), *graphs)
     return (*tfds_images.SOURCES, *streamed_originals.BUILDERS, *ratings)
 
 
 def prepared_as(name: str) -> str:
-    """The name under which the data set of a task is prepared."""
+    """Returns the name under which the data set of a task is prepared."""
     if name in tfds_images.SUBSETS:
         return tfds_images.SUBSETS[name][0]
     streamed: dict[str, Any] = {**streamed_images.SOURCES, **streamed_text.SOURCES}
@@ -69,7 +70,7 @@ def prepared_as(name: str) -> str:
 
 
 def preparable(name: str) -> Preparable:
-    """The description of a data set of ``names``."""
+    """Returns the description of a data set of ``names``."""
     kind, _, part = name.partition("/")
     if kind == "web_graph":
         return _web_graph(part)
@@ -91,7 +92,7 @@ def _images(name: str) -> Preparable:
     )
 
 
-# Of each data set that is streamed, the bytes of its originals and of its files, about.
+# Approximate sizes of the originals and the files of each streamed data set, in bytes.
 _STREAMED_BYTES = {
     "imagenet2012": (154_642_401_280, 155_000_000_000),
     "open_images_v4/200k": (606_785_000_000, 80_000_000_000),
@@ -106,14 +107,14 @@ def _streamed(name: str) -> Preparable:
     rows: list[Any] = [*users.values(), *texts.values()]
     version, counts = rows[0].version, rows[0].splits
     download, stored = _STREAMED_BYTES[name]
-    seconds = {"imagenet2012": streamed_originals.SECONDS_PER_PHOTOGRAPH}.get(
-        name, streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
-    )
+    seconds = streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
+    if name == "imagenet2012":
+        seconds = streamed_originals.SECONDS_PER_PHOTOGRAPH
     notes = [f"This takes about {_duration(counts['train'] * seconds)} on one core."]
     if name in ("imagenet2012", "c4/en"):
-        notes += ["Its originals have to be downloaded by hand."]
+        notes += ["You must download its originals by hand."]
     if texts:
-        notes += ["Then subwords are learned, which takes minutes and a few GB of memory."]
+        notes += ["Learning its subwords takes minutes more, and a few GB of memory."]
 
     def folder(within: Path) -> Path:
         return array_records.folder(name, version, within)
@@ -171,13 +172,13 @@ def _web_graph(variant: str) -> Preparable:
     seconds = sum(row.rows.values()) * rating_originals.SECONDS_PER_ROW
     seconds += 2 * row.links * rating_originals.SECONDS_PER_LINK  # train and train_t
     notes = [
-        f"This takes about {_duration(seconds)} on one core and {size_text(row.stored_bytes)} more of disk meanwhile.",
-        "TFDS has no checksums of these originals; those inside them are checked, and the number of rows.",
+        f"This takes about {_duration(seconds)} on one core and {size_text(row.stored_bytes)} of temporary disk.",
+        "TFDS has no checksums of these originals. Checksums within the files and the number of rows are verified.",
         f"A study with als.dim=128 in float32 takes about {size_text(web_graph.study_bytes(variant))} of memory.",
     ]
     if seconds > 24 * 3600:
         notes += [
-            "Many machines are quicker: with TensorFlow, Apache Beam and a runner for it, "
+            "Several machines are faster: with TensorFlow, Apache Beam and a runner for it, "
             f"tfds build web_graph/{variant} --file_format=array_record --data_dir=DIR --beam_pipeline_options=…",
         ]
     return Preparable(

@@ -1,8 +1,11 @@
-"""python -m workloads.prepare NAME: downloads a data set and writes it as array_record files, once."""
+"""python -m workloads.prepare NAME: downloads a data set and writes it as array_record files.
+
+Imports TFDS and the registry inside functions, so that ``--help`` is fast.
+"""
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # before all other imports, so that errors in these are caught, too
     cli.run("workloads.prepare")
 
 import contextlib
@@ -21,12 +24,12 @@ from workloads.datasets.array_records import data_dir
 from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable, prepared_as
 
-FINISHED = ".INFO"  # what TFDS adds to the name of a download, for a file that it writes beside it at its end
+FINISHED = ".INFO"  # suffix of the file that TFDS writes next to a finished download
 
 
 @cli.guarded
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
+    """Runs the command. Returns its exit code: 0 for success, 1 for failure, 2 for an unknown data set."""
     arguments = _parser().parse_args(argv)
     name = prepared_as(arguments.name)
     if name not in names():
@@ -44,23 +47,23 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record "
-        "files; neither needs TensorFlow. A data set that is already there is left alone.",
-        epilog="NAME is one of\n" + "\n".join(lines) + "\nAll other data sets need no preparation.\n\n"
-        "The time, disk and memory needed are printed before anything is done.\n"
-        "Without a network, put the downloaded files into DIR/downloads/manual/NAME, under their own names.",
+        "files, without TensorFlow. Existing data sets are kept.",
+        epilog="NAME is one of\n" + "\n".join(lines) + "\nOther data sets need no preparation.\n\n"
+        "The command starts by printing the time, disk and memory that it needs.\n"
+        "Without a network, put the downloaded files into DIR/downloads/manual/NAME and keep their names.",
     )
     parser.add_argument("name", metavar="NAME", help="the data set")
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
         type=path,
-        help="where to write; by default $TFDS_DATA_DIR or ~/tensorflow_datasets, where training looks too",
+        help="folder to write to; default: $TFDS_DATA_DIR or ~/tensorflow_datasets, which training also uses",
     )
     return parser
 
 
 def _check_needless(name: str) -> None:
-    """Raises BadInput unless it names a data set that TFDS does not have."""
+    """Raises BadInput unless the name is a data set that needs no preparation."""
     from workloads.registry import DATASETS  # imports JAX
 
     needless = {*DATASETS, "webgraph_synthetic"} - set(names())
@@ -77,17 +80,15 @@ def _prepare(name: str, within: Path) -> int:
     try:
         what.check(within)
         if what.is_finished(within):
-            print(f"{name} is already there: {place}")
+            print(f"{name} is already prepared: {place}")
             return 0
         is_written = True
     except BadInput as absent:
         is_written = False
-        if place.exists():  # TFDS would take it for the data set, whatever it holds
-            return _fail(
-                f"{place} exists but does not hold {name}; move it or delete it"
-                if "holds no complete" in str(absent)
-                else str(absent)
-            )
+        if place.exists():  # TFDS would treat it as the data set
+            if "holds no complete" in str(absent):
+                return _fail(f"{place} exists but does not hold {name}. Move it or delete it.")
+            return _fail(str(absent))
     print(f"{name}: {what.content}, {what.sizes()} in {place}")
     for line in what.notes:
         print(line)
@@ -104,28 +105,26 @@ def _prepare(name: str, within: Path) -> int:
                 what.check(within)
             what.finish(place)
     except _failures() as error:
-        return _fail(
-            f"{name} could not be prepared: {_reason(error)}; try again, or put the downloaded files into {manual}"
-        )
+        again = f"Try again, or put the downloaded files into {manual}."
+        return _fail(f"{name} could not be prepared: {_reason(error).removesuffix('.')}. {again}")
     stored = sum(file.stat().st_size for file in place.iterdir())
     print(f"{name} is ready: {stored / 1e6:.0f} MB in {place}")
     return 0
 
 
 def _too_little(name: str, what: Preparable, within: Path) -> str:
-    """What to say if the disk has too little space for what is not there yet; empty if it has enough."""
-    there = there_bytes(manual_folder(name, within), _fetched(name, within))
-    there = min(there, what.download_bytes)
-    needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all of it twice: to sort it, and sorted
+    """Returns the error message for a disk with too little space; empty if there is enough."""
+    there = min(there_bytes(manual_folder(name, within), _fetched(name, within)), what.download_bytes)
+    needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all records twice, unsorted and sorted
     free = shutil.disk_usage(within).free
     if free >= needed:
         return ""
-    besides = f" besides the {size_text(there)} that are there" if there else ""
-    return f"{name} needs {size_text(needed)} of disk{besides} and {within} has {size_text(free)} left; see --data-dir"
+    more = f" in addition to the {size_text(there)} already downloaded" if there else ""
+    return f"{name} needs {size_text(needed)} of disk{more}, but {within} has {size_text(free)} left. Use --data-dir."
 
 
 def _fetched(name: str, within: Path) -> Path | None:
-    """The folder that TFDS downloads a data set's originals to, unless they share it with those of others."""
+    """Returns TFDS's download folder for a data set; None if other data sets share it."""
     kind = name.partition("/")[0]
     shared = sum(other.partition("/")[0] == kind for other in names()) > 1
     return None if shared else within / "downloads" / kind
@@ -137,7 +136,7 @@ def _fail(line: str) -> int:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Types of errors from network, disk, checksums, and files that do not belong to the data set."""
+    """Returns the types of errors caused by network, disk, checksums and wrong files."""
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
     from tensorflow_datasets.core.download.util import DownloadError
 
@@ -145,7 +144,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _reason(error: BaseException) -> str:
-    """The cause of an error in one line, with the address if there is one."""
+    """Returns the cause of an error in one line, with the address if there is one."""
     if isinstance(error, BadInput):
         return str(error)
     address = getattr(getattr(error, "request", None), "url", None)
@@ -155,17 +154,17 @@ def _reason(error: BaseException) -> str:
 
 
 def _write(what: Preparable, within: Path, manual: Path) -> None:
-    """Downloads and writes; TFDS writes beside the final place and renames at the end."""
+    """Downloads and writes the data set. TFDS writes to a temporary folder and renames it at the end."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
-    downloader.MAX_RETRIES = 4  # its 10 tries take minutes where there is no network
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # it would log every one of them
+    downloader.MAX_RETRIES = 4  # the default of 10 takes minutes without a network
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # logs every retry
     config = tfds.download.DownloadConfig(
         manual_dir=manual, try_download_gcs=False, force_checksums_validation=what.checksums
     )
     builder = what.builder(within, manual)
-    with contextlib.redirect_stdout(io.StringIO()):  # where TFDS says that sizes are unknown; its progress is on stderr
+    with contextlib.redirect_stdout(io.StringIO()):  # TFDS prints that sizes are unknown; progress is on stderr
         builder.download_and_prepare(download_config=config, file_format="array_record")
     count = {split: builder.info.splits[split].num_examples for split in what.examples}
     if count != what.examples:
@@ -174,28 +173,29 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
 
 
 def manual_folder(name: str, within: Path) -> Path:
-    """Where originals of a data set are looked for that were downloaded by hand, under their own names."""
+    """Returns the folder for originals that were downloaded by hand."""
     return within / "downloads" / "manual" / name
 
 
 def there_bytes(manual: Path, fetched: Path | None) -> int:
-    """Size of the originals of a data set that are there already.
+    """Returns the size of the originals of a data set that exist already.
 
     Args:
-      manual: those that were downloaded by hand.
-      fetched: the folder that TFDS downloads them to; None if those of other data sets are there, too.
+      manual: folder of originals that were downloaded by hand.
+      fetched: TFDS's download folder; None if other data sets share it.
     """
     files = list(manual.glob("*"))
-    files += [info.with_suffix("") for info in fetched.glob(f"*{FINISHED}")] if fetched else []
+    if fetched:
+        files += [info.with_suffix("") for info in fetched.glob(f"*{FINISHED}")]
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
 @contextlib.contextmanager
 def alone(name: str, within: Path) -> Iterator[bool]:
-    """Keeps other processes from preparing the same data set; gives False where the file system has no locks.
+    """Locks a data set against other processes. Yields False if the file system does not support locks.
 
     Raises:
-      BadInput: one of them does.
+      BadInput: another process is preparing the data set.
     """
     file = within / "downloads" / f".{name.replace('/', '-')}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -204,23 +204,24 @@ def alone(name: str, within: Path) -> Iterator[bool]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = True
         except BlockingIOError:
-            raise BadInput(f"another process prepares it in {within}") from None
+            raise BadInput(f"another process is preparing it in {within}") from None
         except OSError:
             locked = False
         yield locked
 
 
 def remove_leftovers(place: Path, fetched: Path | None) -> None:
-    """Removes downloads and files that no process will finish; only to be called by one that is ``alone``.
+    """Removes unfinished downloads and files. Call it only in the process that is ``alone``.
 
-    TFDS begins each of them in a new folder with a random name, which it never looks at again.
+    TFDS starts each of them in a new folder with a random name, which it never uses again.
 
     Args:
-      place: the folder that the files of the data set are to be in.
-      fetched: as above.
+      place: folder of the data set's files.
+      fetched: TFDS's download folder; None if other data sets share it.
     """
     unfinished = [(place.parent, rf"incomplete\.[A-Z0-9]{{6}}_{re.escape(place.name)}")]
-    unfinished += [(fetched, r".+\.tmp\.[0-9a-f]{32}")] if fetched else []
+    if fetched:
+        unfinished += [(fetched, r".+\.tmp\.[0-9a-f]{32}")]
     for folder, pattern in unfinished:
         for each in folder.glob("*"):
             if each.is_dir() and not each.is_symlink() and re.fullmatch(pattern, each.name):

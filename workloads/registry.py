@@ -1,4 +1,4 @@
-"""The registries: dicts whose keys are the names that YAML files use."""
+"""The registries: dicts whose keys are the names in YAML files."""
 
 import dataclasses
 import functools
@@ -32,79 +32,45 @@ from workloads.models.vgg import vgg
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
 
 
+def _row(module: Any, name: str, splits: tuple[str, ...], classes: int, *, many: bool = False, **more: Any) -> Dataset:
+    """Returns the row of a data set whose labels are classes.
+
+    Args:
+      module: its module, with functions ``load``, ``version``, ``shapes`` and ``check`` of a name.
+      name: the argument of these functions.
+      splits, classes: as in Dataset.
+      many: whether an example may have several classes.
+      more: further fields of Dataset.
+    """
+    calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
+    shapes = module.shapes(name)
+    return Dataset(
+        **calls | more,
+        train_examples=shapes.train.inputs.shape[0],
+        evaluation_examples=shapes.validation.inputs.shape[0],
+        classes=classes,
+        splits=splits,
+        loss=losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy,
+        metrics=losses.MULTI_LABEL if many else losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+    )
+
+
 def _digits(name: str) -> Dataset:
-    """The row of a part of the handwritten digits."""
-    of = in_memory.SUBSETS[name]
-    return Dataset(
-        functools.partial(in_memory.subset, name),
-        functools.partial(in_memory.subset_version, name),
-        train_examples=of.train_examples,
-        evaluation_examples=of.validation_examples,
-        classes=len(of.classes),
-        splits=("train", "validation"),
-        loss=losses.softmax_cross_entropy,
-        metrics=losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-        shapes=functools.partial(in_memory.subset_shapes, name),
-        check=in_memory.check,
-    )
-
-
-def _images(name: str) -> Dataset:
-    """The row of an image data set of TFDS."""
-    train_examples, validation_examples = tfds_images.sizes(name)
-    return Dataset(
-        functools.partial(tfds_images.load, name),
-        functools.partial(tfds_images.version, name),
-        train_examples=train_examples,
-        evaluation_examples=validation_examples,
-        classes=10,
-        splits=("train", "validation", "test"),
-        loss=losses.softmax_cross_entropy,
-        metrics=losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-        shapes=functools.partial(tfds_images.shapes, name),
-        check=functools.partial(tfds_images.check, name),
-    )
+    classes = len(in_memory.SUBSETS[name].classes) if name in in_memory.SUBSETS else 10
+    return _row(in_memory, name, ("train", "validation"), classes)
 
 
 def _streamed_images(name: str) -> Dataset:
-    """The row of photographs, of which an image has one label, or several."""
-    source = streamed_images.SOURCES[name]
-    return Dataset(
-        functools.partial(streamed_images.load, name),
-        functools.partial(streamed_images.version, name),
-        train_examples=source.train_examples,
-        evaluation_examples=source.validation_examples,
-        classes=source.classes,
-        splits=("validation",),
-        loss=losses.sigmoid_cross_entropy if source.many else losses.softmax_cross_entropy,
-        metrics=losses.MULTI_LABEL if source.many else losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-        shapes=functools.partial(streamed_images.shapes, name),
-        check=functools.partial(streamed_images.check, name),
-        feed=functools.partial(streamed_images.feed, name),
-    )
+    """Returns the row of photographs with one label each, or several."""
+    source, feed = streamed_images.SOURCES[name], functools.partial(streamed_images.feed, name)
+    return _row(streamed_images, name, ("validation",), source.classes, many=source.many, feed=feed)
 
 
 def _streamed_text(name: str) -> Dataset:
-    """The row of texts as subwords."""
-    source = streamed_text.SOURCES[name]
-    return Dataset(
-        functools.partial(streamed_text.load, name),
-        functools.partial(streamed_text.version, name),
-        train_examples=source.train_examples,
-        evaluation_examples=source.validation_examples,
-        classes=source.vocabulary,
-        splits=("validation",),
-        loss=losses.softmax_cross_entropy,
-        metrics=losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-        padding=streamed_text.PADDING,
-        shapes=functools.partial(streamed_text.shapes, name),
-        check=functools.partial(streamed_text.check, name),
-        feed=functools.partial(streamed_text.feed, name),
-    )
+    """Returns the row of texts as subwords."""
+    classes, feed = streamed_text.SOURCES[name].vocabulary, functools.partial(streamed_text.feed, name)
+    return _row(streamed_text, name, ("validation",), classes, padding=streamed_text.PADDING, feed=feed)
 
 
 DATASETS: dict[str, Dataset] = {
@@ -120,33 +86,8 @@ DATASETS: dict[str, Dataset] = {
         metrics={"loss": losses.mean(noise.loss)},
         draw=noise.draw,
     ),
-    "digits": Dataset(
-        in_memory.digits,
-        in_memory.version,
-        train_examples=in_memory.TRAIN_EXAMPLES,
-        evaluation_examples=in_memory.VALIDATION_EXAMPLES,
-        classes=10,
-        splits=("train", "validation"),
-        loss=losses.softmax_cross_entropy,
-        metrics=losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-        shapes=in_memory.shapes,
-        check=in_memory.check,
-    ),
-    "digit_tags": Dataset(
-        in_memory.digit_tags,
-        in_memory.tag_version,
-        train_examples=in_memory.TRAIN_EXAMPLES,
-        evaluation_examples=in_memory.VALIDATION_EXAMPLES,
-        classes=len(in_memory.TAGS),
-        splits=("train", "validation"),
-        loss=losses.sigmoid_cross_entropy,
-        metrics=losses.MULTI_LABEL,
-        tuned=("label_smoothing",),
-        shapes=in_memory.tag_shapes,
-        check=in_memory.check,
-    ),
-    **{name: _digits(name) for name in in_memory.SUBSETS},
+    **{name: _digits(name) for name in ("digits", *in_memory.SUBSETS)},
+    "digit_tags": _row(in_memory, "digit_tags", ("train", "validation"), len(in_memory.TAGS), many=True),
     "pydoc": Dataset(
         text.pydoc,
         text.version,
@@ -159,15 +100,15 @@ DATASETS: dict[str, Dataset] = {
         shapes=text.shapes,
         tuned=("label_smoothing",),
     ),
-    "mnist": _images("mnist"),
-    "fashion_mnist": _images("fashion_mnist"),
-    "cifar10": _images("cifar10"),
-    **{name: _images(name) for name in tfds_images.SUBSETS},
+    **{
+        name: _row(tfds_images, name, ("train", "validation", "test"), 10)
+        for name in (*tfds_images.SOURCES, *tfds_images.SUBSETS)
+    },
     **{name: _streamed_images(name) for name in streamed_images.SOURCES},
     **{name: _streamed_text(name) for name in streamed_text.SOURCES},
 }
 
-# Data sets of a user's own, as functions of their options.
+# The user's own data sets, as functions of their options.
 OWN_DATASETS: dict[str, Callable[..., Dataset]] = {"table": tables.dataset}
 
 # Sources of ratings, as functions of their options.
@@ -177,7 +118,7 @@ RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "movielens": movielens.source,
     "ratings": rating_files.source,
 }
-# Generated ratings: all parameters they are generated from, which are part of a study's plan.
+# All parameters of generated ratings. They are part of a study's plan.
 GENERATED: dict[str, Callable[..., dict[str, float]]] = {
     "webgraph_synthetic": lambda **options: dataclasses.asdict(webgraph_synthetic.WebGraph(**options)),
 }
@@ -197,7 +138,7 @@ MODELS: dict[str, Callable[..., Model]] = {
 
 
 def _at_size(model: str, options: Mapping[str, Any]) -> Callable[..., Model]:
-    """A model whose options are given."""
+    """Returns a model with fixed options."""
     return lambda classes: MODELS[model](classes=classes, **options)
 
 
@@ -222,75 +163,83 @@ OPTIMIZERS: dict[str, Optimizer] = {
     ),
 }
 
-# Metaparameters that a search space may give beside those an optimizer requires.
+# Metaparameters that a search space may give in addition to those that an optimizer requires.
 OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 
 def model_options(model: str) -> tuple[str, ...]:
-    """Names of the options a model takes from a task."""
+    """Returns the names of the options that a model takes from a task."""
     return tuple(name for name in inspect.signature(MODELS[model]).parameters if name != "classes")
 
 
 def ratings_options(name: str) -> tuple[str, ...]:
-    """Names of the options that ratings take from a task."""
+    """Returns the names of the options that ratings take from a task."""
     return tuple(inspect.signature(RATINGS[name]).parameters)
 
 
 def ratings(choice: Mapping[str, Any]) -> RatingsSource:
-    """The source of ratings.
+    """Returns a source of ratings.
 
     Args:
-      choice: their ``name``, a key of RATINGS, and their options.
+      choice: its ``name``, a key of RATINGS, and its options.
     """
-    return RATINGS[choice["name"]](**{key: value for key, value in choice.items() if key != "name"})
+    options = dict(choice)
+    return RATINGS[options.pop("name")](**options)
 
 
 def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
-    """All parameters that ratings are generated from; empty for ratings that are not generated."""
-    options = {key: value for key, value in choice.items() if key != "name"}
-    return GENERATED[choice["name"]](**options) if choice["name"] in GENERATED else {}
+    """Returns all parameters of generated ratings; empty for other ratings."""
+    options = dict(choice)
+    name = options.pop("name")
+    return GENERATED[name](**options) if name in GENERATED else {}
 
 
 def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
-    """Names of the metaparameters a search space must give."""
+    """Returns the names of the metaparameters that a search space must give."""
     return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
 
 
 def dataset(name: str, source: Mapping[str, Any] | None = None) -> Dataset:
-    """The row of a data set.
+    """Returns the row of a data set.
 
     Args:
       name: a key of DATASETS or OWN_DATASETS.
-      source: the options of one of a user's own.
+      source: options, for a key of OWN_DATASETS.
 
     Raises:
-      BadInput: for options or data of a user's own that are wrong.
+      BadInput: the user's own data or their options are invalid.
     """
     return OWN_DATASETS[name](**source or {}) if name in OWN_DATASETS else DATASETS[name]
 
 
 def tunable(row: Dataset, optimizer: str, schedule: str) -> tuple[str, ...]:
-    """Names of the metaparameters a search space may give."""
+    """Returns the names of the metaparameters that a search space may give."""
     further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].defaults)
     return tuned(optimizer, schedule) + further + row.tuned
 
 
 def metrics(row: Dataset) -> tuple[str, ...]:
-    """Names of the metrics measured on a data set, in the order of their columns."""
+    """Returns the names of the metrics measured on a data set, in the order of their columns."""
     return tuple(f"{split}_{kind}" for split in row.splits for kind in row.metrics)
 
 
 def workload(
     row: Dataset, model: str, options: Mapping[str, Any], optimizer: str, precision: str = "float32"
 ) -> Workload:
-    """Builds a workload from a data set and names; reads no data where the data set tells their shapes.
+    """Builds a workload from a data set and names. Reads the data only if the data set has no ``shapes``.
 
     Args:
-      row: of the data set.
+      row: the data set.
       model, optimizer: keys of the registries.
-      options: of the model.
-      precision: float32, or bfloat16: parameters and inputs are rounded to bfloat16 on their way through the network;
-        kept parameters are float32, and so is all that is computed from what the network gives.
+      options: options of the model.
+      precision: float32 or bfloat16. With bfloat16 the network computes on rounded parameters and inputs. Stored
+        parameters, and all computations on the network's outputs, are float32.
+
+    Returns:
+      The workload.
+
+    Raises:
+      ValueError: an option of the model is invalid.
     """
     import jax
     import jax.numpy as jnp

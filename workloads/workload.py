@@ -1,4 +1,4 @@
-"""Dataset, Model, Optimizer, and the Workload they make: NamedTuples of pure functions and arrays."""
+"""Dataset, Model and Optimizer, and the Workload that they make up: NamedTuples of pure functions and arrays."""
 
 import functools
 import hashlib
@@ -10,15 +10,16 @@ import numpy as np
 
 Array = Any  # a jax.Array or a tracer of one
 Params = Any  # a pytree of arrays
-State = Any  # likewise
-DATA = "data"  # the axis of the mesh that a batch is divided over
-STACKED = "stacked"  # how names of parameters begin whose first axis is that of layers compiled as one
+State = Any  # a pytree of arrays
+DATA = "data"  # mesh axis that a batch is divided over
+STACKED = "stacked"  # prefix of parameters whose first axis runs over layers compiled as one
 
 
 class Examples(NamedTuple):
-    """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` int32[N, ...], or float32 of numbers.
+    """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` [N, ...].
 
-    Images may be uint8; ``registry.workload`` makes float32 in [0, 1] of them, batch by batch.
+    Labels are int32 for classes and float32 for numbers. Images may be uint8. ``registry.workload`` converts each batch
+    of them to float32 in [0, 1].
     """
 
     inputs: Array
@@ -26,7 +27,7 @@ class Examples(NamedTuple):
 
 
 class Splits(NamedTuple):
-    """The examples of a data set by split, as NumPy arrays; None for a split it does not have."""
+    """The examples of a data set by split, as NumPy arrays. Missing splits are None."""
 
     train: Examples | None
     validation: Examples
@@ -34,19 +35,19 @@ class Splits(NamedTuple):
 
 
 class ArrayShape(NamedTuple):
-    """Shape and dtype of an array that need not be there."""
+    """Shape and dtype of an array, without its values."""
 
     shape: tuple[int, ...]
     dtype: Any
 
 
 class Metric(NamedTuple):
-    """A metric as sums over examples, which may be taken in any parts.
+    """A metric as sums over examples, which can be computed part by part.
 
     Attributes:
-      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``; those of several parts are added up.
-        Weights are float32[B], of examples, [B, ...], of labels, or None for ones.
-      finish: ``(sums) -> float32[]``.
+      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. Sums of several parts are added up.
+        Weights are float32[B] by example, float32[B, ...] by label, or None for ones.
+      finish: ``(sums) -> float32[]``, the metric.
     """
 
     sums: Callable[[Array, Array, Array | None], Any]
@@ -57,27 +58,29 @@ class Dataset(NamedTuple):
     """A row of the registry: the loader of a data set, and metadata available without loading it.
 
     Attributes:
-      load: reads the splits from where they are; raises BadInput.
-      version: identifies the data, quickly; part of every study's identity.
+      load: function that reads the splits; raises BadInput.
+      version: function that returns the version of the data, quickly. Part of every study's identity.
       train_examples: size of the training split; None for an endless stream.
-      evaluation_examples: number of examples that an evaluation uses of each split, at most.
-      classes: size of the outputs: number of values a label takes, 1 for a number.
-      splits: which splits are evaluated, of train, validation, test.
-      loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one for each label,
-        whose mean training minimizes.
-      metrics: by kind (loss, error).
-      shapes: of the splits, so that programs are compiled without data; None: those of what ``load`` gives.
+      evaluation_examples: largest number of examples per split that an evaluation uses.
+      classes: size of the outputs: the number of values of a label, or 1 for a number.
+      splits: names of the evaluated splits, out of train, validation and test.
+      loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one value per label.
+        Training minimizes its mean.
+      metrics: metrics by kind (loss, error).
+      shapes: function that returns the shapes of the splits, so that programs compile without data. None uses the
+        shapes of the loaded splits.
       tuned: metaparameters of the loss that a search space may give.
-      padding: the label of what is no example: it counts in no loss and no metric. None if there is none.
-      draw: of an endless stream, made on the devices, ``(key, batch_size) -> Examples``; None where there are epochs.
-      feed: of training data that are streamed, not kept on the devices, ``(seed, step, batch_size, positions) ->
-        Examples`` as NumPy arrays: some positions of the batch that a trial with that seed takes after so many steps,
-        in which each host gets its own. ``load`` has no training split then.
-      check: raises BadInput where ``load`` would, without reading anything large.
-      options: what ``version`` does not say of a user's own data, such as the split; part of every study's identity.
-      models: names of the models that take its inputs; None if it says nothing about that.
-      targets: metrics and values, for a task that gives none.
-      lines: about the data, for the user.
+      padding: label of padding, which is ignored by loss and metrics; None without padding.
+      draw: ``(key, batch_size) -> Examples``, a batch of an endless stream, made on the devices; None for epochs.
+      feed: ``(seed, step, batch_size, positions) -> Examples`` as NumPy arrays, for training data that are streamed to
+        the devices. Returns some positions of the batch of a trial (identified by its seed) at a step, so that each
+        host can get its own. ``load`` then has no training split.
+      check: function that raises BadInput if ``load`` would, without reading anything large.
+      options: choices for a user's own data that ``version`` does not cover, such as the split. Part of every study's
+        identity.
+      models: names of the models that accept its inputs; None for no restriction.
+      targets: default metrics and values, for tasks without targets.
+      lines: notes about the data for the user.
     """
 
     load: Callable[[], Splits]
@@ -101,11 +104,11 @@ class Dataset(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Outputs features @ kernel, which nobody has computed yet: losses take them in parts where they are large.
+    """Lazy outputs ``features @ kernel``. Losses evaluate large ones in chunks.
 
     Attributes:
-      features: [B, ..., D].
-      kernel: [D, classes].
+      features: array [B, ..., D].
+      kernel: array [D, classes].
     """
 
     features: Array
@@ -116,13 +119,12 @@ class Model(NamedTuple):
     """A network as pure functions.
 
     Attributes:
-      init: ``(key, inputs [B, ...]) -> (params, state)``; the state is what training changes without a gradient, such
-        as running statistics; a tree without arrays for none.
-      apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``;
-        the keys, one for each example, are for what is random in training; None where ``train`` is False. Outputs may
-        be a Product.
-      group: how many neighbours in a batch are normalized together; no part of a batch may cut such a group, but
-        shards may share one.
+      init: ``(key, inputs [B, ...]) -> (params, state)``. The state holds arrays that training changes without a
+        gradient, such as running statistics. It may be an empty tree.
+      apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``. Each
+        example has a key, for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
+      group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group. Shards
+        may share one.
     """
 
     init: Callable[[Array, Array], tuple[Params, State]]
@@ -131,7 +133,7 @@ class Model(NamedTuple):
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
-    """The model of a network of Flax without state, which is made once it is first used: plans need no Flax."""
+    """Returns the model of a Flax network without state. The network is built on first use: plans need no Flax."""
     made = functools.cache(network)
     return Model(
         lambda key, inputs: (made().init(key, inputs), ()),
@@ -140,10 +142,10 @@ def flax_model(network: Callable[[], Any]) -> Model:
 
 
 def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
-    """The model of a network of Flax, called with (inputs, keys, train), that does something else in training.
+    """Returns the model of a Flax network that is called with (inputs, keys, train).
 
     Args:
-      network: makes it once it is first used. Its collections other than ``params`` are the state.
+      network: builds the network, on first use. Its collections other than ``params`` are the state.
       group: as in Model.
     """
     made = functools.cache(network)
@@ -165,11 +167,11 @@ class Optimizer(NamedTuple):
     """A row of the registry: an update rule and which of its metaparameters are tuned.
 
     Attributes:
-      update_rule: ``(**metaparameters, all traced scalars) -> optax.GradientTransformation``. Optimizers that share
-        an update rule share compiled programs.
-      tuned: names of the metaparameters a search space must give.
-      defaults: values of the others; a space may give some of these, see ``registry.OPTIONAL``.
-      evaluated: ``(params, state) -> params`` to evaluate, where they differ from the trained ones.
+      update_rule: ``(**metaparameters) -> optax.GradientTransformation``, with traced scalars as metaparameters.
+        Optimizers that share an update rule share compiled programs.
+      tuned: names of the metaparameters that a search space must give.
+      defaults: values of the others. A space may give those in ``registry.OPTIONAL``.
+      evaluated: ``(params, state) -> params``, the parameters to evaluate. Returns the trained ones by default.
     """
 
     update_rule: Callable[..., Any]
@@ -179,19 +181,19 @@ class Optimizer(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload as the engine trains it: functions of data, and the shapes of these.
+    """A workload as the engine trains it: functions of data, and the shapes of the data.
 
     Attributes:
-      shapes: of all splits, with ``ArrayShape`` for arrays; of fed data that of the training split, too.
+      shapes: shapes of all splits, with ``ArrayShape`` for arrays. Includes the training split of streamed data.
       padding, draw, feed: as in Dataset.
       group: as in Model.
       init: ``(key) -> (params, state)``.
-      loss: ``(params, state, Examples, weights, keys [B], label_smoothing float32[]) -> (float32[], state)``, the sum
-        of the losses of all labels times their weights: float32[B], [B, ...] as the labels, or None for ones.
-      predict: ``(params, state, inputs) -> outputs``, of evaluations.
-      metrics: by kind, of each of the splits ``evaluated_splits``, in the order of their columns.
+      loss: ``(params, state, Examples, weights, keys [B], label_smoothing float32[]) -> (float32[], state)``, the
+        weighted sum of the losses of all labels. Weights are float32[B], or [B, ...] like the labels, or None for ones.
+      predict: ``(params, state, inputs) -> outputs``, for evaluations.
+      metrics: metrics by kind, for each of ``evaluated_splits``, in the order of their columns.
       evaluated_splits: names of splits.
-      evaluation_examples: how many of each are evaluated, at most.
+      evaluation_examples: largest number of examples per split that is evaluated.
       update_rule, evaluated: as in Optimizer.
     """
 
@@ -211,11 +213,11 @@ class Workload(NamedTuple):
 
 
 def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape) -> Splits:
-    """The shapes of splits.
+    """Returns the shapes of splits.
 
     Args:
-      counts: examples of train, validation and test; None for a split there is not.
-      inputs, labels: of one example.
+      counts: number of examples in train, validation and test; None for a missing split.
+      inputs, labels: shapes of one example.
     """
 
     def of(count: int | None) -> Any:
@@ -225,7 +227,7 @@ def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape)
 
 
 def shapes_of(splits: Splits) -> Splits:
-    """The shapes of all arrays of some splits."""
+    """Returns the shapes of the arrays in some splits."""
 
     def of(examples: Examples | None) -> Any:
         return examples and Examples(*(ArrayShape(array.shape, np.dtype(array.dtype)) for array in examples))
@@ -234,9 +236,9 @@ def shapes_of(splits: Splits) -> Splits:
 
 
 def content(splits: Splits) -> str:
-    """The content of a data set as a hash of every array as it is split, so that no change goes unnoticed.
+    """Returns a hash of every array of a data set, by split: ``sha256:`` and 16 hex digits.
 
-    ``sha256:`` and 16 hex digits; the same on machines of either byte order.
+    It is the same on machines of either byte order.
     """
     digest = hashlib.sha256()
     for name, examples in splits._asdict().items():

@@ -141,10 +141,10 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
     [
         (
             ["layout=batch:dta"],
-            "layout 'batch:dta' at letter 7: the mesh data:8 has no axis 'dta'; did you mean 'data'?",
+            "layout 'batch:dta' at character 7: the mesh data:8 has no axis 'dta'; did you mean 'data'?",
         ),
-        (["mesh=data:3"], "layout 'batch:data' at letter 1: batch=16 does not divide into 3 parts"),
-        (["mesh=data:2;data:4"], "mesh 'data:2;data:4' at letter 8: axis 'data' is there twice"),
+        (["mesh=data:3"], "layout 'batch:data' at character 1: batch=16 does not divide into 3 parts"),
+        (["mesh=data:2;data:4"], "mesh 'data:2;data:4' at character 8: axis 'data' appears twice"),
         (["devices=4"], "mesh 'data:8': 8 = 8, but there are 4 devices"),
         (["layout=fdsp"], "unknown layout 'fdsp'; did you mean 'fsdp'?"),
         (["engine=tpu"], "unknown engine 'tpu'"),

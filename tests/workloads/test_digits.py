@@ -93,8 +93,8 @@ def test_an_evaluation_of_training_sees_all_writers() -> None:
 
 
 def test_the_version_tells_content_and_splits() -> None:
-    assert in_memory.version() == content(SPLITS)
-    assert in_memory.version().startswith("sha256:")
+    assert in_memory.version("digits") == content(SPLITS)
+    assert in_memory.version("digits").startswith("sha256:")
     assert TRAIN is not None
     other = VALIDATION.inputs.copy()
     other[0, 0, 0] += 1 / 16
@@ -108,24 +108,25 @@ def test_the_version_tells_content_and_splits() -> None:
 
 
 def test_a_plan_does_not_import_scikit_learn() -> None:
-    code = "from workloads.datasets import in_memory; import sys; in_memory.version(); print('sklearn' in sys.modules)"
+    code = "import sys; from workloads.datasets import in_memory; in_memory.version('digits')"
+    code += "; print('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_a_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Path, "is_file", lambda self: False)
     with pytest.raises(BadInput, match="scikit-learn has no"):
-        in_memory.check()
+        in_memory.check("digits")
 
 
 def test_subsets_are_the_first_images_or_those_of_some_digits() -> None:
     assert TRAIN is not None
     for name, of in in_memory.SUBSETS.items():
-        train, validation, _ = in_memory.subset(name)
+        train, validation, _ = in_memory.load(name)
         assert train is not None
         chosen = np.isin(TRAIN.labels, of.classes)
         np.testing.assert_array_equal(train.inputs, TRAIN.inputs[chosen][: of.train_examples])
         np.testing.assert_array_equal(np.asarray(of.classes)[train.labels], TRAIN.labels[chosen][: of.train_examples])
         assert len(validation.labels) == of.validation_examples == np.isin(VALIDATION.labels, of.classes).sum()
     assert in_memory.SUBSETS["digits_even"].train_examples == (TRAIN.labels % 2 == 0).sum()
-    assert len({in_memory.subset_version(name) for name in in_memory.SUBSETS}) == len(in_memory.SUBSETS)
+    assert len({in_memory.version(name) for name in in_memory.SUBSETS}) == len(in_memory.SUBSETS)

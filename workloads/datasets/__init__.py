@@ -1,1 +1,1 @@
-"""Data sets, one file per source; each returns `Splits` of NumPy arrays."""
+"""Data sets, one file per source. Each returns `Splits` of NumPy arrays."""

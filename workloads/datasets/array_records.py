@@ -1,7 +1,7 @@
-"""TFDS's array_record files: their folders, builders, checks, hashes and records, one by one or with random access.
+"""TFDS's array_record files: folders, builders, checks, hashes, and records in order or with random access.
 
-Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow. Streams read
-them without TFDS and JAX.
+Records are parsed here because TFDS takes six times as long to decode them. TensorFlow is not needed. Streams read
+records without TFDS and JAX.
 """
 
 import json
@@ -17,19 +17,19 @@ from results.bad_input import BadInput
 from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
-KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # as a builder of TFDS yields them: key and features
+KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # keys and features, as a builder of TFDS yields them
 
 
 def data_dir() -> Path:
-    """The folder of all data sets; BadInput if it is in the home folder of a user who has none."""
+    """Returns the folder of all data sets; raises BadInput if the user has no home folder for it."""
     try:
         return durable.local(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
     except BadInput:
-        raise BadInput("this user has no home folder; say where data sets are by TFDS_DATA_DIR=DIR") from None
+        raise BadInput("this user has no home folder. Choose a folder of data sets with TFDS_DATA_DIR=DIR.") from None
 
 
 def folder(name: str, version: str, within: Path | None = None) -> Path:
-    """The folder of a data set (``web_graph/in-dense``), in ``within`` or where TFDS looks."""
+    """Returns the folder of a data set (``web_graph/in-dense``), in ``within`` or TFDS's default folder."""
     return (within or data_dir()) / name / version
 
 
@@ -40,7 +40,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """TFDS's builder ``original`` with split generators of ours, which writes into the folder ``within``."""
+    """Returns TFDS's builder ``original`` with our split generators. It writes into the folder ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
@@ -49,66 +49,72 @@ def builder(
 
 
 def check(name: str, place: Path, splits: Sequence[str]) -> None:
-    """Raises BadInput unless array_record files of all splits are there; looks at names of files alone."""
+    """Raises BadInput unless all splits have array_record files. Only checks names of files."""
     if (place / "dataset_info.json").is_file() and all(_files(place, name, split) for split in splits):
         return
     if any(place.glob("*.tfrecord*")):
         raise BadInput(
-            f"{place} holds {name} as tfrecord files, which only TensorFlow can read; run python -m workloads.prepare "
-            f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them"
+            f"{place} holds {name} as tfrecord files, which only TensorFlow can read. Run python -m workloads.prepare "
+            f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them."
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
-    raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+    raise BadInput(f"{name} is not here: {place} {what}. {remedy(name)}")
+
+
+def remedy(name: str, place: Path | None = None) -> str:
+    """Returns the sentence that asks the user to prepare a data set, after deleting ``place`` if it is given."""
+    command = f"python -m workloads.prepare {name}"
+    return f"Delete {place} and run {command}." if place else f"Run {command}."
 
 
 def check_file(name: str, file: Path) -> None:
-    """Raises BadInput unless a file that is made beside those of a data set is there."""
+    """Raises BadInput unless a file that is derived from a data set exists."""
     if not file.is_file():
-        raise BadInput(f"{file} is not there yet; run python -m workloads.prepare {name}")
+        raise BadInput(f"{file} does not exist yet. {remedy(name)}")
 
 
 def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
-    """Raises BadInput unless splits have as many records as they should; reads TFDS's description of the files."""
+    """Raises BadInput unless splits have the expected numbers of records in TFDS's description of the files."""
     info = place / "dataset_info.json"
-    again = f"delete {{}} and run python -m workloads.prepare {name}"
     try:
         splits = json.loads(info.read_text())["splits"]
         there = {one["name"]: sum(int(length) for length in one["shardLengths"]) for one in splits}
     except (ValueError, TypeError, LookupError, OSError):
-        raise BadInput(f"{info} cannot be read; {again.format(place)}") from None
+        raise BadInput(f"{info} cannot be read. {remedy(name, place)}") from None
     for split, count in counts.items():
         if there.get(split, 0) != count:
             raise BadInput(
-                f"{place} holds {there.get(split, 0):,} examples of {split}, not {count:,}; {again.format('it')}"
+                f"{place} holds {there.get(split, 0):,} examples of {split}, not {count:,}. {remedy(name, place)}"
             )
 
 
 def digest(name: str, place: Path, splits: Sequence[str]) -> str:
-    """The hashes of the files of some splits."""
+    """Returns the hashes of the files of some splits."""
     return " ".join(file_digest(file) for split in splits for file in _files(place, name, split))
 
 
 def stored_bytes(name: str, place: Path, splits: Sequence[str]) -> int:
-    """Size of the files of some splits."""
+    """Returns the size of the files of some splits."""
     return sum(file.stat().st_size for split in splits for file in _files(place, name, split))
 
 
 def records(name: str, place: Path, split: str) -> Iterator[Any]:
-    """All records of a split, mappings from names to ``tf.train.Feature``; raises BadInput if one is damaged."""
-    import tensorflow_datasets as tfds  # a second to import
-    from tensorflow_datasets.proto import tf_example_pb2
+    """Yields the records of a split as mappings from names to ``tf.train.Feature``.
+
+    Raises:
+      BadInput: a record is damaged.
+    """
+    import tensorflow_datasets as tfds  # takes a second
 
     try:
         builder = tfds.builder_from_directory(place)
         source = builder.as_data_source(split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
         for start in range(0, len(source), BATCH):
             for record in source.__getitems__(list(range(start, min(start + BATCH, len(source))))):
-                yield tf_example_pb2.Example.FromString(record).features.feature
-    except Exception as error:  # the libraries under TFDS raise what they like
+                yield features(record)
+    except Exception as error:  # the libraries under TFDS raise various types
         reason = " ".join(str(error).split())[:160]
-        raise BadInput(
-            f"{place} cannot be read ({reason}); delete it and run python -m workloads.prepare {name}"
-        ) from None
+        raise BadInput(f"{place} cannot be read ({reason}). {remedy(name, place)}") from None
 
 
 def _files(place: Path, name: str, split: str) -> list[Path]:
@@ -120,8 +126,8 @@ class Records(Sequence[bytes]):
 
     Args:
       files: array_record files, in order.
-      rows: which records of them, in which order: a file of NumPy with whole numbers; None: all.
-      count: how many of those, from the first; None: all.
+      rows: NumPy file with the indices of the records to use, in order; None for all records.
+      count: number of these to use, from the first; None for all.
     """
 
     def __init__(self, files: Sequence[str], rows: str | None = None, count: int | None = None):
@@ -142,13 +148,13 @@ class Records(Sequence[bytes]):
 
 
 def features(record: bytes) -> Any:
-    """The features of a record by name, each a ``tf.train.Feature``."""
+    """Returns the features of a record by name, each a ``tf.train.Feature``."""
     from tensorflow_datasets.proto import tf_example_pb2
 
     return tf_example_pb2.Example.FromString(record).features.feature
 
 
 def open_records(folder: str, name: str, split: str, rows: str | None = None, count: int | None = None) -> Records:
-    """The records of a split of a data set in a folder."""
+    """Opens the records of a split of a data set in a folder. See ``Records`` for ``rows`` and ``count``."""
     files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
     return Records(files, rows, count)

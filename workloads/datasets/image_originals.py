@@ -1,6 +1,6 @@
-"""TFDS's builders of image data sets, except that they unpack, read and encode images without TensorFlow.
+"""TFDS's builders of image data sets, changed to unpack, read and encode images without TensorFlow.
 
-Addresses, checksums, keys (and so the order of examples) and features are TFDS's own.
+Addresses, checksums, features and keys, which determine the order of examples, are TFDS's own.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from workloads.datasets.array_records import KeyedExamples
 
 
 def builder(name: str, within: Path) -> Any:
-    """The builder of a key of ``tfds_images.SOURCES``, which writes into the folder ``within``."""
+    """Returns the builder of a key of ``tfds_images.SOURCES``. It writes into the folder ``within``."""
     from tensorflow_datasets.image_classification import cifar, mnist
 
     original, split_generators = {
@@ -30,7 +30,7 @@ def builder(name: str, within: Path) -> Any:
 
 
 def _mnist_splits(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
-    """The splits of MNIST and its likes: two idx files each."""
+    """Returns the splits of MNIST or Fashion MNIST: two idx files each."""
     files = {
         (split, kind): f"{self.URL}{stem}-{kind}-ubyte.gz"
         for split, stem in (("train", "train"), ("test", "t10k"))
@@ -46,7 +46,7 @@ def _mnist_rows(images: Path, labels: Path) -> KeyedExamples:
 
 
 def _idx(path: Path) -> np.ndarray:
-    """A gzipped idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, uint8 data."""
+    """Reads a gzipped idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, uint8 data."""
     data = gzip.decompress(path.read_bytes())
     axes = data[3]
     shape = np.frombuffer(data, ">u4", axes, offset=4)
@@ -54,7 +54,7 @@ def _idx(path: Path) -> np.ndarray:
 
 
 def _cifar_splits(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
-    """The splits of CIFAR-10: batches of 3,073 bytes per example in a tar, a label before 3×32×32 pixels."""
+    """Returns the splits of CIFAR-10: batches of 3,073 bytes per example in a tar, a label before 3×32×32 pixels."""
     source = self._cifar_info
     archive = dl_manager.download(source.url)
     folder = PurePosixPath(source.prefix)
@@ -85,7 +85,7 @@ def _member(tar: tarfile.TarFile, path: PurePosixPath) -> bytes:
 
 
 def _png(image: np.ndarray) -> bytes:
-    """PNG of uint8[H, W] or uint8[H, W, 3]."""
+    """Encodes uint8[H, W] or uint8[H, W, 3] as PNG."""
     from PIL import Image
 
     buffer = io.BytesIO()

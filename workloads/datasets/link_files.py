@@ -1,6 +1,6 @@
 """Files of links: SciPy CSR matrices (``.npz``) and parquet files with integer columns ``row`` and ``col``.
 
-Values are not used: every entry is a link, except an explicit zero.
+Values are ignored: every entry that is not an explicit zero is a link.
 """
 
 import math
@@ -17,19 +17,19 @@ from results.bad_input import BadInput, meaning
 from workloads.factorization import links
 
 BATCH = 1 << 20  # rows of parquet read at once
-ROW_BYTES = 64  # of both columns of parquet, decoded and before that, at most
+ROW_BYTES = 64  # largest size of a row of parquet, encoded and decoded
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
 
 MatrixShape = tuple[int, int]
 
 
 class LinkFileHeader(NamedTuple):
-    """The metadata of a file, before its links are read.
+    """Metadata of a file, available without reading its links.
 
     Attributes:
-      shape: of a matrix; None for a parquet file.
+      shape: shape of a matrix; None for a parquet file.
       links: number of stored links.
-      bytes: size of a matrix's arrays, which are in memory at once while it is read.
+      bytes: size of a matrix's arrays, all of which are in memory during reading; 0 for a parquet file.
     """
 
     shape: MatrixShape | None
@@ -38,11 +38,11 @@ class LinkFileHeader(NamedTuple):
 
 
 def header(file: Path) -> LinkFileHeader:
-    """The header of a file; raises BadInput unless it is of a supported kind."""
+    """Returns the header of a file; raises BadInput unless its format is supported."""
     if not file.exists():
-        raise BadInput(f"{file} does not exist; it should be {HOW}{meaning(file)}")
+        raise BadInput(f"{file} does not exist. It should be {HOW}{meaning(file)}")
     if not file.is_file():
-        raise BadInput(f"{file} is not a file; it should be {HOW}")
+        raise BadInput(f"{file} is not a file. It should be {HOW}.")
     try:
         with open(file, "rb") as opened:
             start = opened.read(4)
@@ -52,16 +52,16 @@ def header(file: Path) -> LinkFileHeader:
         return _table_header(file)
     if start.startswith(b"PK"):
         return _matrix_header(file)
-    raise BadInput(f"{file} has an unsupported format; it should be {HOW}")
+    raise BadInput(f"{file} has an unsupported format. It should be {HOW}.")
 
 
 def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The links of a file: rows and columns, integer[links], block by block."""
+    """Yields the links of a file in blocks: rows and columns, integer[links] each."""
     return _matrix(file) if header(file).shape else _table(file)
 
 
 def size_text(shape: MatrixShape) -> str:
-    """A shape, for people."""
+    """Returns a shape as text, such as "3 × 2"."""
     return f"{shape[0]:,} × {shape[1]:,}"
 
 
@@ -69,30 +69,30 @@ def _matrix_header(file: Path) -> LinkFileHeader:
     try:
         with zipfile.ZipFile(file) as archive, np.load(file, allow_pickle=False) as members:
             for name in ("format", "shape"):
-                if f"{name}.npy" in archive.namelist() and math.prod(_array_header(archive, name)[0]) > 2:
+                if f"{name}.npy" in archive.namelist() and math.prod(array_header(archive, name)[0]) > 2:
                     raise ValueError(f"its {name} has too many values")
             kind, shape = bytes(np.asarray(members["format"], "S").item()), members["shape"]
             names = ("indptr", "indices", "data") if kind == b"csr" else ()
-            arrays = {name: _array_header(archive, name) for name in names}
+            arrays = {name: array_header(archive, name) for name in names}
     except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(file, error) from None
     if not arrays or shape.shape != (2,):
-        raise BadInput(f"{file} is a {kind.decode(errors='replace')} matrix; save it with .tocsr()")
+        raise BadInput(f"{file} is a {kind.decode(errors='replace')} matrix. Convert it with .tocsr() first.")
     rows, columns = (int(size) for size in shape)
     if not (0 < rows <= links.MOST_IDS and 0 < columns <= links.MOST_IDS):
         raise BadInput(
-            f"{file} is {size_text((rows, columns))}; there must be 1 to {links.MOST_IDS:,} rows and columns"
+            f"{file} is {size_text((rows, columns))}. There must be 1 to {links.MOST_IDS:,} rows and columns."
         )
     (indptr, _), (indices, _), (data, _) = arrays.values()
     integers = all(np.issubdtype(arrays[name][1], np.integer) for name in ("indptr", "indices"))
     if indptr != (rows + 1,) or len(indices) != 1 or indices != data or not integers:
-        raise BadInput(f"{file} is damaged: its arrays do not match; write it again")
+        raise BadInput(f"{file} is damaged: its arrays do not match. Write it again.")
     size = sum(int(np.prod(shape)) * kind.itemsize for shape, kind in arrays.values())
     return LinkFileHeader((rows, columns), indices[0], size)
 
 
-def _array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """MatrixShape and type of an array in an ``.npz``, without reading it."""
+def array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Returns the shape and dtype of an array in an ``.npz`` without reading it."""
     with archive.open(f"{name}.npy") as member:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -101,7 +101,7 @@ def _array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...],
 
 
 def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The links of a CSR matrix, in blocks."""
+    """Yields the links of a CSR matrix in blocks."""
     try:
         with np.load(file, allow_pickle=False) as members:
             shape = members["shape"]
@@ -111,11 +111,11 @@ def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(file, error) from None
     if starts[0] != 0 or starts[-1] != len(indices) or (np.diff(starts) < 0).any():
-        raise BadInput(f"{file} is damaged: its row pointers do not match its {len(indices):,} links; write it again")
+        raise BadInput(f"{file} is damaged: its row pointers do not match its {len(indices):,} links. Write it again.")
     if len(indices) and not (indices.min() >= 0 and indices.max() < shape[1]):
         wrong = int(np.flatnonzero((indices < 0) | (indices >= shape[1]))[0])
         row = int(np.searchsorted(starts, wrong, side="right")) - 1
-        raise BadInput(f"{file}: col {indices[wrong]} in row {row} is out of range; there are {shape[1]} columns")
+        raise BadInput(f"{file}: col {indices[wrong]} in row {row} is out of range. There are {shape[1]} columns.")
     first = 0
     while first < shape[0]:
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + links.PAIRS_BLOCK, side="right")) - 1)
@@ -142,15 +142,15 @@ def _table_header(file: Path) -> LinkFileHeader:
     for name in ("row", "col"):
         if schema.names.count(name) != 1:
             columns = ", ".join(schema.names[:8]) or "none"
-            raise BadInput(f"{file} has no column {name} (it has {columns}); it needs integer columns row and col")
+            raise BadInput(f"{file} has no column {name} (it has {columns}). It needs integer columns row and col.")
         kind = schema.field(name).type
         if not pa.types.is_integer(kind):
-            raise BadInput(f"{file}: column {name} is {kind}; ids must be integers, none missing")
+            raise BadInput(f"{file}: column {name} is {kind}. Ids must be integers without missing values.")
     return LinkFileHeader(None, count, 0)
 
 
 def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The links of a parquet file, in blocks."""
+    """Yields the links of a parquet file in blocks."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,14 +158,14 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
     try:
         with open(file, "rb") as opened:
-            told = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
-            table = pq.ParquetFile(opened, metadata=told)
+            metadata = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
+            table = pq.ParquetFile(opened, metadata=metadata)
             for batch in table.iter_batches(BATCH, columns=["row", "col"]):
                 ids = []
                 for name in ("row", "col"):
                     column = batch.column(name)
                     if column.null_count:
-                        raise BadInput(f"{file}: column {name} has missing values; every link needs both its ids")
+                        raise BadInput(f"{file}: column {name} has missing values. Every link needs both ids.")
                     ids.append(column.to_numpy())
                 yield ids[0], ids[1]
     except (OSError, pa.ArrowException) as error:
@@ -174,6 +174,10 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _unreadable(file: Path, error: Exception) -> BadInput:
     if isinstance(error, KeyError):
-        return BadInput(f"{file} is not a SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}")
+        return BadInput(f"{file} is not a SciPy sparse matrix: {error.args[0]}. It should be {HOW}.")
+    return BadInput(f"{file} cannot be read: {reason(error)}. It should be {HOW}.")
+
+
+def reason(error: Exception) -> str:
+    """Returns the text of an error in one line, shortened; the name of its type if it has none."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -1,8 +1,8 @@
 """MovieLens (Harper & Konstan 2015) as implicit feedback, from TFDS's ``movielens``, read without TensorFlow.
 
-A rating is a link between a user (row) and a movie (column), whatever its stars. Ids are numbered anew in their order,
-without gaps. A tenth of the users, drawn by the seed, are evaluation rows, absent from training (strong
-generalization); of each one's links a fifth, drawn too, are held out, and the others are history.
+Every rating is a link between a user (row) and a movie (column); stars are ignored. Ids are renumbered in order,
+without gaps. The seed draws a tenth of the users as evaluation rows, which are absent from training (strong
+generalization). It also draws a fifth of their links to be held out. The others are history.
 """
 
 import functools
@@ -17,21 +17,21 @@ from workloads.datasets import array_records
 from workloads.factorization.links import BYTES_PER_LINK, Links, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
 
-VERSION = "0.1.1"  # of TFDS
-READER = 1  # counts the versions of what follows; part of the data's identity
+VERSION = "0.1.1"  # TFDS's version of the data
+READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train",)
-EVALUATED_SHARE = 0.1  # of the users
-FEWEST = 5  # links of an evaluation user, of which one is held out
-BATCH = 1 << 16  # ratings handled at once
+EVALUATED_SHARE = 0.1  # share of the users that are evaluated
+FEWEST = 5  # links of an evaluation user, one of which is held out
+BATCH = 1 << 16  # ratings processed at once
 
 
 class Size(NamedTuple):
     """The size of one of the data sets.
 
     Attributes:
-      ratings: exactly.
-      download_bytes: what TFDS fetches.
-      stored_bytes: of the array_record files, about.
+      ratings: number of ratings.
+      download_bytes: size of the download.
+      stored_bytes: approximate size of the array_record files.
     """
 
     ratings: int
@@ -49,58 +49,59 @@ SIZES: dict[str, Size] = {
 
 
 def source(variant: str, seed: int = 0) -> RatingsSource:
-    """The data set of a key of SIZES, split by a seed; raises BadInput for other keys."""
+    """Returns the data set of a key of SIZES, split by a seed; raises BadInput for other keys."""
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise BadInput(f"seed of movielens must be a whole number of at least 0, not {seed!r}")
-    calls = (
+    return RatingsSource(
+        f"movielens-{variant}",
         functools.partial(version, variant, seed),
         functools.partial(check, variant),
         functools.partial(build, variant, seed),
     )
-    return RatingsSource(f"movielens-{variant}", *calls)
 
 
 def folder(size: str, within: Path | None = None) -> Path:
-    """The folder of the files of a size's table of ratings."""
+    """Returns the folder of the ratings of a size."""
     return array_records.folder(f"movielens/{size}-ratings", VERSION, within)
 
 
 def check_files(size: str, within: Path | None = None) -> None:
-    """Raises BadInput unless the table is there."""
+    """Raises BadInput unless the ratings exist."""
     array_records.check(f"movielens/{size}", folder(size, within), SPLITS)
 
 
 def version(size: str, seed: int) -> str:
-    """Hash of the files and of the seed."""
+    """Returns the hash of the files and the seed."""
     check_files(size)
     digest = array_records.digest(f"movielens/{size}", folder(size), SPLITS)
     return short(READER, seed, digest)
 
 
 def check(size: str) -> None:
-    """Raises BadInput where the files are not there, or memory does not suffice."""
+    """Raises BadInput if the files do not exist or there is too little memory."""
     check_files(size)
     ratings = SIZES[size].ratings
-    memory.require(ratings * (BYTES_PER_LINK + 8), f"reading movielens/{size}", "choose a smaller one")
+    memory.require(ratings * (BYTES_PER_LINK + 8), f"reading movielens/{size}", "Choose a smaller one")
 
 
 def build(size: str, seed: int) -> Ratings:
-    """Reads a table and splits it."""
+    """Reads the ratings and splits them."""
     links, merged = _links(size)
     users = np.argsort(random_bits(seed, links.row_count), kind="stable")
     enough = users[links.lengths[users] >= FEWEST]
     evaluated = np.sort(enough[: max(1, round(EVALUATED_SHARE * links.row_count))])
     others = np.setdiff1d(np.arange(links.row_count), evaluated)
     if not len(evaluated) or not len(others):
-        raise BadInput(f"{folder(size)} holds too few ratings to be split; delete it and run the preparation again")
+        remedy = array_records.remedy(f"movielens/{size}", folder(size))
+        raise BadInput(f"{folder(size)} holds too few ratings to split. {remedy}")
     history, heldout = split_rows(links.of_rows(evaluated), seed + 1)
     return Ratings(links.of_rows(others), history, heldout, merged)
 
 
 def _links(size: str) -> tuple[Links, int]:
-    """All links, users × movies."""
+    """Returns all links, users × movies, and the number of duplicates."""
     place = folder(size)
     ratings, count = Pairs(), 0
     users: list[int] = []
@@ -112,10 +113,8 @@ def _links(size: str) -> tuple[Links, int]:
             count += _add(ratings, users, movies, place)
     count += _add(ratings, users, movies, place)
     if count != SIZES[size].ratings:
-        raise BadInput(
-            f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}; delete it and run "
-            f"python -m workloads.prepare movielens/{size}"
-        )
+        remedy = array_records.remedy(f"movielens/{size}", place)
+        raise BadInput(f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}. {remedy}")
     links, merged = ratings.links((ratings.rows, ratings.columns))
     links = links.of_rows(np.flatnonzero(links.lengths))
     seen = np.bincount(links.columns, minlength=links.column_count) > 0

@@ -1,4 +1,4 @@
-"""Noise drawn anew at every step: the endless stream that a noisy quadratic is trained on."""
+"""New noise at every step: the endless stream for training a noisy quadratic."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ DIMENSIONS = 100
 
 
 def load() -> Splits:
-    """No training split; validation is the one example without noise, whose loss is the expected loss.
+    """Returns one validation example without noise, whose loss is the expected loss, and no training split.
 
     Returns:
       Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.
@@ -19,13 +19,13 @@ def load() -> Splits:
 
 
 def shapes() -> Splits:
-    """The shapes of what ``load`` gives."""
+    """Returns the shapes of the splits of ``load``."""
     vector, label = ArrayShape((DIMENSIONS,), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))
     return workload.shapes((None, 1, None), vector, label)
 
 
 def draw(key: Array, batch_size: int) -> Examples:
-    """The mean of ``batch_size`` standard normal vectors, which is normal too and costs one draw.
+    """Draws the mean of ``batch_size`` standard normal vectors, which is also normal and needs only one draw.
 
     Returns:
       Examples with inputs float32[1, DIMENSIONS] of variance 1 / batch_size, and labels int32[1], zero.
@@ -38,6 +38,6 @@ def draw(key: Array, batch_size: int) -> Examples:
 
 
 def loss(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """The model's outputs float32[B] are losses already."""
+    """Returns the outputs of the model, float32[B], which are losses already."""
     del labels, label_smoothing
     return outputs

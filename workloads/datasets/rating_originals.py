@@ -1,6 +1,6 @@
-"""TFDS's builders of ``web_graph`` and ``movielens``, except that they need neither TensorFlow nor Apache Beam.
+"""TFDS's builders of ``web_graph`` and ``movielens``, changed to work without TensorFlow and Apache Beam.
 
-Addresses, keys, features and, where TFDS has any, checksums are its own.
+Addresses, keys, features and, if TFDS has them, checksums are TFDS's own.
 """
 
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from workloads.datasets import array_records, movielens, web_graph
 from workloads.datasets.array_records import KeyedExamples
 
-# Time to write them, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
+# Time to write a record, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
 SECONDS_PER_ROW, SECONDS_PER_LINK, SECONDS_PER_RATING = 1e-4, 2.5e-6, 1e-4
 
 ADDRESS = "https://storage.googleapis.com/gresearch/web_graph"
@@ -26,12 +26,12 @@ MOVIELENS_FILES = ("ratings.csv", "movies.csv", "ratings.dat", "movies.dat", "us
 
 
 def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
-    """The builder of a key of ``web_graph.VARIANTS``.
+    """Returns the builder of a variant of ``web_graph``.
 
     Args:
-      variant: the key.
+      variant: a key of ``web_graph.VARIANTS``.
       within: the folder to write into.
-      manual: where originals are looked for before they are downloaded.
+      manual: folder with originals that were downloaded by hand. Others are downloaded.
     """
     from tensorflow_datasets.structured.web_graph.web_graph import WebGraph
 
@@ -66,9 +66,10 @@ def _web_graph_rows(files: Sequence[Path]) -> KeyedExamples:
 
 
 def tf_records(file: Path) -> Iterator[bytes]:
-    """The records of a TFRecord file; raises OSError where one is damaged.
+    """Yields the records of a TFRecord file; raises OSError if one is damaged.
 
-    Each is its length (8 bytes), a checksum of these, the record, and a checksum of that (4 bytes each), little-endian.
+    A record is stored as its length (8 bytes), the checksum of the length (4 bytes), the data, and their checksum
+    (4 bytes), little-endian.
     """
     size = file.stat().st_size
     with open(file, "rb", buffering=1 << 20) as opened:
@@ -92,7 +93,7 @@ _CRC_TABLE = tuple(functools.reduce(_shift, range(8), byte) for byte in range(25
 
 
 def _checksum(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as TFRecord files have it."""
+    """Returns CRC-32C, rotated and shifted as in TFRecord files."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -101,11 +102,11 @@ def _checksum(data: bytes) -> bytes:
 
 
 def movielens_builder(size: str, within: Path) -> Any:
-    """The builder of the table of ratings of a key of ``movielens.SIZES``, which writes into the folder ``within``."""
+    """Returns the builder of the ratings of a key of ``movielens.SIZES``. It writes into the folder ``within``."""
     from tensorflow_datasets.structured import movielens_parsing
     from tensorflow_datasets.structured.movielens import Movielens
 
-    # All that its parsers need of TensorFlow is to open files.
+    # Its parsers use TensorFlow only to open files.
     movielens_parsing.tf = types.SimpleNamespace(io=types.SimpleNamespace(gfile=types.SimpleNamespace(GFile=io.open)))
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:

@@ -1,13 +1,14 @@
-"""ImageNet, halves of it, and Open Images from TFDS's array_record files, streamed: they do not fit in memory.
+"""ImageNet, halves of it, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
 
 ``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
-cropped, resized and, in training, augmented, without TensorFlow.
+cropped, resized and, for training, augmented, without TensorFlow.
 """
 
 import base64
 import functools
 import hashlib
 import io
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,13 +23,13 @@ from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records
 from workloads.workload import ArrayShape, Examples, Splits
 
-POSITIVE = 5  # tenths of confidence from which an object of Open Images is there
-SIDE = 224  # pixels of an example
-KEPT = 0.875  # of the shorter side of a photograph, in an evaluation
-AREA = (0.08, 1.0)  # of a photograph that is seen in training
-RATIO = (3 / 4, 4 / 3)  # of its width to its height
-TRIES = 10  # to find such a box
-# A small JPEG; the pixels that it is decoded to tell decoders apart.
+POSITIVE = 5  # least confidence, in tenths, for an object of Open Images to count as present
+SIDE = 224  # side of an example, in pixels
+KEPT = 0.875  # share of a photograph's shorter side that an evaluation uses
+AREA = (0.08, 1.0)  # range of the share of a photograph's area in a training box
+RATIO = (3 / 4, 4 / 3)  # range of the width of the box over its height
+TRIES = 10  # attempts to fit such a box
+# A small JPEG. The hash of its pixels identifies the decoder.
 _PHOTOGRAPH = (
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABQODxIPDRQSEBIXFRQYHjIhHhwcHj0sLiQySUBMS0dARkVQWnNiUFVtVkVGZIhlbXd7"
     "gYKBTmCNl4x9lnN+gXz/2wBDARUXFx4aHjshITt8U0ZTfHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8"
@@ -45,14 +46,14 @@ class StreamedImages(NamedTuple):
     """A data set of photographs.
 
     Attributes:
-      files: TFDS's name of the data set that they are from, with its configuration.
-      version: of TFDS.
-      splits: the number of records of each of TFDS's splits that are read, as their publisher states it.
-      train_examples: the first so many records of training, in TFDS's order, which is shuffled.
-      validation_examples: of TFDS's split ``validation``.
-      classes: values of a label, or, where an image has several, how many it may have.
-      every: only images of classes whose number is divisible by this, and numbered anew.
-      many: whether an image has several labels.
+      files: TFDS's name of the data set, with its configuration.
+      version: TFDS's version of the data.
+      splits: number of records in each TFDS split, as published.
+      train_examples: number of training records to use, from the first in TFDS's shuffled order.
+      validation_examples: number of records of TFDS's split ``validation`` to use.
+      classes: number of classes.
+      every: only uses classes whose number is divisible by this, and renumbers them.
+      many: whether an image can have several labels.
     """
 
     files: str
@@ -77,10 +78,10 @@ SPLITS = ("train", "validation")
 
 
 def load(name: str) -> Splits:
-    """Decodes the images that are evaluated: uint8[N, 224, 224, 3] and int32[N], or uint8[N, classes] if many.
+    """Decodes the validation images: uint8[N, 224, 224, 3] and int32[N], or uint8[N, classes] for several labels.
 
     Raises:
-      BadInput: the files are not there, or do not have as many records as they should.
+      BadInput: the files do not exist or have the wrong number of records.
     """
     check(name)
     of = SOURCES[name]
@@ -90,19 +91,19 @@ def load(name: str) -> Splits:
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """``Dataset.feed`` of a data set."""
+    """Returns some positions of a batch; see ``Dataset.feed``."""
     return _stream(name, folder(name))(seed, step, batch_size, positions)
 
 
 def version(name: str) -> str:
-    """The version of the data, what of them this is, and the pixels that decoding makes of a photograph."""
+    """Returns TFDS's version of the data, the part of them in use, and a hash of decoded pixels."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
     return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{classes} pixels:{_pixels()}"
 
 
 def shapes(name: str) -> Splits:
-    """The shapes of what is fed and of what ``load`` gives; reads nothing."""
+    """Returns the shapes of streamed and loaded splits, without reading files."""
     of = SOURCES[name]
     label = ArrayShape((of.classes,), np.dtype(np.uint8)) if of.many else ArrayShape((), np.dtype(np.int32))
     image = ArrayShape((SIDE, SIDE, 3), np.dtype(np.uint8))
@@ -110,21 +111,22 @@ def shapes(name: str) -> Splits:
 
 
 def folder(name: str, within: Path | None = None) -> Path:
-    """The folder of one data set's files, in ``within`` or where TFDS looks."""
+    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
     return array_records.folder(SOURCES[name].files, SOURCES[name].version, within)
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files are there, with as many records as they should have; reads none of them."""
-    of = SOURCES[name]
-    array_records.check(of.files, folder(name, within), SPLITS)
-    array_records.check_counts(of.files, folder(name, within), of.splits)
-    for split in SPLITS if of.every > 1 else ():
-        array_records.check_file(of.files, rows_file(folder(name, within), of.every, split))
+    """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
+    of, place = SOURCES[name], folder(name, within)
+    array_records.check(of.files, place, SPLITS)
+    array_records.check_counts(of.files, place, of.splits)
+    if of.every > 1:
+        for split in SPLITS:
+            array_records.check_file(of.files, rows_file(place, of.every, split))
 
 
 def source(name: str, place: Path, split: str) -> Source:
-    """The records of a split, which are in a folder, and how they are decoded."""
+    """Returns the records of a split in a folder, with their decoder."""
     of = SOURCES[name]
     count = of.train_examples if split == "train" else of.validation_examples
     rows = None if of.every == 1 else str(rows_file(place, of.every, split))
@@ -134,39 +136,35 @@ def source(name: str, place: Path, split: str) -> Source:
 
 
 def rows_file(place: Path, every: int, split: str) -> Path:
-    """The file with the numbers of the records whose label is divisible by ``every``, beside the others."""
+    """Returns the file with the indices of the records whose label is divisible by ``every``."""
     return place / f"rows-{every}-{split}.npy"
 
 
 def write_rows(place: Path, name: str) -> None:
-    """Writes which records halves of the classes have; reads all records."""
-    for of in SOURCES.values():
-        for split in SPLITS if of.files == name and of.every > 1 else ():
-            if (file := rows_file(place, of.every, split)).exists():
-                continue
+    """Writes the files of ``rows_file`` for the data sets that need them. Reads all records."""
+    steps = {of.every for of in SOURCES.values() if of.files == name} - {1}
+    for every, split in itertools.product(steps, SPLITS):
+        file = rows_file(place, every, split)
+        if not file.exists():
             records = array_records.open_records(str(place), name, split)
             labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in range(len(records)))
-            rows = [row for row, label in enumerate(labels) if label % of.every == 0]
-            durable.replace(file, _npy(np.asarray(rows, np.int64)))
+            rows = [row for row, label in enumerate(labels) if label % every == 0]
+            buffer = io.BytesIO()
+            np.save(buffer, np.asarray(rows, np.int64))
+            durable.replace(file, buffer.getvalue())
 
 
 def _check_rows(of: StreamedImages, place: Path) -> None:
-    """Raises BadInput if the files of ``write_rows`` name fewer records than are wanted."""
-    wanted = {"train": of.train_examples, "validation": of.validation_examples}
-    for split in SPLITS if of.every > 1 else ():
+    """Raises BadInput if a file of ``write_rows`` lists too few records."""
+    if of.every == 1:
+        return
+    for split, wanted in (("train", of.train_examples), ("validation", of.validation_examples)):
         file = rows_file(place, of.every, split)
         count = len(np.load(file, mmap_mode="r"))
-        if count < wanted[split]:
+        if count < wanted:
             raise BadInput(
-                f"{file} names {count} examples of {split}, not {wanted[split]}; delete it and run python -m "
-                f"workloads.prepare {of.files}"
+                f"{file} names {count} examples of {split}, not {wanted}. {array_records.remedy(of.files, file)}"
             )
-
-
-def _npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 @functools.lru_cache(maxsize=4)
@@ -181,7 +179,7 @@ def _one_label(every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarr
 
 
 def _several_labels(record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
-    """An image of Open Images, and 1 for each trainable class that people or, surely enough, machines saw in it."""
+    """Decodes an image of Open Images, with labels of 1 for the trainable classes of sufficient confidence."""
     features = array_records.features(record)
     labels = np.asarray(features["objects_trainable/label"].int64_list.value, np.int64)
     confidence = np.asarray(features["objects_trainable/confidence"].int64_list.value, np.int64)
@@ -191,14 +189,15 @@ def _several_labels(record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.
 
 
 def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:
-    """A photograph as uint8[side, side, 3].
+    """Decodes a photograph as uint8[side, side, 3].
 
-    In training a random box of it, flipped or not (Szegedy et al. 2015, arXiv 1409.4842); in an evaluation a square
-    in its middle. JPEG is decoded at the smallest of libjpeg's scales that has as many pixels as are needed.
+    Training uses a random box, flipped at random (Szegedy et al. 2015, arXiv 1409.4842). Evaluations use a square in
+    the middle. JPEG is decoded at the smallest of libjpeg's scales that has enough pixels.
 
     Args:
-      encoded: in any format of Pillow's; read as RGB.
-      draws: of the example; None in an evaluation.
+      encoded: image in any format that Pillow reads, converted to RGB.
+      draws: random numbers of the example; None in an evaluation.
+      side: width and height of the result, in pixels.
     """
     from PIL import Image
 
@@ -213,9 +212,9 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
 
 @functools.cache
 def _pixels() -> str:
-    """The first digits of the hash of one photograph, decoded for an evaluation and for training.
+    """Returns the first digits of a hash of one photograph, decoded for an evaluation and for training.
 
-    They differ where another Pillow or libjpeg decodes or resizes in another way, or where ``example`` does.
+    They change if a version of Pillow, libjpeg or ``example`` decodes or resizes differently.
     """
     encoded = base64.b64decode(_PHOTOGRAPH)
     decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, at) for at in range(4)))]
@@ -223,14 +222,14 @@ def _pixels() -> str:
 
 
 def middle(width: int, height: int) -> Box:
-    """The square in the middle of an image, of ``KEPT`` of its shorter side."""
+    """Returns the square in the middle of an image, with ``KEPT`` of its shorter side."""
     size = KEPT * min(width, height)
     left, top = (width - size) / 2, (height - size) / 2
     return left, top, left + size, top + size
 
 
 def random_box(width: int, height: int, draws: Draws) -> Box:
-    """A box of an image of a random area, ratio and place; the middle of the image if ``TRIES`` of them do not fit."""
+    """Returns a box of random area, ratio and place; the middle of the image if ``TRIES`` boxes do not fit."""
     for _ in range(TRIES):
         area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * draws.uniform())
         ratio = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * draws.uniform())
@@ -244,7 +243,7 @@ def random_box(width: int, height: int, draws: Draws) -> Box:
 
 
 def _drafted(photograph: Any, box: Box, side: int) -> tuple[Any, Box]:
-    """A photograph to be decoded at a fraction of its size, if it is JPEG, and the box in it."""
+    """Returns the photograph, set to decode at a smaller scale if it is JPEG, and the box at that scale."""
     width, height = photograph.size
     across, down = side / (box[2] - box[0]), side / (box[3] - box[1])
     photograph.draft("RGB", (math.ceil(width * across), math.ceil(height * down)))

@@ -1,6 +1,6 @@
-"""TFDS's builders of data sets that are streamed, except that they read and encode without TensorFlow or Apache Beam.
+"""TFDS's builders of streamed data sets, changed to read and encode without TensorFlow or Apache Beam.
 
-Addresses, keys, features and, where TFDS has any, checksums are its own.
+Addresses, keys, features and, if TFDS has them, checksums are TFDS's own.
 """
 
 import gzip
@@ -17,13 +17,13 @@ from results.bad_input import BadInput
 from workloads.datasets import array_records
 from workloads.datasets.array_records import KeyedExamples
 
-# Time to write them on one core, about: photographs copied, photographs decoded and encoded anew, texts.
+# Approximate time to write a record on one core: a copied photograph, a re-encoded photograph, a text.
 SECONDS_PER_PHOTOGRAPH, SECONDS_PER_ENCODED, SECONDS_PER_TEXT = 1e-3, 1.2e-2, 1e-4
-PIXELS, QUALITY = 200_000, 72  # of images of Open Images, as TFDS's configuration 200k has them
+PIXELS, QUALITY = 200_000, 72  # of Open Images, as in TFDS's configuration 200k
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
-    """The builder of ``imagenet2012``, of two archives that each user has to get from image-net.org."""
+    """Returns the builder of ``imagenet2012``, for two archives that you must download from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
@@ -34,14 +34,14 @@ def imagenet_builder(within: Path, manual: Path) -> Any:
 
 
 def _imagenet_train(archive: Path) -> KeyedExamples:
-    """Each class is an archive in the archive."""
+    """Yields training images. Each class is an archive within the archive."""
     for folder, packed in _members(archive):
         for name, image in _members(io.BytesIO(packed)):
             yield name, {"file_name": name, "image": _rgb_jpeg(name, image), "label": folder.removesuffix(".tar")}
 
 
 def _imagenet_validation(archive: Path) -> KeyedExamples:
-    """The image ``ILSVRC2012_val_00000001.JPEG`` has the first of TFDS's labels."""
+    """Yields validation images. ``ILSVRC2012_val_00000001.JPEG`` has the first of TFDS's labels."""
     import tensorflow_datasets as tfds
 
     labels = Path(tfds.core.tfds_path("datasets/imagenet2012/validation_labels.txt")).read_text().split()
@@ -53,7 +53,7 @@ def _imagenet_validation(archive: Path) -> KeyedExamples:
 
 
 def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
-    """An image of ImageNet, a few of which are CMYK or PNG."""
+    """Returns an image of ImageNet as RGB JPEG. A few originals are CMYK or PNG."""
     from PIL import Image
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
@@ -66,7 +66,7 @@ def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
 
 
 def lm1b_builder(within: Path, manual: Path) -> Any:
-    """The builder of ``lm1b``."""
+    """Returns the builder of ``lm1b``."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
@@ -78,7 +78,7 @@ def lm1b_builder(within: Path, manual: Path) -> Any:
 
 
 def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
-    """The lines of the files that TFDS reads for a split; a line ends where TFDS ends it, at ``\\n`` and ``\\r``."""
+    """Yields the lines of a split's files. Lines end at ``\\n`` and ``\\r``, as in TFDS."""
     for path, lines in _members(archive):
         if PurePosixPath(path).match(pattern):
             for number, line in enumerate(io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8")):
@@ -86,7 +86,7 @@ def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
 
 
 def c4_builder(within: Path, manual: Path) -> Any:
-    """The builder of ``c4/en``, of the files that the Allen Institute for AI made with it: lines of JSON, gzipped."""
+    """Returns the builder of ``c4/en``, for the gzipped lines of JSON published by the Allen Institute for AI."""
     from tensorflow_datasets.text import c4
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
@@ -100,7 +100,7 @@ def _c4_files(manual: Path, split: str) -> list[Path]:
     expected = int(files[0].name.split(".")[1].rpartition("-")[2]) if files else 0
     if not files or len(files) != expected:
         raise BadInput(
-            f"{manual} holds {len(files)} of the files c4-{split}.*.json.gz, which are to be put there by hand"
+            f"{manual} holds {len(files)} of the files c4-{split}.*.json.gz. Download all of them into that folder."
         )
     return files
 
@@ -115,14 +115,13 @@ def _c4_pages(files: Sequence[Path]) -> KeyedExamples:
 
 
 def open_images_builder(within: Path, manual: Path) -> Any:
-    """The builder of ``open_images_v4/200k``; images are scaled by Pillow, not by OpenCV."""
+    """Returns the builder of ``open_images_v4/200k``. Images are scaled by Pillow, not by OpenCV."""
     from tensorflow_datasets.datasets.open_images_v4 import open_images_v4_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
-        urls = {
-            name: [each.url for each in one] if isinstance(one, list) else getattr(one, "url", one)
-            for name, one in original._URLS.items()
-        }
+        urls = dict(original._URLS)
+        for name, one in urls.items():
+            urls[name] = [each.url for each in one] if isinstance(one, list) else getattr(one, "url", one)
         paths = dl_manager.download(urls)
         trainable = set(self.info.features["objects_trainable"]["label"].names)
         return {split: _open_images(paths, split, trainable) for split in ("train", "validation")}
@@ -136,9 +135,10 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
     archives = paths[f"{split}_images"]
     archives = archives if isinstance(archives, list) else [archives]
     labels = [paths[f"{split}_{who}_labels"] for who in ("human", "machine")]
-    # Archives and labels are in the same order, so that those of an archive are read when it is its turn.
-    places, box_places = [0] * len(labels), [0]
-    for archive, prefix in zip(archives, "0123456789abcdef" if len(archives) > 1 else [None], strict=True):
+    # Archives and labels have the same order, so that each archive's labels are read with it.
+    places, box_places = [0, 0], [0]
+    prefixes: Sequence[str | None] = "0123456789abcdef" if len(archives) > 1 else [None]
+    for archive, prefix in zip(archives, prefixes, strict=True):
         objects = original._load_objects(labels, places, prefix)
         boxes = original._load_bboxes(paths[f"{split}-annotations-bbox"], box_places, prefix)
         for path, image in _members(Path(archive)):
@@ -158,7 +158,7 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
 
 
 def smaller(image: bytes) -> bytes:
-    """An image as JPEG of at most about ``PIXELS`` pixels."""
+    """Encodes an image as JPEG with at most about ``PIXELS`` pixels."""
     from PIL import Image
 
     encoded = io.BytesIO()
@@ -167,12 +167,14 @@ def smaller(image: bytes) -> bytes:
         size = (round(factor * opened.width), round(factor * opened.height))
         opened.draft("RGB", size)
         whole = opened.convert("RGB")
-        (whole.resize(size, Image.Resampling.BOX) if factor < 1 else whole).save(encoded, "jpeg", quality=QUALITY)
+        if factor < 1:
+            whole = whole.resize(size, Image.Resampling.BOX)
+        whole.save(encoded, "jpeg", quality=QUALITY)
     return encoded.getvalue()
 
 
 def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files in a tar, packed or not, in one pass."""
+    """Yields names and contents of the files in a tar, compressed or not, in one pass."""
     source: dict[str, Any] = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
     with tarfile.open(mode="r|*", **source) as tar:
         for member in tar:
@@ -184,7 +186,7 @@ def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
 
 def _by_hand(manual: Path, name: str) -> Path:
     if not (manual / name).is_file():
-        raise BadInput(f"{manual / name} is not there; register on image-net.org, download it, and put it there")
+        raise BadInput(f"{manual / name} does not exist. Register on image-net.org and download it into that folder.")
     return manual / name
 
 

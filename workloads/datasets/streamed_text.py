@@ -1,4 +1,4 @@
-"""LM1B and C4 from TFDS's array_record files as subwords, streamed: they do not fit in memory.
+"""LM1B and C4 as subwords, streamed from TFDS's array_record files because they do not fit in memory.
 
 ``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords, once.
 """
@@ -18,8 +18,8 @@ from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records
 from workloads.workload import ArrayShape, Examples, Splits
 
-PADDING, BEGINNING, END, UNKNOWN = range(4)  # tokens that are no subwords
-LEARNED_BY = "sentencepiece-0.2.3"  # another version may learn other subwords from the same texts
+PADDING, BEGINNING, END, UNKNOWN = range(4)  # special tokens
+LEARNED_BY = "sentencepiece-0.2.3"  # other versions may learn other subwords from the same texts
 
 
 class StreamedText(NamedTuple):
@@ -27,14 +27,14 @@ class StreamedText(NamedTuple):
 
     Attributes:
       files: TFDS's name of the data set, with its configuration.
-      version: of TFDS.
-      splits: the number of records of each of TFDS's splits that are read, as their publisher states it.
-      train_examples: all texts of TFDS's split ``train``.
-      validation_split: of TFDS.
-      validation_examples: the first so many of its texts, in TFDS's order, which is shuffled.
-      length: tokens of an example; what a text has more is left out.
-      vocabulary: subwords, with the four tokens that are none.
-      learned_from: the first so many texts of training, of which the subwords are learned.
+      version: TFDS's version of the data.
+      splits: number of records in each TFDS split, as published.
+      train_examples: number of texts in TFDS's split ``train``, all of which are used.
+      validation_split: TFDS's split for validation.
+      validation_examples: number of its texts to use, from the first in TFDS's shuffled order.
+      length: tokens per example. Longer texts are truncated.
+      vocabulary: number of tokens: subwords and the four special tokens.
+      learned_from: number of training texts, from the first, that subwords are learned from.
     """
 
     files: str
@@ -57,10 +57,10 @@ SOURCES: dict[str, StreamedText] = {
 
 
 def load(name: str) -> Splits:
-    """The texts that are evaluated: inputs and labels int32[N, length].
+    """Returns the validation texts: inputs and labels int32[N, length].
 
     Raises:
-      BadInput: the files are not there, or do not have as many records as they should.
+      BadInput: the files do not exist or have the wrong number of records.
     """
     check(name)
     of = SOURCES[name]
@@ -69,12 +69,12 @@ def load(name: str) -> Splits:
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """``Dataset.feed`` of a data set."""
+    """Returns some positions of a batch; see ``Dataset.feed``."""
     return _stream(name, folder(name))(seed, step, batch_size, positions)
 
 
 def version(name: str) -> str:
-    """The version of the data, the texts that are held out, and the origin of the subwords."""
+    """Returns TFDS's version of the data, the held-out texts, and the origin of the subwords."""
     of = SOURCES[name]
     heldout = f"{of.validation_split}:{of.splits[of.validation_split]}"
     return (
@@ -83,27 +83,27 @@ def version(name: str) -> str:
 
 
 def shapes(name: str) -> Splits:
-    """The shapes of what is fed and of what ``load`` gives; reads nothing."""
+    """Returns the shapes of streamed and loaded splits, without reading files."""
     of = SOURCES[name]
     tokens = ArrayShape((of.length,), np.dtype(np.int32))
     return workload.shapes((of.train_examples, of.validation_examples, None), tokens, tokens)
 
 
 def folder(name: str, within: Path | None = None) -> Path:
-    """The folder of one data set's files, in ``within`` or where TFDS looks."""
+    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
     return array_records.folder(SOURCES[name].files, SOURCES[name].version, within)
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files are there, with as many records as they should have; reads none of them."""
-    of = SOURCES[name]
-    array_records.check(of.files, folder(name, within), tuple(of.splits))
-    array_records.check_counts(of.files, folder(name, within), of.splits)
-    array_records.check_file(of.files, subwords_file(name, folder(name, within)))
+    """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
+    of, place = SOURCES[name], folder(name, within)
+    array_records.check(of.files, place, tuple(of.splits))
+    array_records.check_counts(of.files, place, of.splits)
+    array_records.check_file(of.files, subwords_file(name, place))
 
 
 def source(name: str, place: Path, split: str) -> Source:
-    """The records of a split, which are in a folder, and how they become tokens."""
+    """Returns the records of a split in a folder, with their tokenizer."""
     of = SOURCES[name]
     count = of.train_examples if split == "train" else of.validation_examples
     records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, None, count)
@@ -111,34 +111,35 @@ def source(name: str, place: Path, split: str) -> Source:
 
 
 def subwords_file(name: str, place: Path) -> Path:
-    """The file with the subwords, beside the others."""
+    """Returns the file with the subwords."""
     return place / f"subwords-{SOURCES[name].vocabulary}-of-{SOURCES[name].learned_from}-by-{LEARNED_BY}.model"
 
 
 def write_subwords(name: str, place: Path) -> None:
-    """Learns the subwords of a data set from its training texts, unless they are there.
+    """Learns the subwords of a data set from its training texts, unless the file exists.
 
     Raises:
-      BadInput: another SentencePiece is installed than the one that plans name.
+      BadInput: the installed version of SentencePiece is not the one in plans.
     """
     of, file = SOURCES[name], subwords_file(name, place)
-    if not file.exists():
-        installed = f"sentencepiece-{_sentencepiece().__version__}"
-        if installed != LEARNED_BY:
-            wanted = LEARNED_BY.replace("-", "==")
-            raise BadInput(f"subwords are learned by {LEARNED_BY}, and {installed} is here; pip install {wanted}")
-        records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
-        texts = (_text(records[row]) for row in range(len(records)))
-        durable.replace(file, learned(texts, of.vocabulary))
+    if file.exists():
+        return
+    installed = f"sentencepiece-{_sentencepiece().__version__}"
+    if installed != LEARNED_BY:
+        wanted = LEARNED_BY.replace("-", "==")
+        raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
+    records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
+    texts = (_text(records[row]) for row in range(len(records)))
+    durable.replace(file, learned(texts, of.vocabulary))
 
 
 def learned(texts: Iterable[str], vocabulary: int) -> bytes:
-    """Subwords by byte-pair encoding (Sennrich et al. 2016), as SentencePiece keeps them.
+    """Learns subwords by byte-pair encoding (Sennrich et al. 2016) and returns SentencePiece's model file.
 
-    The same for the same texts: they are taken in their order, by one thread. Letters that are rare are bytes.
+    The result is deterministic: one thread reads the texts in order. Rare letters are split into bytes.
 
     Raises:
-      BadInput: SentencePiece is not installed, or the texts do not have so many subwords.
+      BadInput: SentencePiece is not installed, or the texts have too few subwords.
     """
     model = io.BytesIO()
     try:
@@ -166,7 +167,7 @@ def _sentencepiece() -> Any:
         import sentencepiece
     except ImportError:
         raise BadInput(
-            "subwords need SentencePiece; install the extra `data`: pip install 'scaling-limits[data]'"
+            "subwords need SentencePiece. Install the extra `data`: pip install 'scaling-limits[data]'"
         ) from None
     return sentencepiece
 
@@ -186,7 +187,7 @@ def _text(record: bytes) -> str:
 
 
 def _tokens(subwords: str, length: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
-    """A text as int32[length] inputs, which begin with ``BEGINNING``, and labels, each the token after an input."""
+    """Encodes a text as int32[length] inputs, which begin with ``BEGINNING``, and labels, the token after each."""
     tokens = np.full(length + 1, PADDING, np.int32)
     found = [BEGINNING, *_subwords(subwords).encode(_text(record)), END][: length + 1]
     tokens[: len(found)] = found

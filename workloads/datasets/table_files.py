@@ -1,9 +1,9 @@
-"""Files of tables: CSV, Parquet, and ``.npz`` with arrays ``x`` and ``y``, as named columns of numbers and texts.
+"""Table files: CSV, Parquet, and ``.npz`` with arrays ``x`` and ``y``, as named columns of numbers and texts.
 
-CSV is UTF-8, with or without a byte order mark, with a line of column names; values are separated by the comma, the
-semicolon or the tab that the line of names has most of, and quoted as in RFC 4180 (``"a, b"``, ``"say ""so\"""``, line
-breaks within). Numbers have a decimal point. Spaces around names and values are not part of them. Rows are counted from
-1, without the line of names. In an ``.npz`` column i of ``x`` is called ``x<i>``, from 0, and the label ``y``.
+CSV is UTF-8, with or without a byte order mark, and starts with a line of column names. The separator is the comma,
+semicolon or tab that is most frequent in this line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say ""so\"""``,
+and line breaks within quotes). Numbers have a decimal point. Spaces around names and values are removed. Rows count
+from 1, without the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, from 0, and the label is ``y``.
 """
 
 import collections
@@ -21,27 +21,28 @@ import numpy as np
 
 from results.bad_input import BadInput, meaning, nearest, number_of
 from workloads import memory
+from workloads.datasets.link_files import array_header, reason
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 HOW = "CSV with a line of column names, Parquet, or .npz with arrays x [rows, columns] and y [rows]"
-MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None")  # values of CSV that mean there is none
-INDEX = "__index_level_0__"  # what pandas calls an index that it writes to Parquet
-MOST_WHOLE = 2**53  # beyond it float64 does not have every whole number
-LONGEST_LINE = 1 << 20  # bytes of the line of names
-CSV_COPIES = 12  # of a CSV file's bytes in memory while it is read, at most: "1," becomes three numbers of 8 bytes
+MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None")  # missing values in CSV
+INDEX = "__index_level_0__"  # name of an index that pandas writes to Parquet
+MOST_WHOLE = 2**53  # largest whole number up to which float64 is exact
+LONGEST_LINE = 1 << 20  # bytes in the line of names
+CSV_COPIES = 12  # peak memory for reading CSV over the size of the file: "1," becomes three numbers of 8 bytes
 
 
 class Numbers(NamedTuple):
-    """A column of numbers: float64[rows], finite; ``whole`` if the file has whole numbers, or true and false."""
+    """A column of finite numbers, float64[rows]. ``whole`` marks columns of integers or booleans in the file."""
 
     values: np.ndarray
     whole: bool
 
 
 class Texts(NamedTuple):
-    """A column of texts: int32[rows] into its different ``texts``, which are sorted."""
+    """A column of texts: codes int32[rows] into its distinct ``texts``, which are sorted."""
 
     codes: np.ndarray
     texts: tuple[str, ...]
@@ -51,42 +52,42 @@ Column: TypeAlias = Numbers | Texts
 
 
 def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> dict[str, Column]:
-    """The columns of a file by their names, in its order.
+    """Returns the columns of a file by name, in the order of the file.
 
     Args:
-      file: CSV, Parquet or ``.npz``, told by what is in it.
-      drop: columns to be left out.
-      text: columns to be read as texts, though they look like numbers.
+      file: CSV, Parquet or ``.npz``, recognized by its content.
+      drop: columns to leave out.
+      text: columns to read as texts, even if they look like numbers.
 
     Raises:
-      BadInput: the file cannot be read; a column has no name, or that of another; a value is missing, infinite or of a
-        type that is neither number nor text; a column looks like numbers with a few texts among them.
+      BadInput: the file cannot be read, a column has no name or the name of another, a value is missing, infinite or
+        not a number or text, or a column looks like numbers mixed with a few texts.
     """
     table = _read(file, drop, text)
     names = _names(file, table.schema)
     if not table.num_rows:
-        raise BadInput(f"{file} has no rows beside the names of its columns, {', '.join(names[:12])}")
+        raise BadInput(f"{file} has no rows, only the names of its columns, {', '.join(names[:12])}. Add rows.")
     _check_there("table.drop", drop, names)
     _check_there("table.text", text, names)
     columns = {name: table.column(i) for i, name in enumerate(names) if name not in drop}
     for unnamed in ("", INDEX):
         if unnamed in columns:
-            what = f"column {names.index(unnamed) + 1} has no name" if not unnamed else f"{INDEX} is no column of data"
+            what = INDEX if unnamed else f"column {names.index(unnamed) + 1} without a name"
             raise BadInput(
-                f"{file}: {what}, as if it were an index that pandas wrote; leave it out with {chosen('drop', unnamed)}"
+                f"{file}: {what} looks like an index that pandas wrote. Leave it out with {chosen('drop', unnamed)}."
             )
     _check_complete(file, columns)
     return {name: _column(file, name, values, name in text) for name, values in columns.items()}
 
 
 def is_arrays(file: Path) -> bool:
-    """Whether a file is an ``.npz``, whose label has a name of its own."""
+    """Returns whether a file is an ``.npz``."""
     with open(file, "rb") as opened:
         return opened.read(2) == b"PK"
 
 
 def chosen(option: str, name: str) -> str:
-    """The override that chooses a column, as typed in a shell."""
+    """Returns the override that selects a column, as typed in a shell."""
     return f"table.{option}=[{name}]" if re.fullmatch(r"[A-Za-z_][\w.-]*", name) else f"\"table.{option}=['{name}']\""
 
 
@@ -97,25 +98,25 @@ def _check_there(option: str, chosen: Iterable[str], names: Collection[str]) -> 
 
 
 def _names(file: Path, columns: "pa.Schema") -> list[str]:
-    """The names of columns without spaces around them; BadInput if they are not UTF-8, or one is there twice."""
+    """Returns the names of columns without surrounding spaces; raises BadInput unless they are unique and UTF-8."""
     try:
         names = [name.strip() for name in columns.names]
     except UnicodeDecodeError:
-        raise BadInput(f"{file}: the names of its columns are not UTF-8; save it as UTF-8") from None
+        raise BadInput(f"{file}: the names of its columns are not UTF-8. Save it as UTF-8.") from None
     for name, count in collections.Counter(names).items():
         if count > 1:
-            raise BadInput(f"{file} has {count} columns called {name!r}; give each a name of its own")
+            raise BadInput(f"{file} has {count} columns called {name!r}. Give each a different name.")
     return names
 
 
 def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table":
-    """The file as Arrow reads it; of Parquet the columns that are dropped are empty."""
+    """Reads a file as an Arrow table. Dropped columns of Parquet are null."""
     import pyarrow as pa
 
     if not file.exists():
-        raise BadInput(f"table.path: {file} does not exist; it should be {HOW}{meaning(file)}")
+        raise BadInput(f"table.path: {file} does not exist. It should be {HOW}{meaning(file)}")
     if not file.is_file():
-        raise BadInput(f"table.path: {file} is not a file; it should be {HOW}")
+        raise BadInput(f"table.path: {file} is not a file. It should be {HOW}.")
     try:
         size = file.stat().st_size
         with open(file, "rb") as opened:
@@ -123,29 +124,28 @@ def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table
     except OSError as error:
         raise BadInput(f"{file} cannot be read: {error.strerror}") from None
     if not size:
-        raise BadInput(f"{file} is empty; it should be {HOW}")
+        raise BadInput(f"{file} is empty. It should be {HOW}.")
     try:
         if start.startswith(b"PAR1"):
             return _parquet(file, drop)
         if start.startswith(b"PK"):
             return _arrays(file)
         if b"\0" in start:
-            raise BadInput(f"{file} is not UTF-8 text; it should be {HOW}")
+            raise BadInput(f"{file} is not UTF-8 text. It should be {HOW}.")
         _require(file, CSV_COPIES * size)
         return _csv(file, text)
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, BadInput):
             raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}") from None
+        raise BadInput(f"{file} cannot be read: {reason(error)}. It should be {HOW}.") from None
 
 
 def _require(file: Path, needed: int) -> None:
-    memory.require(needed, f"reading {file}", "use a machine with more, or fewer rows")
+    memory.require(needed, f"reading {file}", "Use a machine with more, or fewer rows")
 
 
 def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
-    """The columns of a Parquet file; of those that are dropped nulls. Its texts stay dictionaries."""
+    """Reads the columns of a Parquet file. Dropped columns are null, and texts stay dictionaries."""
     import pyarrow as pa
 
     from results import bounds
@@ -159,7 +159,7 @@ def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
             _check_kind(file, field.name.strip(), field.type)
         groups, wanted = table.groups, [field.name for field in kept]
         rows = table.metadata.num_rows
-        # Each column is there as it was written and as float64 or as codes of texts.
+        # Each column is in memory as written, and as float64 or as codes of texts.
         _require(file, table.decoded_bytes(wanted, groups) + 8 * rows * len(wanted))
         read = table.read(wanted, groups, plain=False)
     there = dict(zip(wanted, read.columns, strict=True))
@@ -173,7 +173,7 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
     with open(file, "rb") as opened:
         names = opened.readline(LONGEST_LINE + 1)
     if len(names) > LONGEST_LINE:
-        raise BadInput(f"{file}: its first line has more than {LONGEST_LINE:,} bytes; it should be {HOW}")
+        raise BadInput(f"{file}: its first line has more than {LONGEST_LINE:,} bytes. It should be {HOW}.")
     outside_quotes = re.sub(rb'"[^"]*"', b"", names)
     separator = max(b",;\t", key=lambda byte: outside_quotes.count(byte))
     parse = csv.ParseOptions(delimiter=chr(separator), newlines_in_values=True)
@@ -186,7 +186,7 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
     )
     try:
         table = csv.read_csv(file, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid:  # with one thread it knows the row
+    except pa.ArrowInvalid:  # a single thread reports the row
         table = csv.read_csv(file, csv.ReadOptions(use_threads=False), parse, convert)
     for i, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
@@ -195,7 +195,7 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
 
 
 def _without_spaces(texts: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """Texts of CSV without the spaces around them, and null where that means that there is none."""
+    """Removes the spaces around texts of CSV, and turns missing values into nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -204,41 +204,34 @@ def _without_spaces(texts: "pa.ChunkedArray") -> "pa.ChunkedArray":
 
 
 def _arrays(file: Path) -> "pa.Table":
-    """The arrays of an ``.npz`` as columns."""
+    """Reads the arrays of an ``.npz`` as columns."""
     import pyarrow as pa
 
     try:
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
             _require(file, _array_bytes(opened))
             if sorted(members) != ["x", "y"]:
-                raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}; it should hold x and y")
+                raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}. It should hold x and y.")
             x, y = members["x"], members["y"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, BadInput):
             raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise BadInput(f"{file} cannot be read: {reason[:200]}; it should hold arrays x and y") from None
+        raise BadInput(f"{file} cannot be read: {reason(error)}. It should hold arrays x and y.") from None
     if x.ndim != 2 or y.shape != x.shape[:1]:
-        raise BadInput(f"{file}: x is {list(x.shape)} and y {list(y.shape)}; they should be [rows, columns] and [rows]")
-    for name, array, kinds in (("x", x, "biuf"), ("y", y, "biufU")):
+        raise BadInput(
+            f"{file}: x is {list(x.shape)} and y {list(y.shape)}. They should be [rows, columns] and [rows]."
+        )
+    for name, array, kinds, allowed in (("x", x, "biuf", "numbers"), ("y", y, "biufU", "numbers or texts")):
         if array.dtype.kind not in kinds:
-            raise BadInput(
-                f"{file}: {name} is of type {array.dtype}; it should be of numbers{' or texts' * (name > 'x')}"
-            )
+            raise BadInput(f"{file}: {name} is of type {array.dtype}. It should hold {allowed}.")
     return pa.table({f"x{i}": x[:, i] for i in range(x.shape[1])} | {"y": y})
 
 
 def _array_bytes(file: BinaryIO) -> int:
-    """Bytes of memory that the arrays of an ``.npz`` take, as their headers tell: raw, by columns and as float64."""
-    total = 0
+    """Returns the memory for the arrays of an ``.npz``, in bytes: raw, by column and as float64."""
     with zipfile.ZipFile(file) as archive:
-        for name in archive.namelist()[:2]:
-            with archive.open(name) as member:
-                version = np.lib.format.read_magic(member)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, kind = read(member)
-            total += math.prod(shape) * (2 * kind.itemsize + 8)
-    return total
+        headers = [array_header(archive, name.removesuffix(".npy")) for name in archive.namelist()[:2]]
+    return sum(math.prod(shape) * (2 * kind.itemsize + 8) for shape, kind in headers)
 
 
 def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
@@ -254,13 +247,13 @@ def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
         name = min(gaps, key=lambda each: gaps[each][0])
         row, count = gaps[name]
         raise BadInput(
-            f"{file}: row {row + 1} has no value in column {name} (missing in {number_of(count, 'row')}); fill it in, "
-            f"remove the rows, or leave the column out with {chosen('drop', name)}"
+            f"{file}: row {row + 1} has no value in column {name} (missing in {number_of(count, 'row')}). Fill it in, "
+            f"remove the rows, or leave the column out with {chosen('drop', name)}."
         )
 
 
 def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Column:
-    """A column of Arrow's, without missing values, as numbers or texts."""
+    """Converts a column of Arrow without missing values to numbers or texts."""
     import pyarrow as pa
 
     kind = values.type
@@ -277,14 +270,14 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
     array = values.to_numpy() if not pa.types.is_decimal(kind) else values.cast(pa.float64()).to_numpy()
     numbers = np.asarray(array, np.float64) + 0.0  # −0 becomes 0
     wrong = ~np.isfinite(numbers)
-    if pa.types.is_integer(kind):  # as they are: float64 rounds 2**53 + 1
+    if pa.types.is_integer(kind):  # compares before the conversion, which rounds 2**53 + 1
         wrong |= (array > MOST_WHOLE) | (array < -MOST_WHOLE if pa.types.is_signed_integer(kind) else False)
     if wrong.any():
         row = int(wrong.argmax())
         limit = "whole numbers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
         raise BadInput(
-            f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}: correct it, or leave the column out "
-            f"with {chosen('drop', name)}"
+            f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}. Correct it, or leave the column out "
+            f"with {chosen('drop', name)}."
         )
     return Numbers(numbers, bool(whole))
 
@@ -296,7 +289,7 @@ def _is_text(kind: "pa.DataType") -> bool:
 
 
 def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
-    """Raises BadInput unless a column of this type holds numbers or texts, or nothing."""
+    """Raises BadInput unless a column of this type holds numbers, texts or nulls."""
     import pyarrow as pa
 
     own = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -304,21 +297,21 @@ def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
     if not (_is_text(own) or any(check(own) for check in checks)):
         what = "texts that are not UTF-8" if pa.types.is_binary(own) else f"values of type {own}"
         raise BadInput(
-            f"{file}: column {name} holds {what}, and there can be numbers and texts (UTF-8); convert it, or leave it "
-            f"out with {chosen('drop', name)}"
+            f"{file}: column {name} holds {what}, but only numbers and texts (UTF-8) are supported. Convert it, or "
+            f"leave it out with {chosen('drop', name)}."
         )
 
 
 def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Texts:
-    """Texts from a column of dictionaries without missing values."""
+    """Converts a column of dictionaries without missing values to texts."""
     import pyarrow as pa
 
     whole = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(whole, pa.ChunkedArray):  # of no rows
+    if isinstance(whole, pa.ChunkedArray):  # without rows
         whole = whole.combine_chunks()
     written = whole.dictionary.to_pylist()
     codes = whole.indices.to_numpy(zero_copy_only=False)
-    # Only texts that occur count, and without the spaces around them two may be one.
+    # Only texts that occur are kept. Without their spaces, two of them may be equal.
     used = np.flatnonzero(np.bincount(codes, minlength=len(written)))
     trimmed = {int(i): written[i].strip() for i in used}
     texts = sorted(set(trimmed.values()))
@@ -332,7 +325,7 @@ def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> T
 
 
 def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarray) -> None:
-    """Raises BadInput for a column of numbers, with a decimal comma or with something else among them."""
+    """Raises BadInput for a column of numbers with decimal commas, or mixed with texts."""
     comma = np.array([_is_number(text.replace(",", ".")) for text in texts], bool)
     if 2 * comma.sum() < len(texts) or not len(texts):
         return
@@ -340,8 +333,8 @@ def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarra
     row = int((~point)[codes].argmax()) if not point.all() else 0
     raise BadInput(
         f"{file}: row {row + 1} has {texts[codes[row]]!r} in column {name}, most of whose values are numbers (with a "
-        f"decimal point); correct it, leave the column out with {chosen('drop', name)}, or read it as texts with "
-        f"{chosen('text', name)}"
+        f"decimal point). Correct it, leave the column out with {chosen('drop', name)}, or read it as texts with "
+        f"{chosen('text', name)}."
     )
 
 

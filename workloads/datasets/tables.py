@@ -1,17 +1,16 @@
-"""A user's own table, one row per example: one column is predicted from the others.
+"""The user's own table, one row per example, for predicting one column from the others.
 
-**Label.** Texts, whole numbers, and true and false are classes; other numbers are predicted as such (regression),
-unless ``task`` says what they are.
+**Label.** Texts, whole numbers and booleans are classes. Other numbers give a regression. ``task`` overrides this.
 
-**Split.** Rows are drawn at random by ``seed``, ⌈share · rows⌉ for validation and for test. With classes, every split
-has its share of each (largest remainders), and at least one row of it. Within a split rows are in random order, too.
+**Split.** ``seed`` draws ⌈share · rows⌉ random rows each for validation and test. With classes, every split gets its
+share of each class (largest remainders), and at least one row. Rows within a split are also in random order.
 
-**Inputs.** Numbers are standardized by the mean and the deviation that they have in the training split; a number that
-is constant there becomes 0. A column of texts becomes one input per text of the training split, 1 where the row has it;
-texts that occur in validation or test alone are 0 in all of these.
+**Inputs.** Numbers are standardized by their mean and deviation in the training split. Numbers that are constant there
+become 0. A column of texts becomes one input per text of the training split, which is 1 for rows with that text. Texts
+that occur only in validation or test are 0 in all of them.
 
-**Labels of a regression** are standardized likewise, and the loss is the mean squared error of that. ``squared_error``
-is in the square of the label's own unit; ``r2_error`` is 1 − R².
+**Labels of a regression** are standardized the same way, and the loss is their mean squared error. ``squared_error`` is
+in the square of the label's own unit, and ``r2_error`` is 1 − R².
 """
 
 import functools
@@ -32,15 +31,15 @@ from workloads.datasets.table_files import HOW, Column, Numbers, Texts
 from workloads.factorization.ratings import random_bits
 from workloads.workload import Dataset, Examples, Splits
 
-READER = 1  # counts the versions of what this module and table_files do; part of the data's identity
+READER = 1  # version of this module and table_files; part of the data's identity
 TASKS = ("classification", "regression")
-MODELS = ("fully_connected",)  # that take rows of numbers
+MODELS = ("fully_connected",)  # models that accept rows of numbers
 LEAST_ROWS = 10
-MOST_TEXTS = 100  # of a column
-MOST_EVALUATED = 10_000  # rows of a split, the first of its random order
-FRACTIONS = (0.75, 0.5, 0.25)  # of the error of a constant prediction: the targets, where none are given
+MOST_TEXTS = 100  # distinct texts per column
+MOST_EVALUATED = 10_000  # evaluated rows per split, from the first in random order
+FRACTIONS = (0.75, 0.5, 0.25)  # default targets, as fractions of the error of a constant prediction
 NPZ_LABEL = "y"
-FINEST, LARGEST = 1e-15, 1e15  # deviations of a label whose squares are well within float32
+FINEST, LARGEST = 1e-15, 1e15  # limits of a label's deviation, so that its squares are well within float32
 
 
 class Options(NamedTuple):
@@ -57,17 +56,18 @@ class Options(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of a table once it has been read.
+    """Metadata of a table, derived from its content.
 
     Attributes:
       version: hash of the names and values of its columns.
-      label, task: of TASKS.
-      rows: by split.
-      columns: how many of numbers and of texts there are beside the label.
+      label: name of the label's column.
+      task: one of TASKS.
+      rows: number of rows by split.
+      columns: number of columns of numbers and of texts, without the label.
       inputs: width of the inputs, D.
-      classes: of the label, as texts; empty for a regression.
-      deviation: of a regression's label in the training split, in its own unit; else 1.
-      constant: the error of a constant prediction on validation, and its metric.
+      classes: classes of the label, as texts; empty for a regression.
+      deviation: standard deviation of a regression's label in the training split, in its own unit; otherwise 1.
+      constant: metric and error of a constant prediction on validation.
     """
 
     version: str
@@ -91,30 +91,30 @@ def dataset(
     test: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
-    """The row of a table. The file is read, split and checked by this call, once in a process unless it changes.
+    """Returns the row of a table. Reads, splits and checks the file, once per process unless it changes.
 
     Args:
       path: CSV, Parquet or ``.npz``; see ``table_files``.
-      label: the column to predict; None: ``y`` of an ``.npz``.
-      task: classification or regression; None leaves it to the label.
+      label: column to predict; None for ``y`` of an ``.npz``.
+      task: classification or regression; None to choose by the label.
       drop: columns to leave out.
-      text: columns to read as texts, though they look like numbers.
-      validation, test: shares of the rows; ``test`` may be 0.
-      seed: of the split.
+      text: columns to read as texts, even if they look like numbers.
+      validation, test: shares of the rows. ``test`` may be 0.
+      seed: seed of the split.
 
     Raises:
-      BadInput: for anything wrong with the options or the file.
+      BadInput: the options or the file are invalid.
     """
     if not path:
-        raise BadInput(f"table.path is missing; it names a file: {HOW}")
+        raise BadInput(f"table.path is missing. It must name a file: {HOW}.")
     if task is not None:
         check_choice("table.task", task, TASKS)
     if seed < 0:
         raise BadInput(f"table.seed must be a whole number of at least 0, not {seed}")
     if not (0 < validation < 1 and 0 <= test < 1 and validation + test < 1):
         raise BadInput(
-            f"table.validation={validation:g} and table.test={test:g} are shares of the rows: validation above 0, test "
-            "0 or more, and below 1 together"
+            f"table.validation={validation:g} and table.test={test:g} are not shares of the rows. Validation must be "
+            "above 0, test at least 0, and their sum below 1."
         )
     options = Options(durable.local(path), label, task, tuple(drop), tuple(text), validation, test, seed)
     facts = _facts(options, *_stamp(options.path))
@@ -137,37 +137,33 @@ def dataset(
 
 
 def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
-    """Fractions of the error of a constant prediction, each rounded up to two digits."""
+    """Returns fractions of the error of a constant prediction, each rounded up to two digits."""
     metric, error = facts.constant
-    place = [1 - math.floor(math.log10(fraction * error)) for fraction in FRACTIONS]
-    values = [
-        round(math.ceil(round(fraction * error * 10**digits, 6)) / 10**digits, digits)
-        for fraction, digits in zip(FRACTIONS, place, strict=True)
-    ]
+    values = []
+    for fraction in FRACTIONS:
+        digits = 1 - math.floor(math.log10(fraction * error))
+        values.append(round(math.ceil(round(fraction * error * 10**digits, 6)) / 10**digits, digits))
     return tuple((metric, value) for value in dict.fromkeys(values))
 
 
 def _lines(file: Path, facts: Facts) -> tuple[str, ...]:
     numbers, texts = facts.columns
-    inputs = " and ".join(
-        number_of(count, f"column of {what}").replace(f"column of {what}s", f"columns of {what}")
-        for count, what in ((numbers, "numbers"), (texts, "texts"))
-        if count
-    )
-    what = "a number" if not facts.classes else f"{len(facts.classes)} classes"
+    kinds = (("numbers", numbers), ("texts", texts))
+    inputs = " and ".join(f"{number_of(count, 'column')} of {kind}" for kind, count in kinds if count)
+    what = f"{len(facts.classes)} classes" if facts.classes else "a number"
     rows = ", ".join(f"{count:,} {split}" for split, count in facts.rows.items())
     metric, error = facts.constant
     values = ", ".join(f"{value:g}" for _, value in _targets(facts))
     fractions = ", ".join(f"{fraction:g}" for fraction in FRACTIONS)
     return (
         f"{file}: {facts.label} ({what}) from {inputs}, {number_of(facts.inputs, 'input')}; rows: {rows}",
-        f"a constant prediction has {metric} {error:.4g}; {fractions} of that are the targets where task.targets gives "
-        f"none: {values}",
+        f"a constant prediction has {metric} {error:.4g}; without task.targets, the targets are {fractions} of it: "
+        f"{values}",
     )
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """Size and time of change of a file; zeros if there is none, which reading it will tell."""
+    """Returns the size and modification time of a file; zeros if it does not exist."""
     try:
         stat = file.stat()
     except OSError:
@@ -183,7 +179,7 @@ def _facts(options: Options, size: int, time: int) -> Facts:
 def _load(options: Options, version: str) -> Splits:
     facts, splits = _prepared(options, *_stamp(options.path))
     if facts.version != version:
-        raise BadInput(f"{options.path} has changed since the study was planned; run the same command again")
+        raise BadInput(f"{options.path} has changed since the study was planned. Run the same command again.")
     return splits
 
 
@@ -194,11 +190,11 @@ def _prepared(options: Options, size: int, time: int) -> tuple[Facts, Splits]:
     label = _label(options, list(columns))
     count = len(columns[label][0])
     if count < LEAST_ROWS:
-        raise BadInput(f"{options.path} has {number_of(count, 'row')}; there must be {LEAST_ROWS} or more")
+        raise BadInput(f"{options.path} has {number_of(count, 'row')}. It needs at least {LEAST_ROWS}.")
     version = _version(columns, label)
     target = columns.pop(label)
     if not columns:
-        raise BadInput(f"{options.path} has no column to predict {label} from; its values are separated by , ; or tabs")
+        raise BadInput(f"{options.path} only has the column {label}. Separate columns by commas, semicolons or tabs.")
     task = options.task or ("classification" if isinstance(target, Texts) or target.whole else "regression")
     classes, labels = _classes(options, label, target) if task == "classification" else ((), None)
     rows = _split(options, label, count, labels, classes)
@@ -227,12 +223,12 @@ def _evaluated(rows: Mapping[str, int]) -> int:
 
 
 def _label(options: Options, names: list[str]) -> str:
-    """The name of the label's column."""
+    """Returns the name of the label's column."""
     label = options.label
     if label is None and names[-1:] == [NPZ_LABEL] and table_files.is_arrays(options.path):
         return NPZ_LABEL
     if label is None:
-        raise BadInput(f"table.label is missing; it names the column to predict: {', '.join(names[:12])}")
+        raise BadInput(f"table.label is missing. Choose the column to predict: {', '.join(names[:12])}")
     if label not in names:
         what = "is left out by table.drop" if label in options.drop else "is no column"
         raise BadInput(f"table.label={label} {what} of {options.path}; {nearest(label, names)}")
@@ -240,7 +236,7 @@ def _label(options: Options, names: list[str]) -> str:
 
 
 def _version(columns: Mapping[str, Column], label: str) -> str:
-    """``sha256:`` and 16 hex digits of all columns in use, the same on machines of either byte order."""
+    """Returns the hash of all columns in use, the same on machines of either byte order."""
     digest = hashlib.sha256(f"{READER} {label}".encode())
     for name, column in columns.items():
         texts = column.texts if isinstance(column, Texts) else None
@@ -251,27 +247,27 @@ def _version(columns: Mapping[str, Column], label: str) -> str:
 
 
 def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, ...], np.ndarray]:
-    """The classes as texts, and int32[rows] of them."""
+    """Returns the classes as texts, and the class of each row, int32[rows]."""
     if isinstance(column, Texts):
         classes, labels = column.texts, column.codes
     else:
         if not np.array_equal(column.values, np.rint(column.values)):
             row = int((column.values != np.rint(column.values)).argmax())
             raise BadInput(
-                f"{options.path}: row {row + 1} has {column.values[row]:g} in column {label}, which is no class; use "
-                "table.task=regression"
+                f"{options.path}: row {row + 1} has {column.values[row]:g} in column {label}, which is not a "
+                "class. Use table.task=regression."
             )
         values, labels = np.unique(column.values, return_inverse=True)
         classes = tuple(f"{value:.0f}" for value in values)
     if len(classes) < 2:
-        raise BadInput(f"{options.path}: every row has {classes[0]!r} in column {label}; there is nothing to predict")
+        raise BadInput(f"{options.path}: every row has {classes[0]!r} in column {label}. Choose another table.label.")
     counts = np.bincount(labels, minlength=len(classes))
     least = 2 + (options.test > 0)
     if counts.min() < least:
         number = " (to predict a number: table.task=regression)" if isinstance(column, Numbers) else ""
         raise BadInput(
             f"{options.path}: class {classes[counts.argmin()]!r} of {label} has {number_of(int(counts.min()), 'row')}, "
-            f"and there are {least} splits, each of which needs one; remove the class or join it with another{number}"
+            f"and there are {least} splits, each of which needs one. Remove the class or join it with another{number}."
         )
     return classes, labels.astype(np.int32)
 
@@ -279,14 +275,14 @@ def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, .
 def _split(
     options: Options, label: str, count: int, labels: np.ndarray | None, classes: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Rows by split, int64[...], each in random order."""
+    """Returns the rows of each split, int64[...], in random order."""
     of_class = np.zeros(count, np.int32) if labels is None else labels
     sizes = np.bincount(of_class)
     validation = _shares(sizes, math.ceil(round(options.validation * count, 9)), spare=1 + (options.test > 0))
     test = _shares(sizes, math.ceil(round(options.test * count, 9)), spare=0)
     test = np.minimum(test, sizes - validation - 1)
     order = np.argsort(random_bits(options.seed, count), kind="stable")
-    by_class = order[np.argsort(of_class[order], kind="stable")]  # within a class still in random order
+    by_class = order[np.argsort(of_class[order], kind="stable")]  # keeps the random order within a class
     place = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     last_validation = np.repeat(validation, sizes)
     last_test = last_validation + np.repeat(test, sizes)
@@ -297,7 +293,7 @@ def _split(
 
 
 def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
-    """Rows of each class among ``total``, by largest remainders: at least 1, and all but ``spare`` of it at most."""
+    """Divides ``total`` rows between classes by largest remainders: at least 1 row, and at most all but ``spare``."""
     if not total:
         return np.zeros_like(sizes)
     exact = sizes * total / sizes.sum()
@@ -308,17 +304,17 @@ def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
 
 
 def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.ndarray:
-    """float32[rows, D], standardized numbers and indicators of texts in the order of the columns."""
+    """Returns inputs float32[rows, D]: standardized numbers and indicators of texts, in the order of the columns."""
     seen = {name: np.unique(column.codes[train]) for name, column in columns.items() if isinstance(column, Texts)}
     for name, column in columns.items():
         if isinstance(column, Texts) and len(column.texts) > MOST_TEXTS:
             raise BadInput(
                 f"{file}: column {name} has {len(column.texts):,} different texts, and at most {MOST_TEXTS} become "
-                f"inputs; leave it out with {table_files.chosen('drop', name)}"
+                f"inputs. Leave it out with {table_files.chosen('drop', name)}."
             )
     width = sum(len(seen[name]) if name in seen else 1 for name in columns)
     count = len(next(iter(columns.values()))[0])
-    memory.require(2 * count * width * 4, f"{file} with {count:,} rows and {width:,} inputs", "use fewer of them")
+    memory.require(2 * count * width * 4, f"{file} with {count:,} rows and {width:,} inputs", "Use fewer of them")
     inputs = np.zeros((count, width), np.float32)
     at = 0
     for name, column in columns.items():
@@ -334,7 +330,7 @@ def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.
         if not (np.isfinite(deviation) and np.isfinite(inputs[:, at]).all()):
             raise BadInput(
                 f"{file}: column {name} has values too far apart to be standardized, up to "
-                f"{np.abs(column.values).max():g}; rescale it, or leave it out with {table_files.chosen('drop', name)}"
+                f"{np.abs(column.values).max():g}. Rescale it, or leave it out with {table_files.chosen('drop', name)}."
             )
         at += 1
     return inputs
@@ -343,11 +339,11 @@ def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.
 def _standardized_label(
     options: Options, label: str, column: Column, rows: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """float32[rows], and the deviation in the training split."""
+    """Returns standardized labels float32[rows], and their deviation in the training split."""
     if isinstance(column, Texts):
         raise BadInput(
             f"{options.path}: row 1 has {column.texts[column.codes[0]]!r} in column {label}, and a regression predicts "
-            "a number; use table.task=classification"
+            "a number. Use table.task=classification."
         )
     evaluated = _evaluated({split: len(chosen) for split, chosen in rows.items()})
     for split, chosen in rows.items():
@@ -355,21 +351,21 @@ def _standardized_label(
         if values.min() == values.max():
             raise BadInput(
                 f"{options.path}: {label} is {values[0]:g} in {number_of(len(values), f'{split} row')}, all that are "
-                "evaluated, and R² needs different values; use larger shares or another table.seed"
+                "evaluated, but R² needs different values. Use larger shares or another table.seed."
             )
     train = column.values[rows["train"]]
     with np.errstate(over="ignore", invalid="ignore"):
         mean, deviation = float(train.mean()), float(train.std())
     if not FINEST < deviation < LARGEST:
         raise BadInput(
-            f"{options.path}: {label} has a standard deviation of {deviation:g}; rescale it to lie between {FINEST:g} "
-            f"and {LARGEST:g}"
+            f"{options.path}: {label} has a standard deviation of {deviation:g}. Rescale it to lie between {FINEST:g} "
+            f"and {LARGEST:g}."
         )
     return ((column.values - mean) / deviation).astype(np.float32), deviation
 
 
 def _constant(splits: Mapping[str, Examples], classes: int) -> tuple[str, float]:
-    """The metric of the targets, and the error of the best constant of the training split by it, on validation."""
+    """Returns the metric of the targets, and the validation error of the best constant for the training split."""
     if not classes:
         return "validation_r2_error", 1.0
     share = np.bincount(splits["train"].labels, minlength=classes) / len(splits["train"].labels)

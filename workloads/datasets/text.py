@@ -1,4 +1,4 @@
-"""Text that comes with Python itself: the help topics of ``pydoc``, byte by byte."""
+"""Text that comes with Python: the help topics of ``pydoc``, as bytes."""
 
 import functools
 
@@ -7,20 +7,19 @@ import numpy as np
 from workloads import workload
 from workloads.workload import ArrayShape, Examples, Splits, content
 
-LENGTH = 32  # bytes of context, each of which predicts the next
+LENGTH = 32  # bytes of context
 VALIDATION_EXAMPLES = 256
-HELD_OUT = 10  # one window in so many
+HELD_OUT = 10  # every tenth window
 
 
 def pydoc() -> Splits:
-    """The help topics of CPython (``pydoc_data.topics``, about 400 kB), sorted by name, as bytes of UTF-8.
+    """Returns the help topics of CPython (``pydoc_data.topics``, about 400 kB), sorted by name, as UTF-8 bytes.
 
-    The text is cut into windows of 33 bytes that do not overlap; inputs are the first 32 of each, labels the last 32.
-    Every tenth window, from the first, is held out. The manual repeats itself, so of these only windows count whose
-    inputs and whose labels occur nowhere in the training text, at no offset, and no two with the same inputs: 256 of
-    them, evenly spread, are validation. The others are not used, and training keeps all of its windows.
-    Training windows are ordered in strides, so that the first few of them, on which an evaluation looks, come from the
-    whole text.
+    The text is cut into windows of 33 bytes that do not overlap. Inputs are the first 32 bytes of each, labels the last
+    32. Every tenth window, from the first, is held out. The manual repeats itself, so a held-out window is used only if
+    neither its inputs nor its labels occur in the training text at any offset, and once if its inputs are repeated.
+    Validation is 256 of these, evenly spread. Training keeps all of its windows, ordered in strides, so that the first
+    ones, which an evaluation uses, come from the whole text.
 
     Returns:
       Splits with inputs int32[N, 32] and labels int32[N, 32], in 0…255.
@@ -34,27 +33,28 @@ def pydoc() -> Splits:
 
 
 def train_examples() -> int:
-    """The number of training windows that ``pydoc`` gives, without cutting them."""
+    """Returns the number of training windows of ``pydoc``, without cutting them."""
     return _windows() - -(-_windows() // HELD_OUT)
 
 
 def shapes() -> Splits:
-    """The shapes of what ``pydoc`` gives."""
+    """Returns the shapes of the splits of ``pydoc``."""
     window = ArrayShape((LENGTH,), np.dtype(np.int32))
     return workload.shapes((train_examples(), VALIDATION_EXAMPLES, None), window, window)
 
 
 @functools.cache
 def version() -> str:
-    """The version of the text, which differs between versions of Python, and of its split."""
+    """Returns the hash of the text, which differs between versions of Python, and of its split."""
     return content(pydoc())
 
 
 def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """The candidates, of uint8[N, 33], whose first and last 32 bytes both occur nowhere in training.
+    """Returns the candidates whose first and last 32 bytes do not occur in training.
 
     Args:
-      windows: uint8[all, 33], the whole text; each stretch between two windows that are held out is of training.
+      candidates: uint8[N, 33], the held-out windows.
+      windows: uint8[all, 33], the whole text. Stretches between two held-out windows are training text.
     """
     stretches = [windows[first + 1 : first + HELD_OUT].tobytes() for first in range(0, len(windows), HELD_OUT)]
     seen = {text[start : start + LENGTH] for text in stretches for start in range(len(text) - LENGTH + 1)}
@@ -67,7 +67,7 @@ def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _text() -> bytes:
-    from pydoc_data.topics import topics  # here, because it is half a megabyte
+    from pydoc_data.topics import topics  # half a megabyte, so imported on demand
 
     return "".join(topics[name] for name in sorted(topics)).encode()
 
@@ -77,6 +77,6 @@ def _windows() -> int:
 
 
 def _examples(windows: np.ndarray) -> Examples:
-    """Inputs and labels int32[N, 32] of windows uint8[N, 33]."""
+    """Splits windows uint8[N, 33] into inputs and labels int32[N, 32]."""
     windows = windows.astype(np.int32)
     return Examples(np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:]))

@@ -1,6 +1,6 @@
 """MNIST, Fashion MNIST and CIFAR-10 from TensorFlow Datasets' array_record files, read without TensorFlow.
 
-``python -m workloads.prepare NAME`` writes the files. They lie where TFDS looks for them: in ``$TFDS_DATA_DIR``, or
+``python -m workloads.prepare NAME`` writes the files to TFDS's folder, ``$TFDS_DATA_DIR`` or
 ``~/tensorflow_datasets``.
 """
 
@@ -19,15 +19,15 @@ from workloads.workload import ArrayShape, Examples, Splits
 
 
 class TfdsImages(NamedTuple):
-    """A data set of TFDS and how it is split here.
+    """A data set of TFDS, and its split.
 
     Attributes:
-      version: of TFDS.
-      train_examples, validation_examples: TFDS's training split is cut in two, as Shallue et al. (2018) did; validation
-        is its end.
-      test_examples: TFDS's test split.
-      download_bytes: what TFDS fetches.
-      stored_bytes: of the array_record files, about.
+      version: TFDS's version of the data.
+      train_examples, validation_examples: sizes of the two parts of TFDS's training split, as in Shallue et al. (2018).
+        Validation is the end.
+      test_examples: size of TFDS's test split.
+      download_bytes: size of the download.
+      stored_bytes: approximate size of the array_record files.
       image: shape of an image, [H, W, C].
     """
 
@@ -45,7 +45,7 @@ SOURCES: dict[str, TfdsImages] = {
     "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000, (28, 28, 1)),
     "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000, (32, 32, 3)),
 }
-# The first images of another data set's training split, in TFDS's order; validation and test are the same.
+# Data sets with the first images of another one's training split, in TFDS's order. Validation and test are the same.
 SUBSETS: dict[str, tuple[str, int]] = {f"mnist_{n}": ("mnist", n) for n in (55_000, 27_500, 13_750, 6_875)}
 
 
@@ -56,7 +56,10 @@ def load(name: str) -> Splits:
       name: a key of SOURCES or SUBSETS.
 
     Returns:
-      Splits with inputs uint8[N, H, W, C] and labels int32[N], in TFDS's order, which is shuffled.
+      Splits with inputs uint8[N, H, W, C] and labels int32[N], in TFDS's shuffled order.
+
+    Raises:
+      BadInput: the files do not exist or have the wrong number of records.
     """
     of, source = _of(name)
     check(of)
@@ -66,44 +69,38 @@ def load(name: str) -> Splits:
 
 
 def version(name: str) -> str:
-    """The version of the data, and the cut of their training split."""
+    """Returns TFDS's version of the data, and the size of the training split."""
     source = _of(name)[1]
     return f"tfds:{source.version} train[:{source.train_examples}]"
 
 
-def sizes(name: str) -> tuple[int, int]:
-    """How many examples there are of training and of validation."""
-    source = _of(name)[1]
-    return source.train_examples, source.validation_examples
-
-
 def shapes(name: str) -> Splits:
-    """The shapes of what ``load`` gives; reads nothing."""
+    """Returns the shapes of the splits of ``load``, without reading files."""
     source = _of(name)[1]
     image, label = ArrayShape(source.image, np.dtype(np.uint8)), ArrayShape((), np.dtype(np.int32))
     return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
 
 def folder(name: str, within: Path | None = None) -> Path:
-    """The folder of one data set's files, in ``within`` or where TFDS looks."""
+    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
     return array_records.folder(name, SOURCES[name].version, within)
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless array_record files of both splits are there; looks at names of files alone."""
+    """Raises BadInput unless both splits have array_record files. Only checks names of files."""
     of, _ = _of(name)
     array_records.check(of, folder(of, within), ("train", "test"))
 
 
 def _of(name: str) -> tuple[str, TfdsImages]:
-    """The data set whose files a name is read from, and how it is split."""
+    """Returns the data set whose files a name uses, and its split."""
     of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
     return of, SOURCES[of]._replace(train_examples=count)
 
 
-@functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
+@functools.lru_cache(maxsize=1)  # a worker runs many studies of a data set in a row
 def _read(name: str, place: Path, source: TfdsImages) -> Splits:
-    import tensorflow_datasets as tfds  # a second to import
+    import tensorflow_datasets as tfds  # takes a second
 
     builder = tfds.builder_from_directory(place)
     images = {split: _images(builder, split) for split in ("train", "test")}
@@ -111,9 +108,7 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
     expected = {"train": cut + source.validation_examples, "test": source.test_examples}
     counts = {split: len(examples.labels) for split, examples in images.items()}
     if counts != expected:
-        raise BadInput(
-            f"{place} holds {counts} examples, not {expected}; delete it and run python -m workloads.prepare {name}"
-        )
+        raise BadInput(f"{place} holds {counts} examples, not {expected}. {array_records.remedy(name, place)}")
     inputs, labels = images["train"]
     return Splits(
         train=Examples(inputs[:cut], labels[:cut]),
@@ -123,11 +118,11 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
 
 
 def _images(builder: Any, split: str) -> Examples:
-    """All of a split: uint8[N, H, W, C] and int32[N]."""
+    """Reads a split: uint8[N, H, W, C] and int32[N]."""
     import tensorflow_datasets as tfds
     from PIL import Image
 
-    # TFDS would decode with Pillow too, but first logs a warning that it could not find OpenCV.
+    # TFDS also decodes with Pillow, but logs a warning about OpenCV first.
     source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
     inputs = np.empty((len(source), *builder.info.features["image"].shape), np.uint8)
     labels = np.empty(len(source), np.int32)

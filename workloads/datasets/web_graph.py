@@ -1,9 +1,8 @@
 """WebGraph, the links of a crawl of the web (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, without TensorFlow.
 
-A row is a page, a column a page it links to; both have the numbers TFDS gives them, and sizes come from the largest of
-these. Evaluation rows are the split ``test``, which does not occur in ``train``: their rows there are empty. Their
-``col_tag`` is history, their ``gt_tag`` held out. The split ``train_t`` holds the links of ``train`` once more, by
-columns, and is not read.
+A row is a page and a column is a page that it links to. Both keep TFDS's numbers, and the largest numbers determine the
+sizes. Evaluation rows are the split ``test``, whose rows in ``train`` are empty. Their ``col_tag`` is history and their
+``gt_tag`` is held out. The split ``train_t`` repeats the links of ``train`` by column and is not read.
 """
 
 import functools
@@ -19,22 +18,23 @@ from workloads.datasets import array_records
 from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, evaluation, left_out, short
 
-VERSION = "1.0.0"  # of TFDS
-READER = 1  # counts the versions of what follows; part of the data's identity
+VERSION = "1.0.0"  # TFDS's version of the data
+READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train", "train_t", "test")
 READ = ("train", "test")
-BYTES_OF_A_LINK = 3  # stored, at least
-BATCH = 1 << 14  # rows handled at once
+BYTES_OF_A_LINK = 3  # least size of a stored link
+BATCH = 1 << 14  # rows processed at once
 
 
 class Variant(NamedTuple):
     """A variant in TFDS's catalog.
 
     Attributes:
-      subfolder, shards: of the originals, at gs://gresearch/web_graph; ``shards`` files for each split.
-      links: about.
-      stored_bytes: of all splits, about; the originals are as large.
-      rows: of each split.
+      subfolder: folder of the originals in gs://gresearch/web_graph.
+      shards: number of files per split there.
+      links: approximate number of links.
+      stored_bytes: approximate size of all splits, and of the originals.
+      rows: number of rows by split.
     """
 
     subfolder: str
@@ -59,86 +59,83 @@ VARIANTS: dict[str, Variant] = {
 
 
 def source(variant: str) -> RatingsSource:
-    """The data set of a key of VARIANTS."""
+    """Returns the data set of a key of VARIANTS; raises BadInput for other keys."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
-    calls = (functools.partial(call, variant) for call in (version, check, build, size))
-    return RatingsSource(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
+    calls: Any = (functools.partial(call, variant) for call in (version, check, build, size))
+    return RatingsSource(f"web_graph-{variant}", *calls)
 
 
 def folder(variant: str, within: Path | None = None) -> Path:
-    """The folder of a variant's files."""
+    """Returns the folder of a variant's files."""
     return array_records.folder(f"web_graph/{variant}", VERSION, within)
 
 
 def check_files(variant: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all splits are there."""
+    """Raises BadInput unless all splits exist."""
     array_records.check(f"web_graph/{variant}", folder(variant, within), SPLITS)
 
 
 def version(variant: str) -> str:
-    """Hash of the files that are read."""
+    """Returns the hash of the files that are read."""
     check_files(variant)
     digest = array_records.digest(f"web_graph/{variant}", folder(variant), READ)
     return short(READER, digest)
 
 
 def size(variant: str) -> Size:
-    """The size of a variant, as TFDS's catalog states it."""
+    """Returns the size of a variant according to TFDS's catalog."""
     row = VARIANTS[variant]
     return Size(row.rows["train"], row.rows["train_t"], row.links)
 
 
 def needed_bytes(links: int, rows: int) -> int:
-    """Memory that reading takes at its peak, about."""
+    """Returns the approximate peak memory for reading, in bytes."""
     return links * BYTES_PER_LINK + 2 * rows * BYTES_PER_ROW
 
 
 def study_bytes(variant: str, dim: int = 128) -> int:
-    """Memory that a study with float32 tables takes, about: reading, or the tables and the links from both sides."""
+    """Returns the approximate memory of a study with float32 tables, in bytes: for reading, or for tables and links."""
     row = VARIANTS[variant]
     tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * dim * 4
     return max(needed_bytes(row.links, sum(row.rows[split] for split in READ)), tables + 14 * row.links)
 
 
 def check(variant: str) -> None:
-    """Raises BadInput where the files are not there, or memory does not suffice."""
+    """Raises BadInput if the files do not exist or there is too little memory."""
     check_files(variant)
     stored = array_records.stored_bytes(f"web_graph/{variant}", folder(variant), READ)
     links = min(VARIANTS[variant].links, stored // BYTES_OF_A_LINK)
     needed = needed_bytes(links, min(sum(VARIANTS[variant].rows[split] for split in READ), links))
-    memory.require(needed, f"reading web_graph/{variant}, about {links:,} links,", "choose a smaller variant")
+    memory.require(needed, f"reading web_graph/{variant}, about {links:,} links,", "Choose a smaller variant")
 
 
 def build(variant: str) -> Ratings:
     """Reads a variant."""
+    place = folder(variant)
+    remedy = array_records.remedy(f"web_graph/{variant}", place)
     train, known, heldout_pairs = Pairs(), Pairs(), Pairs()
     counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, heldout_pairs)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
     if counts != expected:
-        raise BadInput(
-            f"{folder(variant)} holds {counts} rows, not {expected}; delete it and run python -m workloads.prepare "
-            f"web_graph/{variant}"
-        )
-    shape = (
-        max(part.rows for part in (train, known, heldout_pairs)),
-        max(part.columns for part in (train, known, heldout_pairs)),
-    )
-    (links, *merged), (history, *more), (heldout, *most) = (part.links(shape) for part in (train, known, heldout_pairs))
+        raise BadInput(f"{place} holds {counts} rows, not {expected}. {remedy}")
+    parts = (train, known, heldout_pairs)
+    shape = max(part.rows for part in parts), max(part.columns for part in parts)
+    (links, history, heldout), merged = zip(*(part.links(shape) for part in parts), strict=True)
     history, heldout, seen = evaluation(links, history, heldout)
     if not heldout.row_count or not len(links.columns):
-        raise BadInput(f"{folder(variant)} holds no links; delete it and run the preparation again")
-    return Ratings(links, history, heldout, sum(merged + more + most), left_out(seen))
+        raise BadInput(f"{place} holds no links. {remedy}")
+    return Ratings(links, history, heldout, sum(merged), left_out(seen))
 
 
 def row_tag(record: Mapping[str, Any]) -> int:
-    """The row number of a record of ``tf.train.Feature``; ValueError if it has none, or several."""
+    """Returns the row number of a record of ``tf.train.Feature``; raises ValueError unless there is exactly one."""
     (number,) = record["row_tag"].int64_list.value
     return int(number)
 
 
 def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None) -> int:
-    """Adds the ``col_tag`` of all rows of a split to ``known`` and their ``gt_tag`` to ``heldout``; counts the rows."""
+    """Adds ``col_tag`` of a split to ``known`` and ``gt_tag`` to ``heldout``, and returns the number of rows."""
     place = folder(variant)
     rows: list[int] = []
     tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}
@@ -156,10 +153,8 @@ def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None
         try:
             rows.append(row_tag(record))
         except ValueError:
-            raise BadInput(
-                f"{place} cannot be read (record {count} of {split} is not a row); delete it and run "
-                f"python -m workloads.prepare web_graph/{variant}"
-            ) from None
+            remedy = array_records.remedy(f"web_graph/{variant}", place)
+            raise BadInput(f"{place} cannot be read (record {count} of {split} is not a row). {remedy}") from None
         for tag in targets:
             tags[tag].append(np.array(record[tag].int64_list.value, np.int64))
         count += 1

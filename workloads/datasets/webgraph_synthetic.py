@@ -1,12 +1,12 @@
-"""A synthetic web graph: power-law degrees, communities grouped into topics, any size, drawn block by block.
+"""A synthetic web graph of any size, with power-law degrees and communities grouped into topics, drawn in blocks.
 
-Every row has a home among the communities, popular ones more often. Of its links two thirds go to columns of its home,
-a fifth to those of communities with the same topic, the others anywhere; duplicates go anywhere too. Within
-a community as in the whole, the popularity of columns is a power law, so that no list of popular columns does what
-knowing a row's community does. Evaluation rows are further rows of the same kind, absent from training as in ALX (arXiv
-2112.02194).
+Every row has a home community, and popular communities are homes more often. Two thirds of its links go to columns of
+its home, a fifth to communities with the same topic, and the rest anywhere. Replaced duplicates also go anywhere. The
+popularity of columns is a power law, both within a community and overall, so that a list of popular columns cannot
+replace the knowledge of a row's community. Evaluation rows are additional rows of the same kind, absent from training
+as in ALX (arXiv 2112.02194).
 
-Raw random bits, sorts and quantiles rounded to 2⁻¹⁶ decide, so that machines agree on a graph.
+The graph depends only on raw random bits, sorts and quantiles rounded to 2⁻¹⁶, so that all machines agree on it.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from workloads import memory
 from workloads.factorization.links import MOST_IDS, Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, random_bits, short, split_rows
 
-GENERATOR = 1  # counts the versions of what follows; part of the data's identity
-TOPIC = 16  # communities of a topic
-HOME, SAME_TOPIC = 170, 51  # of 256 links; the others go anywhere
-LONGEST = 16  # a row links to at most this fraction of the columns, or to four times the mean
-FEWEST = 5  # links of an evaluation row: one of them is held out
-BLOCK = 1 << 16  # links made at once, so that sorting happens within a core's cache
-ROUNDS, AT_HOME = 16, 2  # of replacing duplicates; after the second, from anywhere
+GENERATOR = 1  # version of this module; part of the data's identity
+TOPIC = 16  # communities per topic
+HOME, SAME_TOPIC = 170, 51  # out of 256 links; the others go anywhere
+LONGEST = 16  # a row links to at most one in 16 columns, or to four times the mean
+FEWEST = 5  # links of an evaluation row, one of which is held out
+BLOCK = 1 << 16  # links drawn at once, so that sorting stays within a core's cache
+ROUNDS, AT_HOME = 16, 2  # rounds of replacing duplicates; after the second, from anywhere
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +36,13 @@ class WebGraph:
     """Parameters of a graph.
 
     Attributes:
-      rows, columns: of training.
-      links: of training, in all; a few per mille fewer where rows are dense.
-      communities: of columns; each has columns / communities of them.
-      exponent: of the power laws of degrees, larger than 2.
-      heldout_rows: evaluation rows, beside ``rows``; 80 % of their links are history, 20 % held out. Half of the rows
-        are validation, half are test.
-      seed: of everything.
+      rows, columns: size of the training matrix.
+      links: total number of training links. Dense graphs get a few per mille fewer.
+      communities: number of communities. Each has columns / communities columns.
+      exponent: exponent of the power laws of degrees, larger than 2.
+      heldout_rows: number of evaluation rows, in addition to ``rows``. 80 % of their links are history and 20 % are
+        held out. Half of the rows are validation, half are test.
+      seed: seed of all random choices.
     """
 
     rows: int = 50_000
@@ -73,7 +73,7 @@ class WebGraph:
             if not low <= getattr(self, name) <= high:
                 raise BadInput(f"{name} must be from {low:,} to {high:,}, not {getattr(self, name):,}")
         if not 2 < self.exponent <= 100:
-            raise BadInput(f"exponent must be above 2, where degrees have a mean, up to 100, not {self.exponent}")
+            raise BadInput(f"exponent must be above 2 (for degrees with a mean) and at most 100, not {self.exponent}")
 
 
 def source(
@@ -85,7 +85,7 @@ def source(
     heldout_rows: int = 5_000,
     seed: int = 0,
 ) -> RatingsSource:
-    """The data set with these parameters of ``WebGraph``; raises BadInput if one of them makes no sense."""
+    """Returns the data set with these parameters of ``WebGraph``; raises BadInput if one of them is invalid."""
     graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
     return RatingsSource(
         "webgraph_synthetic",
@@ -97,24 +97,24 @@ def source(
 
 
 def version(graph: WebGraph) -> str:
-    """Hash of the parameters and of the generator's version."""
+    """Returns the hash of the parameters and the generator's version."""
     return short(GENERATOR, dataclasses.asdict(graph))
 
 
 def needed_bytes(graph: WebGraph) -> int:
-    """Memory that making the graph takes at its peak, about."""
-    heldout = 40 * round(graph.links * graph.heldout_rows / graph.rows)  # their links are split all at once
+    """Returns the approximate peak memory for drawing the graph, in bytes."""
+    heldout = 40 * round(graph.links * graph.heldout_rows / graph.rows)  # all evaluation links are split at once
     return 200_000_000 + 5 * graph.links + heldout + 50 * (graph.rows + graph.heldout_rows) + 20 * graph.columns
 
 
 def check(graph: WebGraph) -> None:
     """Raises BadInput if the graph does not fit in memory."""
     what = f"a synthetic web graph of {graph.links:,} links, {graph.rows:,} rows and {graph.columns:,} columns"
-    memory.require(needed_bytes(graph), what, "request fewer")
+    memory.require(needed_bytes(graph), what, "Request fewer")
 
 
 def build(graph: WebGraph) -> Ratings:
-    """Makes the graph."""
+    """Draws the graph."""
     distributions = _distributions(graph)
     train = _links(graph, distributions, graph.rows, graph.links, 0)
     fewest = max(round(graph.links / graph.rows), FEWEST)
@@ -127,9 +127,10 @@ class _Distributions(NamedTuple):
     """The distributions that links are drawn from.
 
     Attributes:
-      within, anywhere: quantiles of power laws over the ranks in a community, and over all columns.
-      home: those over the communities.
-      column_of: int32[columns], the id of a column by its rank; column ``rank * communities + c`` is of community c.
+      within: quantiles of the power law over the ranks in a community.
+      anywhere: quantiles of the power law over all columns.
+      home: quantiles of the power law over the communities.
+      column_of: int32[columns], ids of columns by rank. Rank ``rank * communities + c`` belongs to community c.
     """
 
     within: np.ndarray
@@ -139,7 +140,7 @@ class _Distributions(NamedTuple):
 
 
 def _distributions(graph: WebGraph) -> _Distributions:
-    exponent = 1 / (graph.exponent - 1)  # of sizes over ranks, where ``graph.exponent`` is that of their distribution
+    exponent = 1 / (graph.exponent - 1)  # of sizes over ranks; ``graph.exponent`` is that of the distribution of sizes
     return _Distributions(
         within=_quantiles(graph.columns // graph.communities, exponent),
         anywhere=_quantiles(graph.columns, exponent),
@@ -149,27 +150,27 @@ def _distributions(graph: WebGraph) -> _Distributions:
 
 
 def _quantiles(count: int, exponent: float) -> np.ndarray:
-    """float64[2 ** 16 + 1], quantiles of the power law over [0, count), rounded so that machines agree on them."""
+    """Returns quantiles of the power law over [0, count), float64[2 ** 16 + 1], rounded so that machines agree."""
     power = 1 - exponent
     ranks = (1 + np.linspace(0, 1, (1 << 16) + 1) * ((count + 1) ** power - 1)) ** (1 / power) - 1
     return np.minimum(np.rint(np.maximum(ranks, 0) * 65536) / 65536, np.nextafter(count, 0))
 
 
 def _ranks(quantiles: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """int64 ranks for 32 random bits each, by interpolating between quantiles."""
+    """Returns int64 ranks, one per 32 random bits, by interpolating between quantiles."""
     cell = bits >> 16
     low = quantiles[cell]
     return (low + (quantiles[cell + 1] - low) * ((bits & 0xFFFF) / 65536)).astype(np.int64)
 
 
 def _seed(graph: WebGraph, stream: int, block: int) -> int:
-    """A seed for a part of the graph."""
+    """Returns a seed for a part of the graph."""
     text = f"{graph.seed} {stream} {block}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _permutation(count: int, seed: int) -> np.ndarray:
-    """int32[count], a random order, by one sort of random bits with the index packed beneath them."""
+    """Returns a random order, int32[count], from one sort of random bits with the index in the low bits."""
     mask = (1 << count.bit_length()) - 1
     keys = random_bits(seed, count)
     keys &= ~mask
@@ -180,12 +181,12 @@ def _permutation(count: int, seed: int) -> np.ndarray:
 
 
 def _degrees(graph: WebGraph, rows: int, links: int, seed: int) -> np.ndarray:
-    """int64[rows] that sum to ``links``, a power law in random order without its longest end."""
+    """Returns degrees int64[rows] that sum to ``links``: a truncated power law in random order."""
     most = max(graph.columns // LONGEST, 4 * -(-links // rows))
-    # Scaled until those below the longest length sum to ``links``, then rounded so that the sums are exact.
+    # Scale until the truncated degrees sum to ``links``, then round so that the sum is exact.
     weights = ((_permutation(rows, seed) + 0.5) / rows) ** (-1 / (graph.exponent - 1))
     scale = 1.0
-    for _ in range(20):  # hands on to the others what the long rows are cut by
+    for _ in range(20):  # each round gives the links that truncation removed to the other rows
         degrees = np.minimum(weights * scale, most)
         scale *= links / degrees.sum()
     ends = np.cumsum(np.rint(degrees * 65536).astype(np.int64))
@@ -193,7 +194,7 @@ def _degrees(graph: WebGraph, rows: int, links: int, seed: int) -> np.ndarray:
 
 
 def _links(graph: WebGraph, distributions: _Distributions, rows: int, links: int, stream: int) -> Links:
-    """Draws the links of all rows of one kind."""
+    """Draws the links of all training rows (stream 0) or evaluation rows (stream 1)."""
     degrees = _degrees(graph, rows, links, _seed(graph, 4, stream))
     if stream:
         np.maximum(degrees, FEWEST, out=degrees)
@@ -209,7 +210,7 @@ def _links(graph: WebGraph, distributions: _Distributions, rows: int, links: int
 
 
 def _blocks(degrees: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that have about BLOCK links each."""
+    """Yields ranges of rows with about BLOCK links each."""
     ends = np.cumsum(degrees)
     first = 0
     while first < len(degrees):
@@ -221,8 +222,8 @@ def _blocks(degrees: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, seed: int) -> np.ndarray:
-    """Draws the links of some rows until they are distinct; int64[links], row above column, sorted."""
-    # Links of a row that were drawn twice are drawn again: first by the same rule, then from anywhere.
+    """Draws distinct links of some rows: int64[links], sorted, with the row in the high bits, the column in the low."""
+    # Duplicates are drawn again, first by the same rule, then from anywhere.
     home = _ranks(distributions.home, random_bits(seed, len(degrees)) >> 31)
     keys = np.empty(0, np.int64)
     missing = degrees
@@ -248,15 +249,15 @@ def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, 
 
 
 def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """A column for each home and 63 random bits: 32 draw the rank, 23 the community, 8 where the link goes."""
+    """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, 8 for the kind."""
     kind, high = bits & 255, bits >> 31
-    # Communities: home, or by a uniform choice among those of its topic.
+    # Community: the home, or a uniform choice within its topic.
     community = home.copy()
     topical = np.flatnonzero(kind >= HOME)
     first = home[topical] // TOPIC * TOPIC
     pick = bits[topical] >> 8 & 0x7FFFFF
     community[topical] = first + (pick * np.minimum(TOPIC, graph.communities - first) >> 23)
-    # Ranks: within the community, or over all columns.
+    # Rank: within the community, or over all columns.
     rank = _ranks(distributions.within, high) * graph.communities + community
     far = np.flatnonzero(kind >= HOME + SAME_TOPIC)
     rank[far] = _ranks(distributions.anywhere, high[far])

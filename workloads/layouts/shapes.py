@@ -1,7 +1,7 @@
-"""Shapes of decoder Transformers: presets by name, and the named axes of their tensors and operations."""
+"""Shapes of decoder Transformers: presets, and the named axes of tensors and operations."""
 
 import dataclasses
-from collections.abc import Mapping
+import math
 
 from results.bad_input import check_choice
 from workloads.layouts.notation import Tensors
@@ -9,13 +9,17 @@ from workloads.layouts.notation import Tensors
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The numbers of a decoder Transformer.
+    """The sizes of a decoder Transformer.
 
     Attributes:
-      layers, embed, heads, kv, mlp, vocab: number of blocks, width, heads and the width of each, width of the hidden
-        layer of a block, and number of tokens that there are.
-      gated: whether the hidden layer is a product of two, as in Llama.
-      tied: whether the last product is with the table of tokens, or with a matrix of its own.
+      layers: number of blocks.
+      embed: width of the residual stream.
+      heads: number of attention heads.
+      kv: width of a head.
+      mlp: width of the hidden layer of a block.
+      vocab: number of tokens in the vocabulary.
+      gated: whether the hidden layer is gated, as in Llama.
+      tied: whether the embedding is also the read-out.
     """
 
     layers: int
@@ -29,11 +33,12 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters."""
-        return sum(_product(self.sizes(1, 1), axes) for axes in parameters(self).values())
+        """Returns the number of parameters."""
+        sizes = self.sizes(1, 1)
+        return sum(math.prod(sizes[axis] for axis in axes) for axes in parameters(self).values())
 
     def sizes(self, batch: int, length: int) -> dict[str, int]:
-        """Sizes of all named axes of its tensors for a batch of sequences."""
+        """Returns the sizes of all named axes for a batch of sequences of ``length`` tokens."""
         return {
             "batch": batch,
             "length": length,
@@ -49,8 +54,11 @@ class Shape:
         }
 
     def flops(self, batch: int, length: int) -> int:
-        """Operations of all matrix products of a step of training: two for each product of two numbers, and twice as
-        many backward as forward. Scores of attention count whole, masked or not, as they are computed."""
+        """Returns the FLOPs of all matmuls in a training step.
+
+        A multiply-add counts as two, and the backward pass as twice the forward pass. Masked attention scores count
+        because they are computed.
+        """
         projections = 4 * self.embed * self.heads * self.kv
         hidden = (3 if self.gated else 2) * self.embed * self.mlp
         attention = 2 * length * self.heads * self.kv
@@ -61,17 +69,17 @@ class Shape:
 SHAPES: dict[str, Shape] = {
     "tiny": Shape(layers=2, embed=32, heads=4, kv=8, mlp=64, vocab=64),
     "small": Shape(layers=4, embed=128, heads=8, kv=16, mlp=512, vocab=1024),
-    # Vaswani et al. 2017, arXiv 1706.03762, table 3 and section 5.1, as a decoder alone.
+    # Vaswani et al. 2017, arXiv 1706.03762, table 3 and section 5.1, only the decoder.
     "transformer_base": Shape(layers=6, embed=512, heads=8, kv=64, mlp=2048, vocab=37000, tied=True),
-    # github.com/tensorflow/mesh, mesh_tensorflow/bert/config/base.json and xxl_v2.json, whose bert.py rounds the
-    # number of tokens up to a multiple of 128.
+    # github.com/tensorflow/mesh, mesh_tensorflow/bert/config/base.json and xxl_v2.json. Its bert.py rounds the
+    # vocabulary up to a multiple of 128.
     "mesh_tf_bert": Shape(layers=12, embed=768, heads=12, kv=64, mlp=3072, vocab=30592, tied=True),
     "mesh_tf_bert_xxl": Shape(layers=24, embed=4096, heads=64, kv=64, mlp=16384, vocab=30592, tied=True),
     # Touvron et al. 2023, arXiv 2302.13971, table 2.
     "llama_7b": Shape(layers=32, embed=4096, heads=32, kv=128, mlp=11008, vocab=32000, gated=True),
 }
 
-# Activations and operations of every shape, by the names of their axes.
+# Axes of the activations of all shapes.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "tokens": ("batch", "length"),
     "residual": ("batch", "act_length", "act_embed"),
@@ -82,7 +90,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "hidden": ("batch", "length", "mlp"),
     "logits": ("batch", "length", "vocab"),
 }
-# Weights are gathered before they are used, so an operation runs over the activations' axes and those that it makes.
+# Axes of the operations. Weights are gathered before use, so operations run over the axes of activations.
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "lookup": ("batch", "length", "vocab", "act_embed"),
     "project": ("batch", "length", "act_embed", "heads", "kv"),
@@ -92,11 +100,11 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "predict": ("batch", "length", "act_embed", "vocab"),
 }
 
-# Layouts by name, for meshes with the axes data and model, or data alone.
+# Layouts by name, for meshes with axes data and model, or only data.
 PRESETS: dict[str, str] = {
     "replicated": "",
     "data_parallel": "batch:data",
-    "fsdp": "batch:data;embed:data",  # ZeRO-3: of parameters and their optimizer each device keeps a part
+    "fsdp": "batch:data;embed:data",  # ZeRO-3: parameters and optimizer state are sharded, too
     "tensor_parallel": "heads:model;mlp:model;vocab:model",
     "megatron": "batch:data;heads:model;mlp:model;vocab:model",
     "fsdp_megatron": "batch:data;embed:data;heads:model;mlp:model;vocab:model",
@@ -105,10 +113,10 @@ PRESETS: dict[str, str] = {
 
 
 def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
-    """The axes of every parameter of a shape, by name; those of all blocks lie along ``layers``."""
+    """Returns the axes of each parameter of a shape. Parameters of blocks are stacked along ``layers``."""
     into, out = ("layers", "embed", "heads", "kv"), ("layers", "heads", "kv", "embed")
-    hidden = dict.fromkeys(("enter", "gate") if shape.gated else ("enter",), ("layers", "embed", "mlp"))
-    return {
+    hidden = ("layers", "embed", "mlp")
+    by_name = {
         "table": ("vocab", "embed"),
         "scale_attention": ("layers", "embed"),
         "query": into,
@@ -116,27 +124,26 @@ def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
         "value": into,
         "out": out,
         "scale_hidden": ("layers", "embed"),
-        **hidden,
+        "enter": hidden,
+        "gate": hidden,
         "leave": ("layers", "mlp", "embed"),
         "scale_last": ("embed",),
-        **({} if shape.tied else {"predict": ("embed", "vocab")}),
+        "predict": ("embed", "vocab"),
     }
+    if not shape.gated:
+        del by_name["gate"]
+    if shape.tied:
+        del by_name["predict"]
+    return by_name
 
 
 def tensors(shape: Shape, batch: int, length: int) -> Tensors:
-    """All named axes of a shape, for layouts to be checked against."""
+    """Returns all named axes of a shape, for checking layouts."""
     return Tensors(shape.sizes(batch, length), parameters(shape) | ACTIVATIONS, OPERATIONS)
 
 
 def layout_text(text: str) -> str:
-    """The text of a layout, which may be the name of a preset."""
+    """Returns the text of a layout, which may be given as the name of a preset."""
     if text and ":" not in text:
         check_choice("layout", text, PRESETS)
     return PRESETS.get(text, text)
-
-
-def _product(sizes: Mapping[str, int], axes: tuple[str, ...]) -> int:
-    product = 1
-    for axis in axes:
-        product *= sizes[axis]
-    return product

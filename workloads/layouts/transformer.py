@@ -1,8 +1,8 @@
-"""A decoder Transformer whose tensors have named axes, and a step of Adam: what it computes no layout changes.
+"""A decoder Transformer with named axes, and a training step with Adam, whose results do not depend on the layout.
 
 Blocks are pre-norm with RMS norms without biases, rotary positions (Su et al. 2021, arXiv 2104.09864), and a hidden
-layer of GELU, or gated by SiLU. Every parameter, state of the optimizer and activation is placed where the layout puts
-its axes; the compiler's partitioner does the rest.
+layer with GELU, or gated by SiLU. Parameters, optimizer state and activations are sharded along the layout's axes. The
+compiler's partitioner shards the operations.
 """
 
 import math
@@ -18,15 +18,15 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from workloads.layouts.notation import Layout, Mesh
 from workloads.layouts.shapes import ACTIVATIONS, Shape, parameters
 
-RATE, DECAYS, TINY = 1e-3, (0.9, 0.95), 1e-8  # of Adam
+RATE, DECAYS, TINY = 1e-3, (0.9, 0.95), 1e-8  # Adam
 
-TOKENS = ("batch", "")  # axes of a batch with the token after its last
+TOKENS = ("batch", "")  # axes of int32[batch, length + 1]
 
 Params = Mapping[str, Array]
 
 
 class State(NamedTuple):
-    """The state of training: parameters, Adam's means of gradients and of their squares, float32, and its steps."""
+    """The training state: parameters, Adam's means of gradients and squared gradients (float32), and its step."""
 
     params: Params
     mean: Params
@@ -38,34 +38,35 @@ class Placed(NamedTuple):
     """A layout on devices.
 
     Attributes:
-      mesh: of the devices.
-      layout: which axis of tensors lies along which of its axes.
+      mesh: mesh of the devices.
+      layout: mesh axes of the tensor axes.
     """
 
     mesh: jax.sharding.Mesh
     layout: Layout
 
     def sharding(self, axes: tuple[str, ...]) -> NamedSharding:
-        """Where a tensor of these axes lies."""
-        return NamedSharding(self.mesh, PartitionSpec(*(self.layout.get(axis) for axis in axes)))
+        """Returns the sharding of a tensor with these axes."""
+        return NamedSharding(self.mesh, PartitionSpec(*map(self.layout.get, axes)))
 
 
 def on_devices(mesh: Mesh, layout: Layout, devices: list) -> Placed:
-    """A layout on the first devices of a list, as many as the mesh has; the last axis is the fastest."""
+    """Places a layout on the first devices of a list. The last mesh axis varies fastest."""
     shaped = np.array(devices[: mesh.size]).reshape(tuple(mesh.values()))
     return Placed(jax.sharding.Mesh(shaped, tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh)), layout)
 
 
 def shardings(shape: Shape, placed: Placed) -> State:
-    """Where every part of the state lies."""
+    """Returns the shardings of the training state."""
     each = {name: placed.sharding(axes) for name, axes in parameters(shape).items()}
     return State(each, each, each, placed.sharding(()))  # type: ignore[arg-type]
 
 
 def start(shape: Shape, seed: Array) -> State:
-    """The state before the first step: normal weights over the square root of what they sum.
+    """Returns the initial state, with normal weights divided by the square root of the fan-in.
 
     Args:
+      shape: sizes of the model.
       seed: uint32[].
     """
     sizes, key = shape.sizes(1, 1), jax.random.key(seed)
@@ -83,11 +84,14 @@ def start(shape: Shape, seed: Array) -> State:
 
 
 def loss(shape: Shape, placed: Placed, precision: str, rematerialization: str, params: Params, tokens: Array) -> Array:
-    """Mean cross-entropy of each token given those before it, float32[].
+    """Returns the mean cross-entropy of each token given the tokens before it, float32[].
 
     Args:
-      precision: of activations and products, float32 or bfloat16; sums of losses and norms are float32.
-      rematerialization: ``full`` computes blocks again on the way back, ``none`` keeps what they computed.
+      shape: sizes of the model.
+      placed: layout on devices.
+      precision: dtype of activations and matmuls, float32 or bfloat16. Losses and norms are summed in float32.
+      rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
+      params: parameters, float32.
       tokens: int32[batch, length + 1].
     """
     dtype = jnp.dtype(precision)
@@ -122,17 +126,20 @@ def loss(shape: Shape, placed: Placed, precision: str, rematerialization: str, p
     h = place(_norm(x, weights["scale_last"]), "normed")
     last = weights["table"].T if shape.tied else weights["predict"]
     logits = place(jnp.einsum("ble,ev->blv", h, last), "logits").astype(jnp.float32)
-    told = jnp.sum(jnp.where(jnp.arange(shape.vocab) == following[..., None], logits, 0.0), axis=-1)
-    return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - told)
+    chosen = jnp.sum(jnp.where(jnp.arange(shape.vocab) == following[..., None], logits, 0.0), axis=-1)
+    return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - chosen)
 
 
 def step(
     shape: Shape, placed: Placed, precision: str = "float32", rematerialization: str = "none"
 ) -> jax.stages.Wrapped:
-    """A step of training by Adam (Kingma & Ba 2015, arXiv 1412.6980), which takes the state over.
+    """Compiles a training step with Adam (Kingma & Ba 2015, arXiv 1412.6980).
+
+    See ``loss`` for the arguments.
 
     Returns:
-      a jitted function of the state and tokens int32[batch, length + 1]: the next state, and the loss before it.
+      A jitted function of the state, which it donates, and tokens int32[batch, length + 1]. It returns the next state
+      and the loss before the step.
     """
     own, whole = shardings(shape, placed), placed.sharding(())
 
@@ -155,10 +162,13 @@ def step(
 
 
 def draw(vocab: int, batch: int, length: int, seed: int, at: int) -> np.ndarray:
-    """Tokens of a step, int32[batch, length + 1]: each is one to four above the one before, so that there is a rule.
+    """Returns the tokens of a step, int32[batch, length + 1]. Each is 1 to 4 above the one before, modulo ``vocab``.
 
     Args:
-      seed: of the trial.
+      vocab: number of tokens.
+      batch: number of sequences.
+      length: tokens per sequence, plus one for the last label.
+      seed: seed of the trial.
       at: the step.
     """
     rng = np.random.default_rng([seed, at])
@@ -173,7 +183,7 @@ def _norm(x: Array, scale: Array) -> Array:
 
 
 def _turn(x: Array) -> Array:
-    """Rotary positions: pairs of numbers of each head are turned by angles that grow with the position."""
+    """Applies rotary positions: rotates pairs of numbers of each head by angles proportional to the position."""
     half = x.shape[-1] // 2
     angles = jnp.arange(x.shape[1], dtype=jnp.float32)[:, None] * 1e4 ** (-jnp.arange(half, dtype=jnp.float32) / half)
     sin, cos = (f(angles)[None, :, None, :].astype(x.dtype) for f in (jnp.sin, jnp.cos))

@@ -1,1 +1,1 @@
-"""Models, one per file; each returns a `Model` of pure functions."""
+"""Models, one per file. Each function returns a `Model` of pure functions."""

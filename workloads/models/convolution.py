@@ -1,4 +1,4 @@
-"""Convolution and max-pooling of images, written so that compiled loops are quick on a CPU too."""
+"""Convolution and max-pooling of images, written to be fast in compiled loops on CPUs, too."""
 
 from collections.abc import Sequence
 
@@ -21,25 +21,25 @@ def convolution(
     feature_group_count: int = 1,
     precision: lax.PrecisionLike = None,
 ) -> Array:
-    """``lax.conv_general_dilated`` of images, and its gradient, that a CPU takes as one matrix product.
+    """``lax.conv_general_dilated`` of images, computed as one matrix product on CPUs, gradients included.
 
-    Inside a compiled loop, XLA's own convolution is many times slower on a CPU than a matrix product of the same
-    size; elsewhere it is the better choice, and is used.
+    Inside a compiled loop, XLA's own convolution is many times slower on a CPU than a matrix product of the same size.
+    Other platforms use XLA's convolution, which is faster there.
 
     Args:
       lhs: images [B, H, W, C].
       rhs: kernel [P, Q, C, F].
-      window_strides: by rows and by columns.
-      padding: SAME, VALID, or (before, after) of rows and of columns.
-      lhs_dilation, rhs_dilation, feature_group_count: not supported; None or ones.
+      window_strides: strides along rows and columns.
+      padding: SAME, VALID, or (before, after) for rows and columns.
+      lhs_dilation, rhs_dilation, feature_group_count: not supported, must be None or ones.
       dimension_numbers: NHWC, HWIO, NHWC in any of JAX's spellings.
-      precision: of the product.
+      precision: precision of the product.
 
     Returns:
       [B, H', W', F].
 
     Raises:
-      ValueError: dilation, groups or another order of dimensions.
+      ValueError: dilation, groups or another order of dimensions was requested.
     """
     if any(d != 1 for d in (*(lhs_dilation or ()), *(rhs_dilation or ()))) or feature_group_count != 1:
         raise ValueError("convolution takes neither dilation nor groups")
@@ -61,16 +61,16 @@ def convolution(
             lhs, rhs, window_strides, padding, dimension_numbers=numbers, precision=precision
         )
 
-    # Chosen by the platform a program is lowered for, not the one it is traced on; the other branch is not compiled.
+    # The platform that the program is lowered for decides. The other branch is not compiled.
     return lax.platform_dependent(lhs, rhs, cpu=product, default=native)
 
 
 def _windows(
     x_BxHxWxC: Array, kernel: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]]
 ) -> Array:
-    """The window under the kernel at every place of the output, [B, H', W', P·Q·C]."""
+    """Returns the window under the kernel at every place of the output, [B, H', W', P·Q·C]."""
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), *padding, (0, 0)))
-    # Columns first, then rows: P + Q slices to join instead of P × Q, and as many to add up in the gradient.
+    # Columns first, then rows: P + Q slices instead of P × Q, here and in the gradient.
     for axis in (2, 1):
         size, stride = kernel[axis - 1], strides[axis - 1]
         last = x_BxHxWxC.shape[axis] - size
@@ -80,10 +80,10 @@ def _windows(
 
 
 def max_pool(x_BxHxWxC: Array) -> Array:
-    """The largest value of every 2×2 block, [B, H // 2, W // 2, C]; an odd last row or column is left out.
+    """Returns the largest value of every 2×2 block, [B, H // 2, W // 2, C]. An odd last row or column is ignored.
 
-    The values of ``flax.linen.max_pool(x, (2, 2), (2, 2))`` at a fraction of its time on a CPU. Where several values
-    of a block are the largest they share its gradient equally; there the first takes all of it.
+    Gives the values of ``flax.linen.max_pool(x, (2, 2), (2, 2))`` in a fraction of its time on a CPU. Equal largest
+    values of a block share its gradient. In Flax the first takes all of it.
 
     Raises:
       ValueError: the images are smaller than a block.
@@ -96,10 +96,10 @@ def max_pool(x_BxHxWxC: Array) -> Array:
 
 
 def max_pool_3x3(x_BxHxWxC: Array) -> Array:
-    """The largest value of the 3×3 around every second place, [B, ⌈H / 2⌉, ⌈W / 2⌉, C].
+    """Returns the largest value of the 3×3 window around every second place, [B, ⌈H / 2⌉, ⌈W / 2⌉, C].
 
-    The values of ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))``, from six slices, whose gradients are
-    sums: those of windows that overlap are slow on every platform. Where several values are the largest, they share
+    Gives the values of ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))``. It uses six slices, whose
+    gradients are sums, because gradients of overlapping windows are slow on every platform. Equal largest values share
     the gradient.
     """
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from workloads.models.options import check_list
 from workloads.workload import Array, Model, flax_model
 
 
@@ -11,18 +12,17 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
 
     Args:
       classes: size of the output.
-      widths: hidden units by layer; empty gives a linear classifier.
+      widths: hidden units by layer. An empty list gives a linear classifier.
 
     Returns:
-      A model of inputs float32[B, ...], flattened to [B, D]; weights are He-initialized, those of
-      the read-out LeCun-initialized, biases zero. Parameters: the sum over layers of (inputs + 1) × outputs.
+      A model of inputs float32[B, ...], flattened to [B, D], with logits float32[B, classes]. Hidden weights are
+      He-initialized, the read-out is LeCun-initialized, and biases are zero. The number of parameters is the sum
+      over layers of (inputs + 1) × outputs.
 
     Raises:
       ValueError: ``widths`` is not a list of positive whole numbers.
     """
-    is_list = isinstance(widths, Sequence) and not isinstance(widths, str)
-    if not is_list or not all(isinstance(w, int) and w > 0 for w in widths):
-        raise ValueError(f"widths must be a list of whole numbers of at least 1, such as [64], not {widths!r}")
+    check_list("widths", widths, "[64]", may_be_empty=True)
 
     def network() -> Any:
         from flax import linen as nn

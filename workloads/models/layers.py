@@ -1,4 +1,4 @@
-"""Layers that models share: normalization of activations, dropout, and causal attention."""
+"""Layers shared by models: normalization, dropout and causal attention."""
 
 import math
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from jax import lax
 
 from workloads.workload import DATA, Array
 
-STATISTICS = "statistics"  # the collection of Flax that running statistics are in
-CHANNEL_GROUPS = 32  # of group normalization, as Wu & He have it
+STATISTICS = "statistics"  # Flax collection of the running statistics
+CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
 
 
 class GhostNorm(nn.Module):
     """Batch normalization over each ``group`` of neighbours in the whole batch (Hoffer et al. 2017, arXiv 1705.08741).
 
-    Which examples are normalized together then depends neither on the batch size nor on how a batch is divided: a part
-    of a batch holds whole groups, or several neighbouring shards share one and exchange its statistics. Evaluations
-    use running statistics: after each step of training ``decay`` of them are kept, and the rest is the mean over all
-    groups. They start from mean 0 and variance 1; a variance is that of the group, not an estimate from it.
+    The groups depend neither on the batch size nor on how a batch is divided. Each part of a batch holds whole groups,
+    or several neighbouring shards share a group and exchange its statistics. Evaluations use running statistics. Each
+    training step keeps a share ``decay`` of them and adds the mean over all groups for the rest. They start from mean
+    0 and variance 1. Variances are biased: the variance of the group itself.
 
     Attributes:
       group: examples normalized together.
-      decay: share of the running statistics that a step keeps; 0.9 as Goyal et al. (2017, arXiv 1706.02677) have it.
+      decay: share of the running statistics that a step keeps; 0.9 as in Goyal et al. (2017, arXiv 1706.02677).
       epsilon: added to variances.
-      scale_init: of the scale; the bias starts from 0.
+      scale_init: initializer of the scale. The bias starts at 0.
     """
 
     group: int
@@ -41,15 +41,15 @@ class GhostNorm(nn.Module):
         """Normalizes the examples of a part of a batch.
 
         Args:
-          x: [B, ..., C], in any dtype of floats; statistics are float32.
-          train: whether to use and to remember the statistics of the groups. Where groups are larger than B this is
-            to be called inside ``shard_map`` over the axis DATA.
+          x: [B, ..., C], in any floating dtype; statistics are float32.
+          train: whether to use and record the statistics of the groups. If groups are larger than B, call this inside
+            ``shard_map`` over the axis DATA.
 
         Returns:
-          [B, ..., C], of the dtype of ``x``.
+          [B, ..., C] in the dtype of ``x``.
 
         Raises:
-          ValueError: B cuts a group, or is a part of one and there are not as many shards.
+          ValueError: a group is cut, or is spread over more shards than there are.
         """
         C = x.shape[-1]
         mean_C = self.variable(STATISTICS, "mean", jnp.zeros, C, jnp.float32)
@@ -67,7 +67,7 @@ class GhostNorm(nn.Module):
 
 
 def _sharers(examples: int, group: int) -> int:
-    """How many shards of so many examples share a group."""
+    """Returns the number of shards that share a group, given the examples per shard."""
     if examples % group == 0:
         return 1
     if group % examples:
@@ -78,14 +78,14 @@ def _sharers(examples: int, group: int) -> int:
     except NameError:
         shards = 1
     if shards % sharers:
-        raise ValueError(f"a group of {group} takes {sharers} shards of {examples} examples; there are {shards}")
+        raise ValueError(f"a group of {group} takes {sharers} shards of {examples} examples, but there are {shards}")
     return sharers
 
 
 def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
-    """Mean and variance float32[N, C] of all values that so many neighbouring shards have of a group and channel.
+    """Returns mean and variance, float32[N, C], by group and channel over ``sharers`` neighbouring shards.
 
-    The variance is that about a mean found before: a difference of large squares would lose its digits.
+    The mean is computed first, because a difference of large squares would lose precision.
     """
 
     def whole(sums_NxC: Array) -> Array:
@@ -104,12 +104,11 @@ def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
 class GroupNorm(nn.Module):
     """Normalization of each example over its places and groups of its channels (Wu & He 2018, arXiv 1803.08494).
 
-    There are 32 groups; of 32 channels or fewer, where a group would be a single channel, half as many groups as
-    channels, and of a number of channels that 32 does not divide, the largest power of two that does.
+    See ``channel_groups`` for the number of groups.
 
     Attributes:
       epsilon: added to variances.
-      scale_init: of the scale; the bias starts from 0.
+      scale_init: initializer of the scale. The bias starts at 0.
     """
 
     epsilon: float = 1e-5
@@ -117,7 +116,7 @@ class GroupNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """[B, ..., C] of any dtype of floats, to the same; statistics are float32."""
+        """Normalizes [B, ..., C] in any floating dtype, which is kept. Statistics are float32."""
         C = x.shape[-1]
         scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
         groups = channel_groups(C)
@@ -130,7 +129,11 @@ class GroupNorm(nn.Module):
 
 
 def channel_groups(channels: int) -> int:
-    """Into how many groups group normalization divides so many channels."""
+    """Returns the number of groups of group normalization.
+
+    There are 32 groups, or the largest power of two that divides the channels if 32 does not. If each group would be a
+    single channel, there are half that many.
+    """
     groups = next(n for n in (CHANNEL_GROUPS >> i for i in range(CHANNEL_GROUPS)) if channels % n == 0)
     return max(1, groups // 2) if groups == channels else groups
 
@@ -146,7 +149,7 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """[..., C] of any dtype of floats, to the same; statistics are float32."""
+        """Normalizes [..., C] in any floating dtype, which is kept. Statistics are float32."""
         scale_C, bias_C = _scale_and_bias(self, x.shape[-1], nn.initializers.ones)
         wide = x.astype(jnp.float32)
         mean = wide.mean(axis=-1, keepdims=True)
@@ -155,7 +158,7 @@ class LayerNorm(nn.Module):
 
 
 def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> tuple[Array, Array]:
-    """The parameters [C] of a layer."""
+    """Returns the two parameters [C] of a norm."""
     return (
         module.param("scale", scale_init, (channels,), jnp.float32),
         module.param("bias", nn.initializers.zeros, (channels,), jnp.float32),
@@ -163,26 +166,26 @@ def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., 
 
 
 def _normalized(x: Array, mean: Array, variance: Array, scale: Array, bias: Array, epsilon: float) -> Array:
-    """(x − mean) / √(variance + ε) · scale + bias, computed in float32 and rounded to the dtype of ``x``."""
+    """Returns (x − mean) / √(variance + ε) · scale + bias, computed in float32 and rounded to the dtype of ``x``."""
     scale, bias = (parameter.astype(jnp.float32) for parameter in (scale, bias))
     factor = lax.rsqrt(variance + epsilon) * scale
     return ((x.astype(jnp.float32) - mean) * factor + bias).astype(x.dtype)
 
 
 def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> Array:
-    """Sets a share of all values to 0 and divides the others by what is kept (Srivastava et al. 2014).
+    """Sets a share ``rate`` of all values to 0 and divides the others by 1 − rate (Srivastava et al. 2014).
 
-    The mask of an example depends on its own key and on the layer alone, so it is the same on whatever shard or in
-    whatever microbatch the example is.
+    The mask of an example depends only on its own key and on the layer, and so not on the shard or microbatch that the
+    example is in.
 
     Args:
-      x: [B, ...], in any dtype of floats.
-      keys_B: one key for each example; None in an evaluation, where nothing is dropped.
-      rate: probability to be dropped, in [0, 1).
-      layer: int32[], which place in the network this is; two places with the same number have the same masks.
+      x: [B, ...], in any floating dtype.
+      keys_B: one key per example; None in evaluations, which drop no values.
+      rate: probability of dropping a value, in [0, 1).
+      layer: int32[], number of this place in the network. Places with the same number have the same masks.
 
     Returns:
-      [B, ...], of the dtype of ``x``.
+      [B, ...] in the dtype of ``x``.
     """
     if keys_B is None or rate == 0:
         return x
@@ -190,22 +193,22 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
     def kept(key: Array) -> Array:
         return jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - rate, x.shape[1:])
 
-    # bfloat16 would round the divisor itself, and make every value too large or too small by the same share.
+    # In bfloat16 the divisor itself would be rounded, which biases all values.
     scaled = (x.astype(jnp.float32) / (1.0 - rate)).astype(x.dtype)
     return jnp.where(jax.vmap(kept)(keys_B), scaled, jnp.zeros_like(x))
 
 
 def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Array:
-    """The mean of values at and before each place, weighted by softmax(q · k / √K) (Vaswani et al. 2017).
+    """Returns means of the values at and before each place, weighted by softmax(q · k / √K) (Vaswani et al. 2017).
 
-    Written out, as the gradient of ``jax.nn.dot_product_attention`` in bfloat16 cannot be lowered under strict dtype
+    ``jax.nn.dot_product_attention`` is not used because its gradient in bfloat16 cannot be lowered under strict dtype
     promotion (JAX 0.10).
 
     Args:
-      q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same dtype of floats.
+      q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same floating dtype.
 
     Returns:
-      [B, T, H, K], of the dtype of the inputs.
+      [B, T, H, K] in the dtype of the inputs.
     """
     T, K = q_BxTxHxK.shape[1], q_BxTxHxK.shape[3]
     scores_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK) / math.sqrt(K)
@@ -225,7 +228,7 @@ def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, tuple[Array, Ar
 
 
 def _backward(inputs: tuple[Array, Array], gradient_BxHxTxS: Array) -> tuple[Array, Array]:
-    # Of two bfloat16, as forward: JAX would multiply float32 by bfloat16, which is done at the speed of float32.
+    # Both factors in bfloat16, as in the forward pass. JAX would multiply in float32, which is slower.
     q_BxTxHxK, k_BxSxHxK = inputs
     gradient_BxHxTxS = gradient_BxHxTxS.astype(q_BxTxHxK.dtype)
     return (

@@ -1,4 +1,4 @@
-"""Options of models: their checks, and those of the models of Shallue et al. 2018 (arXiv 1811.03600), by name."""
+"""Checks of model options, and the models of Shallue et al. 2018 (arXiv 1811.03600) by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,22 +28,41 @@ SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def check_whole(**options: object) -> None:
-    """Raises ValueError unless all options are whole numbers of at least 1."""
+def check_whole(least: int = 1, **options: object) -> None:
+    """Raises ValueError unless all options are whole numbers of at least ``least``."""
     for name, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 def check_share(**options: object) -> None:
-    """Raises ValueError unless all options are numbers of at least 0 and below 1."""
+    """Raises ValueError unless all options are numbers in [0, 1)."""
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
 
 
-def whole_list(value: object, *, may_be_empty: bool = False) -> bool:
-    """Whether it is a list of whole numbers of at least 1."""
-    if not isinstance(value, Sequence) or isinstance(value, str) or not (value or may_be_empty):
+def check_heads(d_model: int, heads: int) -> None:
+    """Raises ValueError unless the width can be divided evenly between attention heads."""
+    if d_model % heads:
+        raise ValueError(f"heads={heads} does not divide d_model={d_model}")
+
+
+def check_list(name: str, value: object, example: str, *, may_be_empty: bool = False) -> None:
+    """Raises ValueError unless an option is a list of whole numbers of at least 1.
+
+    Args:
+      name: the option, for the message.
+      value: the option's value.
+      example: a valid list, for the message.
+      may_be_empty: accepts an empty list.
+    """
+    if not is_whole_list(value) and not (may_be_empty and isinstance(value, Sequence) and not value):
+        raise ValueError(f"{name} must be a list of whole numbers of at least 1, such as {example}, not {value!r}")
+
+
+def is_whole_list(value: object) -> bool:
+    """Returns whether a value is a list of whole numbers of at least 1, and not empty."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         return False
     return all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in value)

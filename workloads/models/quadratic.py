@@ -4,18 +4,19 @@ from workloads.workload import Array, Model, Params, State
 
 
 def quadratic(classes: int, noise: float) -> Model:
-    """The noisy quadratic model of Zhang et al. 2019, arXiv 1907.04164, section 3: loss ½ Σ hᵢ θᵢ².
+    """The noisy quadratic model of Zhang et al. 2019, arXiv 1907.04164, section 3, with loss ½ Σ hᵢ θᵢ².
 
-    Curvatures are hᵢ = 1/i, and the gradient h θ + noise · √h ε has covariance noise² · diag(h) / batch size. Every
-    trial starts at θ = 1, so the expected loss after t steps of gradient descent with rate α is
-    ½ Σ hᵢ mᵢ with mᵢ ← (1 − α hᵢ)² mᵢ + α² noise² hᵢ / batch size from mᵢ = 1.
+    Curvatures are hᵢ = 1/i. The gradient h θ + noise · √h ε has covariance noise² · diag(h) / batch size. Every trial
+    starts at θ = 1. The expected loss after t steps of gradient descent with rate α is therefore ½ Σ hᵢ mᵢ, where
+    mᵢ starts at 1 and each step sets mᵢ ← (1 − α hᵢ)² mᵢ + α² noise² hᵢ / batch size.
 
     Args:
-      classes: not used; every model has it.
+      classes: not used. Every model takes it.
       noise: standard deviation; 0 gives gradient descent without noise.
 
     Returns:
-      A model of inputs ε float32[B, D], one vector per example, that gives a loss float32[B] each. Parameters: D.
+      A model of inputs ε float32[B, D], one vector per example, with a loss float32[B] per example as its output. It
+      has D parameters.
 
     Raises:
       ValueError: ``noise`` is negative.
@@ -36,7 +37,7 @@ def quadratic(classes: int, noise: float) -> Model:
         import jax.numpy as jnp
 
         del keys, train
-        theta_D, epsilon_BxD = (array.astype(jnp.float32) for array in (theta_D, epsilon_BxD))  # what is rounded, is
+        theta_D, epsilon_BxD = (array.astype(jnp.float32) for array in (theta_D, epsilon_BxD))  # may have been rounded
         h_D = 1.0 / jnp.arange(1, len(theta_D) + 1, dtype=jnp.float32)
         return jnp.sum(0.5 * h_D * theta_D**2 + noise * jnp.sqrt(h_D) * epsilon_BxD * theta_D, axis=-1), state
 

@@ -1,9 +1,10 @@
-"""Residual networks for images: of bottleneck blocks, and of basic blocks for small images."""
+"""Residual networks for images: bottleneck blocks for photographs, and basic blocks for small images."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from workloads.models.options import check_whole, whole_list
+from workloads.models.options import check_list, check_whole
 from workloads.workload import STACKED, Array, Model, flax_model, flax_model_in_training
 
 NORMS = ("ghost", "group")
@@ -11,135 +12,121 @@ BASIC_NORMS = ("none", "group")
 
 
 def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: int) -> Model:
-    """A ResNet (He et al. 2016, arXiv 1512.03385); ``blocks=[3, 4, 6, 3]`` of ``width=64`` is ResNet-50.
+    """A ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
-    A 7×7 convolution and 3×3 max-pooling, each by 2, then stages of bottleneck blocks: convolutions 1×1, 3×3 and 1×1
-    of F, F and 4 F filters, each normalized, beside a shortcut. F is ``width`` in the first stage and doubles with
-    each; the first block of every stage but the first halves the image, in its 3×3 convolution (He's paper: in the
-    first 1×1; this is known as v1.5), and the shortcut of a stage's first block is a 1×1 convolution. Then the mean
-    over all places and a linear read-out. The scale of the last norm of each block starts from 0, so that blocks
-    start as their shortcuts, and the weights of the read-out from a standard deviation of 0.01 (Goyal et al. 2017,
-    arXiv 1706.02677).
+    A 7×7 convolution with stride 2 and a 3×3 max-pooling with stride 2 come first, followed by stages of bottleneck
+    blocks, the mean over all places, and a linear read-out. A block has convolutions 1×1, 3×3 and 1×1 of F, F and 4 F
+    filters, each normalized, next to a shortcut. F is ``width`` in the first stage and doubles with each stage.
+
+    The first block of each stage has a 1×1 convolution as its shortcut. In all stages but the first it also halves the
+    image, in its 3×3 convolution. (He et al. use the first 1×1 convolution. This variant is known as v1.5.)
+
+    The scale of the last norm of each block starts at 0, so that blocks start as their shortcuts. The read-out starts
+    with a standard deviation of 0.01 (Goyal et al. 2017, arXiv 1706.02677).
 
     Args:
       classes: size of the output.
-      blocks: number of blocks by stage; those after a stage's first are compiled as one.
+      blocks: number of blocks by stage. All blocks of a stage after its first are compiled as one.
       width: filters of the first stage.
-      norm: ghost, ``layers.GhostNorm``, or group, ``norms.GroupNorm``.
-      group: neighbours in a batch that ``ghost`` normalizes together, at least 2; it divides every batch size. 32 is
-        what Goyal et al. normalize together at any batch size. With ``group``, which has none, 1.
+      norm: ``ghost`` for ``layers.GhostNorm``, or ``group`` for ``layers.GroupNorm``.
+      group: neighbours in a batch that ``ghost`` normalizes together, at least 2. It must divide every batch size.
+        Goyal et al. use 32 at any batch size. Must be 1 with ``norm=group``.
 
     Returns:
-      A model of inputs float32[B, H, W, C]; logits float32[B, classes]. Convolutions are He-initialized and have no
-      biases. The state are running means and variances, float32. Parameters: 25,557,032 of ResNet-50 with three
-      channels and 1,000 classes; in general 49 × C × width + 2 × width, and (P + 1) × classes with P = 4 × F of
-      the last stage, and of a block with X channels in, X × F + 9 × F² + 4 × F² + 12 × F, and of each stage's first
-      another X × 4 × F + 8 × F.
+      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
+      biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000 classes has
+      25,557,032 parameters. In general there are 49 × C × width + 2 × width in front and (P + 1) × classes in the
+      read-out, with P = 4 × F of the last stage. A block with X channels in has X × F + 9 × F² + 4 × F² + 12 × F, and
+      the first of a stage another X × 4 × F + 8 × F.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` not such a number, ``norm`` unknown, or
-        ``group`` does not suit it.
+      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` is not one, ``norm`` is unknown, or
+        ``group`` does not match it.
     """
-    is_list = isinstance(blocks, Sequence) and not isinstance(blocks, str) and len(blocks) > 0
-    if not is_list or not all(isinstance(n, int) and n > 0 for n in blocks):
-        raise ValueError(f"blocks must be a list of whole numbers of at least 1, such as [3, 4, 6, 3], not {blocks!r}")
-    if not isinstance(width, int) or width < 1:
-        raise ValueError(f"width must be a whole number of at least 1, not {width!r}")
+    check_list("blocks", blocks, "[3, 4, 6, 3]")
+    check_whole(width=width)
     if norm not in NORMS:
         raise ValueError(f"norm must be {' or '.join(NORMS)}, not {norm!r}")
     if norm == "ghost" and (not isinstance(group, int) or group < 2):
         raise ValueError(f"group must be a whole number of at least 2 with norm=ghost, not {group!r}")
     if norm == "group" and group != 1:
-        raise ValueError(f"group must be 1 with norm=group, which normalizes each example alone, not {group!r}")
+        raise ValueError(f"group must be 1 with norm=group, which normalizes examples separately, not {group!r}")
+    return flax_model_in_training(functools.partial(_bottleneck_network, classes, blocks, width, norm, group), group)
 
-    def network() -> Any:
-        from flax import linen as nn
-        from jax import numpy as jnp
 
-        from workloads.models.convolution import convolution, max_pool_3x3
-        from workloads.models.layers import STATISTICS, GhostNorm, GroupNorm
+def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: str, group: int) -> Any:
+    """Returns the Flax module of ``resnet``."""
+    from flax import linen as nn
+    from jax import numpy as jnp
 
-        def convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1) -> Array:
-            return nn.Conv(
-                features,
-                (size, size),
-                strides=stride,
-                padding=size // 2,
-                use_bias=False,
-                kernel_init=nn.initializers.he_normal(),
-                conv_general_dilated=convolution,
-            )(x_BxHxWxC)
+    from workloads.models.convolution import max_pool_3x3
+    from workloads.models.layers import STATISTICS, GhostNorm, GroupNorm
 
-        def normalized(x_BxHxWxC: Array, train: bool, scale_init: Any = nn.initializers.ones) -> Array:
-            if norm == "ghost":
-                return GhostNorm(group, scale_init=scale_init)(x_BxHxWxC, train)
-            return GroupNorm(scale_init=scale_init)(x_BxHxWxC)
+    def convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1) -> Array:
+        return _convolution(features, size, stride, use_bias=False)(x_BxHxWxC)
 
-        class Block(nn.Module):
-            features: int
-            stride: int
-            train: bool
+    def normalized(x_BxHxWxC: Array, train: bool, scale_init: Any = nn.initializers.ones) -> Array:
+        if norm == "ghost":
+            return GhostNorm(group, scale_init=scale_init)(x_BxHxWxC, train)
+        return GroupNorm(scale_init=scale_init)(x_BxHxWxC)
 
-            @nn.compact
-            def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
-                F, train = self.features, self.train
-                y_BxHxWxF = nn.relu(normalized(convolved(x_BxHxWxC, F, 1), train))
-                y_BxHxWxF = nn.relu(normalized(convolved(y_BxHxWxF, F, 3, self.stride), train))
-                y_BxHxWx4F = normalized(convolved(y_BxHxWxF, 4 * F, 1), train, nn.initializers.zeros)
-                if x_BxHxWxC.shape != y_BxHxWx4F.shape:
-                    x_BxHxWxC = normalized(convolved(x_BxHxWxC, 4 * F, 1, self.stride), train)
-                return nn.relu(x_BxHxWxC + y_BxHxWx4F), None
+    class Block(nn.Module):
+        features: int
+        stride: int
+        train: bool
 
-        class ResNet(nn.Module):
-            @nn.compact
-            def __call__(self, x_BxHxWxC: Array, keys_B: Array | None, train: bool) -> Array:
-                x_BxHxWxC = max_pool_3x3(nn.relu(normalized(convolved(x_BxHxWxC, width, 7, 2), train)))
-                for stage, count in enumerate(blocks):
-                    features = width << stage
-                    x_BxHxWxC, _ = Block(features, 1 if stage == 0 else 2, train)(x_BxHxWxC, None)
-                    if count > 1:
-                        rest = nn.scan(
-                            Block,
-                            variable_axes={"params": 0, STATISTICS: 0},
-                            split_rngs={"params": True},
-                            length=count - 1,
-                        )
-                        x_BxHxWxC, _ = rest(features, 1, train, name=f"{STACKED}_{stage}")(x_BxHxWxC, None)
-                x_BxP = x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2))
-                read_out = nn.Dense(classes, dtype=jnp.float32, kernel_init=nn.initializers.normal(0.01))
-                return read_out(x_BxP)
+        @nn.compact
+        def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
+            F, train = self.features, self.train
+            y_BxHxWxF = nn.relu(normalized(convolved(x_BxHxWxC, F, 1), train))
+            y_BxHxWxF = nn.relu(normalized(convolved(y_BxHxWxF, F, 3, self.stride), train))
+            y_BxHxWx4F = normalized(convolved(y_BxHxWxF, 4 * F, 1), train, nn.initializers.zeros)
+            if x_BxHxWxC.shape != y_BxHxWx4F.shape:
+                x_BxHxWxC = normalized(convolved(x_BxHxWxC, 4 * F, 1, self.stride), train)
+            return nn.relu(x_BxHxWxC + y_BxHxWx4F), None
 
-        return ResNet()
+    class ResNet(nn.Module):
+        @nn.compact
+        def __call__(self, x_BxHxWxC: Array, keys_B: Array | None, train: bool) -> Array:
+            x_BxHxWxC = max_pool_3x3(nn.relu(normalized(convolved(x_BxHxWxC, width, 7, 2), train)))
+            for stage, count in enumerate(blocks):
+                features = width << stage
+                x_BxHxWxC, _ = Block(features, 1 if stage == 0 else 2, train)(x_BxHxWxC, None)
+                if count > 1:
+                    axes, rngs = {"params": 0, STATISTICS: 0}, {"params": True}
+                    rest = nn.scan(Block, variable_axes=axes, split_rngs=rngs, length=count - 1)
+                    x_BxHxWxC, _ = rest(features, 1, train, name=f"{STACKED}_{stage}")(x_BxHxWxC, None)
+            x_BxP = x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2))
+            return nn.Dense(classes, dtype=jnp.float32, kernel_init=nn.initializers.normal(0.01))(x_BxP)
 
-    return flax_model_in_training(network, group)
+    return ResNet()
 
 
 def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> Model:
-    """A ResNet of two 3×3 convolutions a block, as He et al. train on CIFAR; ``[1, 1, 1]`` of ``width=16`` is ResNet-8.
+    """A ResNet with two 3×3 convolutions per block, as He et al. train on CIFAR.
 
-    A 3×3 convolution, stages of blocks and, after the last, the mean over all places and a linear read-out (He et al.
-    2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated (arXiv 1603.05027): ReLU comes before each of their
-    convolutions, and once more before the mean. Filters double with each stage, whose first block but that of the
-    first stage takes every second place; its shortcut takes these too and has zeros in the new channels.
+    ``blocks=[1, 1, 1]`` with ``width=16`` is ResNet-8. A 3×3 convolution and stages of blocks are followed by the mean
+    over all places and a linear read-out (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated
+    (arXiv 1603.05027): ReLU comes before each of their convolutions, and once more before the mean. Filters double
+    with each stage. The first block of every stage but the first has stride 2. Its shortcut takes every second place
+    and pads the new channels with zeros.
 
     Args:
       classes: size of the output.
       blocks: number of blocks by stage.
       width: filters of the first stage.
-      norm: none, or group, ``layers.GroupNorm`` before each ReLU. Neither depends on the batch.
+      norm: ``none``, or ``group`` for ``layers.GroupNorm`` before each ReLU. Neither depends on the batch.
 
     Returns:
-      A model of inputs float32[B, H, W, C]; logits float32[B, classes]. Weights are He-initialized, those of the
-      read-out LeCun-initialized, biases zero; without norms a block's second convolution is zero, too, so that blocks
-      start as their shortcuts. Without norms parameters are, over convolutions, the sum of
-      (9 × channels in + 1) × channels out, and (channels + 1) × classes: 75,050 of ResNet-8 with three channels and ten
-      classes.
+      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
+      LeCun-initialized read-out, and biases are zero. Without norms, a block's second convolution also starts at zero,
+      so that blocks start as their shortcuts. Without norms each convolution has (9 × channels in + 1) × channels out
+      parameters and the read-out (channels + 1) × classes. ResNet-8 with three channels and ten classes has 75,050.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` not such a number, or ``norm`` unknown.
+      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` is not one, or ``norm`` is unknown.
     """
-    if not whole_list(blocks):
-        raise ValueError(f"blocks must be a list of whole numbers of at least 1, such as [1, 1, 1], not {blocks!r}")
+    check_list("blocks", blocks, "[1, 1, 1]")
     check_whole(width=width)
     if norm not in BASIC_NORMS:
         raise ValueError(f"norm must be {' or '.join(BASIC_NORMS)}, not {norm!r}")
@@ -148,35 +135,24 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.models.convolution import convolution
         from workloads.models.layers import GroupNorm
-
-        def convolved(x_BxHxWxC: Array, features: int, stride: int = 1, init: Any = None) -> Array:
-            return nn.Conv(
-                features,
-                (3, 3),
-                strides=stride,
-                padding=1,
-                use_bias=norm == "none",
-                kernel_init=init or nn.initializers.he_normal(),
-                conv_general_dilated=convolution,
-            )(x_BxHxWxC)
 
         def activated(x_BxHxWxC: Array) -> Array:
             return nn.relu(GroupNorm()(x_BxHxWxC) if norm == "group" else x_BxHxWxC)
 
-        last = nn.initializers.zeros if norm == "none" else None
+        bare = norm == "none"
+        last = nn.initializers.zeros if bare else None
 
         class ResNetBasic(nn.Module):
             @nn.compact
             def __call__(self, x_BxHxWxC: Array) -> Array:
-                x_BxHxWxC = convolved(x_BxHxWxC, width)
+                x_BxHxWxC = _convolution(width, 3, 1, bare)(x_BxHxWxC)
                 for stage, count in enumerate(blocks):
                     features = width << stage
                     for number in range(count):
                         stride = 2 if stage > 0 and number == 0 else 1
-                        y_BxHxWxF = convolved(activated(x_BxHxWxC), features, stride)
-                        y_BxHxWxF = convolved(activated(y_BxHxWxF), features, init=last)
+                        y_BxHxWxF = _convolution(features, 3, stride, bare)(activated(x_BxHxWxC))
+                        y_BxHxWxF = _convolution(features, 3, 1, bare, last)(activated(y_BxHxWxF))
                         more = features - x_BxHxWxC.shape[-1]
                         shortcut_BxHxWxC = x_BxHxWxC[:, ::stride, ::stride]
                         x_BxHxWxC = y_BxHxWxF + jnp.pad(shortcut_BxHxWxC, ((0, 0), (0, 0), (0, 0), (0, more)))
@@ -186,3 +162,20 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
         return ResNetBasic()
 
     return flax_model(network)
+
+
+def _convolution(features: int, size: int, stride: int, use_bias: bool, kernel_init: Any = None) -> Any:
+    """Returns a size×size convolution with zero padding, He-initialized by default."""
+    from flax import linen as nn
+
+    from workloads.models.convolution import convolution
+
+    return nn.Conv(
+        features,
+        (size, size),
+        strides=stride,
+        padding=size // 2,
+        use_bias=use_bias,
+        kernel_init=kernel_init or nn.initializers.he_normal(),
+        conv_general_dilated=convolution,
+    )

@@ -1,35 +1,33 @@
-"""Transformers that predict the next token: a small one, and the decoder of Vaswani et al.'s without an encoder."""
+"""Transformers that predict the next token: a small one, and the decoder of Vaswani et al. without the encoder."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from workloads.models.options import check_share, check_whole
+from workloads.models.options import check_heads, check_share, check_whole
 from workloads.workload import STACKED, Array, Model, Product, flax_model, flax_model_in_training
 
 
 def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
-    """Pre-norm blocks of causal attention and a GELU layer of 4 × ``d_model`` units; learned positions; no biases.
+    """Pre-norm blocks of causal attention and a GELU layer of 4 × ``d_model`` units, with learned positions, no biases.
 
     Args:
-      classes: size of the vocabulary V; the embedding matrix is also the read-out.
+      classes: size of the vocabulary V. The embedding matrix is also the read-out.
       layers: number of blocks.
       d_model: size D of the residual stream.
-      heads: of each attention, over D / heads dimensions each.
+      heads: attention heads, with D / heads dimensions each.
 
     Returns:
-      A model of inputs int32[B, T]; logits float32[B, T, V] at t depend on inputs up to t. T must be that of the inputs
-      ``init`` sees. Parameters: (V + T) × D + layers × (12 × D² + 2 × D) + D.
+      A model of inputs int32[B, T] with logits float32[B, T, V]. Logits at t depend on inputs up to t. T must be the
+      length of the inputs given to ``init``. The number of parameters is
+      (V + T) × D + layers × (12 × D² + 2 × D) + D.
 
     Raises:
       ValueError: an option is not a positive whole number, or ``heads`` does not divide ``d_model``.
     """
-    for name, value in {"layers": layers, "d_model": d_model, "heads": heads}.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-    if d_model % heads:
-        raise ValueError(f"heads={heads} does not divide d_model={d_model}")
+    check_whole(layers=layers, d_model=d_model, heads=heads)
+    check_heads(d_model, heads)
 
     def network() -> Any:
         import jax
@@ -38,7 +36,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
 
         def normalized(x_BTxD: Array) -> Array:
             norm = nn.LayerNorm(use_bias=False, dtype=jnp.float32)
-            with jax.numpy_dtype_promotion("standard"):  # Flax brings bfloat16 to float32 by promotion
+            with jax.numpy_dtype_promotion("standard"):  # Flax converts bfloat16 to float32 by promotion
                 return norm(x_BTxD).astype(x_BTxD.dtype)
 
         class Transformer(nn.Module):
@@ -47,14 +45,12 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
                 B, T = tokens_BxT.shape
                 tokens = nn.Embed(classes, d_model)
                 positions_TxD = self.param("positions", nn.initializers.normal(d_model**-0.5), (T, d_model))
-                # Matrices, not [B, T, D]: a CPU is quicker at products, above all in gradients, that contract one axis.
+                # Matrices, not [B, T, D]: products that contract one axis are faster on CPUs, most of all in gradients.
                 x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
                 for _ in range(layers):
                     y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(normalized(x_BTxD))
-                    y_BTxD = _causal_attention(y_BTx3D.reshape(B, T, 3, heads, d_model // heads)).reshape(
-                        B * T, d_model
-                    )
-                    x_BTxD += nn.Dense(d_model, use_bias=False)(y_BTxD)
+                    y_BxTxHxK = _causal_attention(y_BTx3D.reshape(B, T, 3, heads, d_model // heads))
+                    x_BTxD += nn.Dense(d_model, use_bias=False)(y_BxTxHxK.reshape(B * T, d_model))
                     y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(normalized(x_BTxD))
                     x_BTxD += nn.Dense(d_model, use_bias=False)(nn.gelu(y_BTx4D))
                 wide_BTxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_BTxD), tokens.embedding))
@@ -67,7 +63,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
 
 
 def _causal_attention(qkv_BxTx3xHxK: Array) -> Array:
-    """[B, T, H, K] of queries, keys and values; each position attends to itself and those before it."""
+    """Attends from each position to itself and earlier ones: [B, T, H, K] from queries, keys and values."""
     import jax
     import jax.numpy as jnp
 
@@ -80,24 +76,24 @@ def _causal_attention(qkv_BxTx3xHxK: Array) -> Array:
 
 
 def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_ff: int, dropout: float) -> Model:
-    """The decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder; base is (6, 512, 8, 2048, 0.1).
+    """The decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder. Base is (6, 512, 8, 2048, 0.1).
 
-    As there: sinusoidal positions, ReLU between the two layers of a feed-forward, which have biases, an embedding that
-    is also the read-out and is multiplied by √D at the input, and dropout of the sum of embedding and position and of
-    what each attention and each feed-forward adds. Unlike there, layer normalization comes before each of them, and
-    once more before the read-out: such networks train without a warm-up (Xiong et al. 2020, arXiv 2002.04745).
+    Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is also the read-out and is
+    multiplied by √D at the input. Dropout applies to the sum of embedding and position, and to the output of each
+    attention and each feed-forward. Unlike in the paper, layer normalization comes before each of these, and once more
+    before the read-out. Such networks train without a warm-up (Xiong et al. 2020, arXiv 2002.04745).
 
     Args:
       classes: size of the vocabulary V.
-      layers: number of layers, which are compiled as one.
+      layers: number of layers. They are compiled as one.
       d_model: size D of the residual stream.
-      heads: of each attention, over D / heads dimensions each.
+      heads: attention heads, with D / heads dimensions each.
       d_ff: units F of each feed-forward.
-      dropout: probability of each value to be dropped in training, in [0, 1).
+      dropout: probability of dropping a value in training, in [0, 1).
 
     Returns:
-      A model of inputs int32[B, T]; outputs at t depend on inputs up to t. They are a ``Product`` of features
-      [B, T, D] and kernel [D, V], as logits [B, T, V] may not fit. Parameters:
+      A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features
+      [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. The number of parameters is
       V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D.
 
     Raises:
@@ -105,8 +101,7 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
         in [0, 1).
     """
     check_whole(layers=layers, d_model=d_model, heads=heads, d_ff=d_ff)
-    if d_model % heads:
-        raise ValueError(f"heads={heads} does not divide d_model={d_model}")
+    check_heads(d_model, heads)
     check_share(dropout=dropout)
 
     def network() -> Any:
@@ -151,7 +146,7 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
 
 
 def positions(length: int, d_model: int) -> np.ndarray:
-    """Sinusoids of wavelengths from 2π to 10,000 · 2π, sine and cosine in turn: float32[length, d_model]."""
+    """Returns alternating sines and cosines, float32[length, d_model], with wavelengths from 2π to 10,000 · 2π."""
     pair_D = np.arange(d_model) // 2
     angle_TxD = np.arange(length)[:, None] / 10_000 ** (2 * pair_D / d_model)
     return np.where(np.arange(d_model) % 2 == 0, np.sin(angle_TxD), np.cos(angle_TxD)).astype(np.float32)

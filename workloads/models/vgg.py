@@ -1,9 +1,9 @@
-"""VGG: 3×3 convolutions in stages, max-pooling after each, and fully connected layers with dropout."""
+"""VGG: stages of 3×3 convolutions with max-pooling, and fully connected layers with dropout."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from workloads.models.options import check_share, whole_list
+from workloads.models.options import check_list, check_share, is_whole_list
 from workloads.workload import Array, Model, flax_model_in_training
 
 
@@ -14,27 +14,26 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
 
     Args:
       classes: size of the output.
-      stages: filters of each convolution, 3×3 with padding SAME, by stage; 2×2 max-pooling follows each stage.
-      widths: hidden units of each fully connected layer, whose outputs are dropped with probability ``dropout``.
-      dropout: in [0, 1).
+      stages: filters of each 3×3 convolution with padding SAME, by stage. 2×2 max-pooling follows each stage.
+      widths: hidden units of each fully connected layer.
+      dropout: probability of dropping an output of a fully connected layer in training, in [0, 1).
 
     Returns:
-      A model of inputs float32[B, H, W, C]; logits float32[B, classes]. Weights are He-initialized, those of the
-      read-out LeCun-initialized, biases zero. Parameters: over convolutions, the sum of
-      (9 × channels in + 1) × channels out; over layers, the sum of (inputs + 1) × outputs. 132,863,336 of VGG-11 on
-      224×224 pixels of three channels and 1,000 classes.
+      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
+      LeCun-initialized read-out, and biases are zero. Convolutions have (9 × channels in + 1) × channels out parameters
+      each, and layers (inputs + 1) × outputs. VGG-11 on 224×224 pixels with three channels and 1,000 classes has
+      132,863,336.
 
     Raises:
-      ValueError: ``stages`` or ``widths`` are not lists of positive whole numbers, or ``dropout`` is not in [0, 1);
-        from ``init``, if the images are too small to pool so often.
+      ValueError: ``stages`` or ``widths`` are not lists of positive whole numbers, or ``dropout`` is not in [0, 1).
+        ``init`` raises it if the images are too small for that many poolings.
     """
     is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
-    if not is_list or not all(whole_list(stage) for stage in stages):
+    if not is_list or not all(map(is_whole_list, stages)):
         raise ValueError(
             f"stages must be lists of whole numbers of at least 1, such as [[8], [16, 16]], not {stages!r}"
         )
-    if not whole_list(widths, may_be_empty=True):
-        raise ValueError(f"widths must be a list of whole numbers of at least 1, such as [64], not {widths!r}")
+    check_list("widths", widths, "[64]", may_be_empty=True)
     check_share(dropout=dropout)
 
     def network() -> Any:
