@@ -90,7 +90,7 @@ def colliding_seeds() -> Callable[[BatchStudy], tuple[int, int]]:
 
 @pytest.fixture(scope="session")
 def archives() -> ModuleType:
-    """The module benchmarks/archives.py, which is not in a package: archives in the published format with known answers."""
+    """The module benchmarks/archives.py: archives in the published format with known answers."""
     return _module(Path(__file__).parents[1] / "benchmarks" / "archives.py")
 
 

@@ -150,7 +150,7 @@ def is_readable(head: Mapping[str, Any]) -> bool:
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Whether any row has an interval that ends at or before its start, other than [0, 0], which means met at the start.
+    """Whether any row has an interval that ends at or before its start. [0, 0] is valid: met at the start.
 
     Args:
       table: rows of an envelope.

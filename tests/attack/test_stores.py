@@ -276,7 +276,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a folder more": (lambda study: (study / "000001").mkdir(), "000001: is a folder"),
     "a pipe": (instead("measurements-000004.parquet", os.mkfifo), "measurements-000004.parquet: is a device"),
     "a terabyte of nothing": (instead("trials-000004.parquet", sparse), "trials-000004.parquet: is not what was"),
-    "a record of a terabyte": (instead("claim-000002.json", sparse), "claim-000002.json: is too large for a record: 1,099,511,627,776"),
+    "a record of a terabyte": (
+        instead("claim-000002.json", sparse),
+        "claim-000002.json: is too large for a record: 1,099,511,627,776",
+    ),
     "no Parquet": (
         lambda study: relist(study, "trials", b"PAR1" * 9),
         "trials-000004.parquet: is not a readable Parquet file",

@@ -39,7 +39,7 @@ def test_a_target_is_compared_in_the_type_of_its_column() -> None:
 
 
 def test_test_chooses_nothing_where_validation_can() -> None:
-    with pytest.raises(BadInput, match="^test_error is only reported and cannot select trials. Use validation_error"):
+    with pytest.raises(BadInput, match=r"^test_error is only reported and cannot select trials\. Use validation_error"):
         check_chooses("test_error", ("test_error", "validation_error"))
     check_chooses("validation_error", ("test_error", "validation_error"))
     check_chooses("test_error", ("test_error", "validation_loss"))  # nothing else is there, as in stores of 0.1
