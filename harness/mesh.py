@@ -5,8 +5,7 @@ from typing import Any
 
 import jax
 from jax import Array
-from jax.sharding import AxisType, Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 from harness import multihost
 from results.bad_input import BadInput

@@ -23,48 +23,20 @@ from results import exit_codes, printing
 from results.bad_input import BadInput, nearest
 from results.printing import (  # the names with `as` are also read through this module
     answer as answer,
-)
-from results.printing import (
     answer_help as answer_help,
-)
-from results.printing import (
     as_help,
     help_width,
-)
-from results.printing import (
     is_data as is_data,
-)
-from results.printing import (
     is_json as is_json,
-)
-from results.printing import (
     numbered as numbered,
-)
-from results.printing import (
     quoted as quoted,
-)
-from results.printing import (
     rename as rename,
-)
-from results.printing import (
     renamed as renamed,
-)
-from results.printing import (
     report_some as report_some,
-)
-from results.printing import (
     say as say,
-)
-from results.printing import (
     set_output as set_output,
-)
-from results.printing import (
     show as show,
-)
-from results.printing import (
     show_json as show_json,
-)
-from results.printing import (
     table as table,
 )
 

@@ -84,8 +84,7 @@ def measure(
     import pandas as pd
 
     from harness.run import Settings
-    from results import durable
-    from results import store as stores
+    from results import durable, store as stores
     from results.storage.commits import Tables
     from sweeps import planning
     from sweeps.configured_study import ConfiguredStudy

@@ -16,14 +16,11 @@ from typing import Any
 import pytest
 
 from analysis import __main__ as analysis_cli
-from results import __main__ as results_cli
-from results import cli, durable, exit_codes, store
+from results import __main__ as results_cli, cli, durable, exit_codes, store
 from results.plans.batch_study import BatchStudy
 from results.release import release
 from results.storage.parts import commit_file, plan_file
-from sweeps import __main__ as sweeps_cli
-from sweeps import plan as plan_cli
-from sweeps import status
+from sweeps import __main__ as sweeps_cli, plan as plan_cli, status
 from workloads import prepare
 
 from .analysis.conftest import Ran, plan, publish

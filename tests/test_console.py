@@ -13,8 +13,7 @@ import pytest
 
 import scaling_limits
 from analysis import arguments
-from results import __main__ as results_cli
-from results import cli
+from results import __main__ as results_cli, cli
 from results.cli import CommandParser
 
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,7 @@ from analysis import arguments, text
 from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
 from analysis.trials import steps
-from results import __main__ as results_cli
-from results import cli, store
+from results import __main__ as results_cli, cli, store
 from results.bad_input import BadInput
 from results.exit_codes import CAUSES
 from results.plans import schema

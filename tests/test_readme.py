@@ -13,7 +13,7 @@ import pytest
 
 import scaling_limits
 from analysis.payoff import answers
-from results import cli
+from results import printing
 
 from .newcomer.test_newcomer import environment
 from .test_docs import ROOMS, ROOT, ask
@@ -89,7 +89,7 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_the_table_is_the_output_of_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "width", lambda stream: 80)
+    monkeypatch.setattr(printing, "width", lambda stream: 80)
     table = answers.as_text(answers.answers(answers.of_paper("shallue2018"))).partition("\n\n")[0]
     assert f"    scaling-limits payoff --paper shallue2018\n\n```text\n{table}\n```\n" in README.read_text()
 

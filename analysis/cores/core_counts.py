@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text, workload_studies
-from analysis.columns import CORE_COUNTS as COLUMNS
-from analysis.columns import TIMES
+from analysis.columns import CORE_COUNTS as COLUMNS, TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
 from results.plans.kinds import KINDS

@@ -10,8 +10,7 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from analysis import coverage_tables
-from analysis.columns import COVERAGE_OF_CORES as COLUMNS
-from analysis.columns import TIMES
+from analysis.columns import COVERAGE_OF_CORES as COLUMNS, TIMES
 from analysis.cores import scaling
 from analysis.cores.regions import MOST
 

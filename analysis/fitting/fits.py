@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
-from analysis.columns import BEST, CONFIRMED, DIFFERS, MEDIANS
-from analysis.columns import CHECKS as CHECK_COLUMNS
-from analysis.columns import FITS as COLUMNS
+from analysis.columns import BEST, CHECKS as CHECK_COLUMNS, CONFIRMED, DIFFERS, FITS as COLUMNS, MEDIANS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from analysis import kind_views
-from analysis import measured_layouts as layouts
+from analysis import kind_views, measured_layouts as layouts
 from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.measured_layouts import MeasuredLayout

@@ -26,8 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results import exit_codes
-from results import store as stores
+from results import exit_codes, store as stores
 from results.cli import say
 from results.storage import attempts, heartbeat
 from sweeps import limits

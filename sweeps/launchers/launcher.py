@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from harness.run import RunProgress, Settings
 from harness.runners import RUNNERS
-from results import exit_codes
-from results import store as stores
+from results import exit_codes, store as stores
 from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger

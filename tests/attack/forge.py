@@ -26,8 +26,7 @@ import writer
 
 from analysis import __main__ as analysis_cli
 from analysis.report import page  # noqa: F401 (so that no process imports it anew)
-from results import __main__ as cli
-from results import durable
+from results import __main__ as cli, durable
 from results.release import release
 from sweeps import status
 

@@ -26,8 +26,7 @@ import pandas as pd
 import writer
 from moments import Ended
 
-from results import __main__ as command
-from results import cli, durable, store
+from results import __main__ as command, cli, durable, store
 from results.importers import algoperf, mlperf_rcp, shallue2018  # noqa: F401 (so that no moment is an import's)
 from results.release import release
 from results.rules.ledger import Ledger

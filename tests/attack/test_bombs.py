@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from results import __main__ as cli
-from results import bounds, durable
+from results import __main__ as cli, bounds, durable
 from results.storage import heartbeat, parts
 
 from ..results.importers import test_algoperf, test_mlperf_rcp

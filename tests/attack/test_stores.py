@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from results import __main__ as cli
-from results import durable, store
+from results import __main__ as cli, durable, store
 from results.bad_input import BadInput, number_of
 from results.checks import verify
 from results.durable import Damaged

@@ -15,8 +15,7 @@ from harness.run import Record, Settings
 from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
-from workloads import data_stream as decoding
-from workloads import registry
+from workloads import data_stream as decoding, registry
 from workloads.workload import Dataset, Examples, Splits, shapes_of
 
 

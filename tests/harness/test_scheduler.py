@@ -4,8 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from harness.scheduler import BestSteps, Saved, TrialOutcome, TrialScheduler
 from results.plans.batch_study import BatchStudy, evaluation_steps

@@ -20,8 +20,7 @@ from results.bad_input import BadInput
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
-from sweeps import __main__ as sweeps_cli
-from sweeps import composition, launching, limits, planning, status, watch
+from sweeps import __main__ as sweeps_cli, composition, launching, limits, planning, status, watch
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code

@@ -22,8 +22,7 @@ import pytest
 from results import exit_codes, store
 from results.checks import verify
 from results.storage import attempts
-from sweeps import __main__ as sweeps_cli
-from sweeps import status
+from sweeps import __main__ as sweeps_cli, status
 
 from ..same import assert_same
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from results.plans import schema
-from sweeps import __main__ as sweeps_cli
-from sweeps import plan, status
+from sweeps import __main__ as sweeps_cli, plan, status
 
 MISTAKES = [
     ("task=digts_fc", ["'digts_fc'", "'digits_fc'"]),

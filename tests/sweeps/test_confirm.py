@@ -16,8 +16,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.confirmation import APART
-from sweeps import __main__ as sweeps_cli
-from sweeps import overrides, plan, planning, status
+from sweeps import __main__ as sweeps_cli, overrides, plan, planning, status
 from sweeps.run import record_failure, run_study
 
 FEW = Settings(lanes=3)

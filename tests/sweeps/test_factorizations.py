@@ -20,9 +20,7 @@ from harness.factorizations import METRICS
 from results import store
 from results.checks import verify
 from results.plans.factorization import Factorization
-from sweeps import __main__ as sweeps_cli
-from sweeps import factorizations, overrides, plan, planning, status
-from sweeps import run as run_module
+from sweeps import __main__ as sweeps_cli, factorizations, overrides, plan, planning, run as run_module, status
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.launchers import local
 from workloads import memory, registry

@@ -16,8 +16,7 @@ from results import exit_codes, store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts
-from sweeps import __main__ as sweeps_cli
-from sweeps import planning
+from sweeps import __main__ as sweeps_cli, planning
 from sweeps.launchers import hosts as hosts_launcher
 from sweeps.overrides import command_line
 

@@ -11,16 +11,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import __main__ as analysis_cli
-from analysis import measured_layouts
+from analysis import __main__ as analysis_cli, measured_layouts
 from analysis.figures import layout_figures
 from analysis.measured_layouts import MeasuredLayout
 from results import store
 from results.checks import verify
 from results.plans.layout import LayoutStudy
 from results.release import release
-from sweeps import __main__ as sweeps_cli
-from sweeps import overrides, planning
+from sweeps import __main__ as sweeps_cli, overrides, planning
 from workloads.layouts.notation import REFUSALS
 
 ROOT = Path(__file__).parents[2]

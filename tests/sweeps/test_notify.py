@@ -12,8 +12,7 @@ import pytest
 from results import exit_codes
 from results.bad_input import BadInput
 from results.cli import Terminated
-from sweeps import __main__ as sweeps_cli
-from sweeps import notify, overrides, planning
+from sweeps import __main__ as sweeps_cli, notify, overrides, planning
 from sweeps.notify import Hook
 
 

@@ -10,14 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from harness import costs as asked
-from harness import microbenchmarks, predictions
+from harness import costs as asked, microbenchmarks, predictions
 from harness.costs import Question, Work
 from results import cli, exit_codes
 from results.bad_input import BadInput
 from results.storage.commits import Commit
-from sweeps import __main__ as sweep
-from sweeps import calibration, costs, overrides, plan, planning
+from sweeps import __main__ as sweep, calibration, costs, overrides, plan, planning
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["optimizer=sgd", "batch_size=16,64", "trials=4", "pruning=off", "task.budget.steps=200", "-m"]

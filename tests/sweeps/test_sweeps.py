@@ -18,8 +18,7 @@ from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
-from sweeps import __main__ as sweeps_cli
-from sweeps import overrides, planning, status
+from sweeps import __main__ as sweeps_cli, overrides, planning, status
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch
 from sweeps.run import run_study

@@ -108,8 +108,7 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.models.layers import LayerNorm, causal_attention
-        from workloads.models.layers import dropout as dropped
+        from workloads.models.layers import LayerNorm, causal_attention, dropout as dropped
 
         class Layer(nn.Module):
             @nn.compact

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from upath import UPath
 
-from results import __main__ as cli
-from results import durable, store
+from results import __main__ as cli, durable, store
 from results.bad_input import BadInput
 from results.catalog import overview
 from results.checks import repair, verify

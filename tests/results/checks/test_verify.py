@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from upath import UPath
 
-from results import __main__ as cli
-from results import durable
+from results import __main__ as cli, durable
 from results.catalog import documents
 from results.checks import verify
 from results.release import merge, release

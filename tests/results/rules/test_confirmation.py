@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, assume, example, given, settings, strategies as st
 
 from analysis.fitting import confirmations
 from results import durable, store

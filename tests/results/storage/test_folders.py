@@ -7,8 +7,7 @@ from results.bad_input import BadInput, meaning, similar_path
 from results.checks import verify
 from results.storage import folders
 
-from ..by_hand import Ran, study
-from ..by_hand import publish as publish_trials
+from ..by_hand import Ran, publish as publish_trials, study
 
 
 def publish(folder):

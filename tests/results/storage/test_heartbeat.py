@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from results import __main__ as cli
-from results import durable, store
+from results import __main__ as cli, durable, store
 from results.checks import verify
 from results.rules.ledger import Ledger
 from results.storage import heartbeat
