@@ -70,7 +70,7 @@ MISTAKES = [
     ("task.budget={{epochs:null,at_least_steps:null}}", ["task.budget", "task.budget.epochs="]),
     ("task.targets.0.metric=validation_los", ["'validation_los'", "'validation_loss'"]),
     ("task.targets.0.metric=test_loss", ["test_loss", "validation_loss"]),
-    ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is only reported", "use validation_error"]),
+    ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is only reported", "Use validation_error"]),
     ("task.targets.0.value=-0.1", ["task.targets: validation_loss is never below 0, so -0.1 cannot be reached"]),
     ("task=mnist_fc task.targets.0.value=-1", ["task.targets: validation_error is never below 0, so -1"]),
     (

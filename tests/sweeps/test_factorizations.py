@@ -171,7 +171,7 @@ def test_a_study_that_raises_has_failed(capsys: pytest.CaptureFixture[str], monk
     ("change", "message"),
     [
         (lambda links: links.assign(row=links["row"] - 1), "links.parquet: row -1 is negative"),
-        (lambda links: links.assign(row=links["row"] + 20), "is out of range; heldout.npz has 40"),
+        (lambda links: links.assign(row=links["row"] + 20), "is out of range. heldout.npz has 40"),
         (lambda links: links.iloc[:0], "links.parquet holds no links"),
         (lambda links: links.assign(col=links["col"] + 0.5), "column col is double"),
     ],

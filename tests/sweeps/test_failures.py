@@ -153,5 +153,5 @@ def test_an_error_without_a_text_is_one_line(text: str, line: str) -> None:
         def collect(self, engine: str) -> pl.DataFrame:
             raise pl.exceptions.ComputeError(text)
 
-    with pytest.raises(Damaged, match=rf"^a file of the store cannot be read \({line}\); run"):
+    with pytest.raises(Damaged, match=rf"^a file of the store cannot be read \({line}\)\. Check everything"):
         scan._collect(Rows(), [])  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def test_absent_data_name_the_command(tmp_path: Path, monkeypatch: pytest.Monkey
     for refuses in (row.check, row.load):
         with pytest.raises(BadInput, match=re.escape(f"{tmp_path}/mnist/3.0.1 does not exist")) as raised:
             refuses()
-        assert str(raised.value).endswith("run python -m workloads.prepare mnist")
+        assert str(raised.value).endswith("Run python -m workloads.prepare mnist.")
         assert "\n" not in str(raised.value)
     monkeypatch.delenv("TFDS_DATA_DIR")
     monkeypatch.setenv("HOME", str(tmp_path))
