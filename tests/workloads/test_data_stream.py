@@ -139,7 +139,9 @@ def test_the_version_of_texts_names_who_learned_their_subwords(tmp_path: Path, m
         assert f"{of.validation_split}:{of.splits[of.validation_split]} " in registry.DATASETS[name].version()
         assert streamed_text.subwords_file(name, tmp_path).name.endswith(f"-by-sentencepiece-{learner[1]}.model")
     monkeypatch.setattr(sentencepiece, "__version__", "0.1.9")
-    with pytest.raises(BadInput, match=r"by sentencepiece-\S+, and sentencepiece-0.1.9 is here; pip install sentence"):
+    with pytest.raises(
+        BadInput, match=r"^sentencepiece-0.1.9 is installed, but .* need sentencepiece-\S+\. Run pip install sentence"
+    ):
         streamed_text.write_subwords("lm1b", tmp_path)
 
 
@@ -271,7 +273,7 @@ def test_a_process_that_is_killed_while_it_writes_is_replaced(tmp_path: Path, mo
 
 KILLED = """
 import sys, time
-from workloads import streams
+from workloads import data_stream
 from workloads.datasets import streamed_images
 from pathlib import Path
 if __name__ == "__main__":
@@ -279,9 +281,9 @@ if __name__ == "__main__":
     streamed_images.SOURCES["imagenet"] = of._replace(
         train_examples=57, validation_examples=20, splits={"train": 57, "validation": 20}
     )
-    streams.processes = lambda: 2
+    data_stream.processes = lambda: 2
     streamed_images.feed("imagenet", 1, 0, 8, range(8))
-    print(*streams._pool(2)._processes, flush=True)
+    print(*data_stream._pool(2)._processes, flush=True)
     time.sleep(60)
 """
 
@@ -308,20 +310,16 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     for name in NAMES:
         module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
-        command = f"run python -m workloads.prepare {module.SOURCES[name].files}"
+        command = f"un python -m workloads.prepare {module.SOURCES[name].files}"
         with pytest.raises(BadInput, match=re.escape(command)) as refused:
             registry.DATASETS[name].check()
         assert "\n" not in str(refused.value)
     place = streamed.write("imagenet_half_classes", tmp_path, monkeypatch)
     streamed_images.rows_file(place, 2, "train").unlink()
-    with pytest.raises(
-        BadInput, match=r"rows-2-train.npy is not there yet; run python -m workloads.prepare imagenet2012"
-    ):
+    with pytest.raises(BadInput, match=r"rows-2-train.npy .*un python -m workloads.prepare imagenet2012"):
         registry.DATASETS["imagenet_half_classes"].check()
     np.save(streamed_images.rows_file(place, 2, "train"), np.arange(27))
-    with pytest.raises(
-        BadInput, match=r"\A\S*rows-2-train.npy names 27 examples of train, not 28; delete it and run .*"
-    ):
+    with pytest.raises(BadInput, match=r"\A\S*rows-2-train.npy names 27 examples of train, not 28\. Delete .*run .*"):
         registry.DATASETS["imagenet_half_classes"].load()
     of = streamed_images.SOURCES["imagenet"]
     monkeypatch.setitem(streamed_images.SOURCES, "imagenet", of._replace(validation_examples=20))
@@ -340,13 +338,13 @@ def test_a_split_of_another_size_is_refused(name: str, tmp_path: Path, monkeypat
     for split, count in of.splits.items():
         for other in (count - 1, count + 1):
             monkeypatch.setitem(module.SOURCES, name, of._replace(splits={**of.splits, split: other}))
-            said = f"{place} holds {count} examples of {split}, not {other}; delete it and run python -m workloads.prep"
+            said = f"{place} holds {count} examples of {split}, not {other}. Delete {place} and run python -m workloads.prep"
             for refuses in (registry.DATASETS[name].check, registry.DATASETS[name].load):
                 with pytest.raises(BadInput, match=re.escape(said)):
                     refuses()
     monkeypatch.setitem(module.SOURCES, name, of)
     (place / "dataset_info.json").write_text("{")
-    with pytest.raises(BadInput, match=r"dataset_info.json cannot be read; delete .* and run python -m workloads"):
+    with pytest.raises(BadInput, match=r"dataset_info.json cannot be read\. Delete .* and run python -m workloads"):
         registry.DATASETS[name].check()
 
 

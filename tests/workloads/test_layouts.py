@@ -49,13 +49,13 @@ def test_meshes_that_are_refused(text: str, devices: int | None, kind: str, posi
         ("batch:data;heads=model", "syntax", 11, "'heads=model'"),
         ("batch:data;", "syntax", 11, "a pair of names is missing"),
         ("batch: data", "syntax", 0, "without blanks in a pair"),
-        ("batch:data\u00a0heads:model", "syntax", 0, "is no pair of names"),
+        ("batch:data\u00a0heads:model", "syntax", 0, "is not a pair of names"),
         ("batch:data;" + "x" * 3000 + ":model", "unknown_tensor_axis", 11, "xxx…'; choices: act_embed"),
         ("batch:data;head:model", "unknown_tensor_axis", 11, "did you mean 'heads'?"),
         ("num_heads:model", "unknown_tensor_axis", 0, "did you mean 'heads'?"),
         ("batch:dta", "unknown_mesh_axis", 6, "did you mean 'data'?"),
-        ("heads:data;heads:model", "tensor_axis_twice", 11, "'data' already"),
-        ("heads:model;mlp:model;heads:model", "tensor_axis_twice", 22, "name each once"),
+        ("heads:data;heads:model", "tensor_axis_twice", 11, "is already split over 'data'"),
+        ("heads:model;mlp:model;heads:model", "tensor_axis_twice", 22, "appears twice"),
         ("batch:data;length:data", "same_tensor", 11, "'batch' and 'length'"),
         ("embed:model;mlp:model", "same_tensor", 12, "'enter'"),
         ("act_embed:model;mlp:model", "same_operation", 16, "'hide'"),
@@ -70,7 +70,7 @@ def test_layouts_that_are_refused(text: str, kind: str, position: int, hint: str
 
 
 def test_what_does_not_divide_is_refused_with_what_would() -> None:
-    with pytest.raises(Refused, match=r"heads=8 does not divide into 3 parts.*model:2 would do") as caught:
+    with pytest.raises(Refused, match=r"heads=8 does not divide into 3 parts.*model:2 would work") as caught:
         read_layout("heads:model", read_mesh("model:3"), SMALL)
     assert caught.value.kind == "indivisible"
 

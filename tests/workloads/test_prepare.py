@@ -87,7 +87,7 @@ def test_originals_become_files_that_load(
         expected = {(image.tobytes(), int(label)) for image, label in zip(*original, strict=True)}
         assert {(image.tobytes(), int(label)) for image, label in zip(*loaded, strict=True)} == expected
     assert prepare.main([name]) == 0
-    assert "already there" in capsys.readouterr().out
+    assert "is already prepared" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / name).iterdir()) == [tfds_images.SOURCES[name].version]
 
 
@@ -116,7 +116,7 @@ def test_files_that_are_not_all_there_in_the_end_are_one_line(
     assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: mnist could not be prepared: mnist is not here: ")
-    assert line.endswith(f"put the downloaded files into {tmp_path}/downloads/manual/mnist")
+    assert line.endswith(f"put the downloaded files into {tmp_path}/downloads/manual/mnist.")
 
 
 def test_no_network_is_one_line(
@@ -132,7 +132,7 @@ def test_no_network_is_one_line(
     assert prepare.main(["cifar10", "--data-dir", str(tmp_path)]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert re.match(r"error: cifar10 could not be prepared: ConnectionError at https://www\.cs\.toronto\.edu/", line)
-    assert line.endswith(f"or put the downloaded files into {tmp_path}/downloads/manual/cifar10")
+    assert line.endswith(f"or put the downloaded files into {tmp_path}/downloads/manual/cifar10.")
     assert not tfds_images.folder("cifar10", tmp_path).exists()
     assert list((tmp_path / "cifar10").iterdir()) == []
 
@@ -332,7 +332,7 @@ def test_streamed_originals_become_files_that_load(
         held = range(8, 12) if name == "lm1b" else range(4)
         assert sorted(one["text"].decode() for one in heldout) == sorted(map(text, held))
     assert prepare.main([users[0]]) == 0
-    assert "already there" in capsys.readouterr().out
+    assert "is already prepared" in capsys.readouterr().out
     for made in [*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]:
         before = made.read_bytes()
         made.unlink()
@@ -417,7 +417,7 @@ def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
     assert "needs 767 GB of disk" in told.err
     sparse(tmp_path / "downloads" / "manual" / "imagenet2012" / "ILSVRC2012_img_train.tar", 147_897_477_120)
     assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
-    assert "needs 317 GB of disk besides the 148 GB that are there" in capsys.readouterr().err
+    assert "needs 317 GB of disk in addition to the 148 GB already downloaded" in capsys.readouterr().err
     (tmp_path / "downloads" / "manual" / "imagenet2012" / "ILSVRC2012_img_train.tar").unlink()
     monkeypatch.setitem(preparable._STREAMED_BYTES, "imagenet2012", (1000, 1000))
     assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
@@ -448,7 +448,7 @@ def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goe
     monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=266 * 10**9))
     assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
     told = capsys.readouterr().err
-    assert "needs 267 GB of disk besides the 500 GB that are there and" in told and told.count("\n") == 1
+    assert "needs 267 GB of disk in addition to the 500 GB already downloaded, but" in told and told.count("\n") == 1
     assert (fetched / finished).exists() and all(other.exists() for other in others)
     assert not half.exists() and not (fetched / unfinished).exists()
     monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=267 * 10**9))
@@ -464,7 +464,7 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, capsys: pytest
     with prepare.alone("mnist", tmp_path) as is_alone:
         assert is_alone
         assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
-    assert "mnist could not be prepared: another process prepares it in " in capsys.readouterr().err
+    assert "mnist could not be prepared: another process is preparing it in " in capsys.readouterr().err
     assert half.exists()
 
 

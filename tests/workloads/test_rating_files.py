@@ -113,7 +113,7 @@ def test_links_that_are_known_are_left_out(good: tuple[Path, Path], tmp_path: Pa
     ratings = built(good[0], as_matrix(tmp_path / "more", heldout))
     np.testing.assert_array_equal(dense(ratings.heldout), HELDOUT[[0, 2]])
     assert ratings.lines() == ("4 held-out links were known from training or history and are left out",)
-    assert refused(good[0], good[0]).startswith(f"every link of {good[0]} is known already")
+    assert refused(good[0], good[0]).startswith(f"every link of {good[0]} is also in another file")
 
 
 @pytest.mark.parametrize("block", [1, 2])
@@ -150,27 +150,30 @@ def save(path: Path, **arrays: Any) -> Path:
 def test_matrices_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> None:
     train, heldout = good
     other = as_matrix(tmp_path / "other", np.ones((4, 6), bool))
-    assert refused(train, other) == f"{other} is 4 × 6 and {train} is 4 × 5; all files must have the same shape"
+    assert refused(train, other) == f"{other} is 4 × 6 and {train} is 4 × 5. All files must have the same shape."
     empty = as_matrix(tmp_path / "empty", np.zeros((4, 5), bool))
-    assert refused(empty, heldout) == f"{empty} holds no links"
-    assert refused(train, empty) == f"{empty} holds no links"
+    assert refused(empty, heldout) == f"{empty} holds no links. It needs at least one."
+    assert refused(train, empty) == f"{empty} holds no links. It needs at least one."
     nothing = tmp_path / "nothing.npz"
     scipy.sparse.save_npz(nothing, scipy.sparse.csr_array((0, 5)))
-    assert refused(nothing, nothing).startswith(f"{nothing} is 0 × 5; ")
+    assert refused(nothing, nothing).startswith(f"{nothing} is 0 × 5. ")
     scipy.sparse.save_npz(tmp_path / "csc.npz", scipy.sparse.csc_array(TRAIN))
-    assert refused(tmp_path / "csc.npz", heldout) == f"{tmp_path / 'csc.npz'} is a csc matrix; save it with .tocsr()"
+    assert (
+        refused(tmp_path / "csc.npz", heldout)
+        == f"{tmp_path / 'csc.npz'} is a csc matrix. Convert it with .tocsr() first."
+    )
     dense = save(tmp_path / "dense.npz", matrix=TRAIN)
     assert refused(dense, heldout).startswith(f"{dense} is not a SciPy sparse matrix: ")
     pickled = save(tmp_path / "pickled.npz", format=np.array([None]))
     assert refused(pickled, heldout).startswith(f"{pickled} cannot be read: Object arrays cannot be loaded")
     parts = {"format": b"csr", "shape": [2, 3], "data": [1, 1], "indptr": [0, 1, 2], "indices": [0, 2]}
     for change, text in (
-        ({"indices": [0, 3]}, "col 3 in row 1 is out of range; there are 3 columns"),
-        ({"indices": [-1, 2]}, "col -1 in row 0 is out of range; there are 3 columns"),
+        ({"indices": [0, 3]}, "col 3 in row 1 is out of range. There are 3 columns"),
+        ({"indices": [-1, 2]}, "col -1 in row 0 is out of range. There are 3 columns"),
         ({"indptr": [0, 2, 1]}, "is damaged: its row pointers do not match"),
         ({"indptr": [0, 2]}, "is damaged: its arrays do not match"),
         ({"indices": [0.0, 2.0]}, "is damaged: its arrays do not match"),
-        ({"shape": [1 << 40, 3]}, f"is {1 << 40:,} × 3; there must be 1 to"),
+        ({"shape": [1 << 40, 3]}, f"is {1 << 40:,} × 3. There must be 1 to"),
     ):
         wrong = save(tmp_path / "wrong.npz", **(parts | change))
         line = refused(wrong, wrong)
@@ -181,14 +184,20 @@ def test_tables_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> 
     path = tmp_path / "wrong.parquet"
     for columns, text in (
         ({"row": [0, 1], "col": [2, -7]}, f"{path}: col -7 is negative; ids start at 0"),
-        ({"row": [0, 4], "col": [2, 1]}, f"{path}: row 4 is out of range; {good[0]} has 4 of them"),
-        ({"row": [0, 1], "col": [2, 5]}, f"{path}: col 5 is out of range; {good[0]} has 5 of them"),
+        ({"row": [0, 4], "col": [2, 1]}, f"{path}: row 4 is out of range. {good[0]} has 4 of them"),
+        ({"row": [0, 1], "col": [2, 5]}, f"{path}: col 5 is out of range. {good[0]} has 5 of them"),
         ({"row": [0, 1 << 60], "col": [2, 5]}, f"{path}: row {1 << 60} is out of range; ids go to"),
-        ({"row": [0, 1.0], "col": [2, 5]}, f"{path}: column row is double; ids must be integers, none missing"),
-        ({"row": [0, np.nan], "col": [2, 5]}, f"{path}: column row is double; ids must be integers, none missing"),
+        (
+            {"row": [0, 1.0], "col": [2, 5]},
+            f"{path}: column row is double. Ids must be integers without missing values",
+        ),
+        (
+            {"row": [0, np.nan], "col": [2, 5]},
+            f"{path}: column row is double. Ids must be integers without missing values",
+        ),
         ({"row": pd.array([0, None], "Int64"), "col": [2, 5]}, f"{path}: column row has missing values"),
         ({"row": [0, 1], "col": ["a", "b"]}, f"{path}: column col is "),
-        ({"row": [0, 1], "column": [2, 5]}, f"{path} has no column col (it has row, column); it needs integer"),
+        ({"row": [0, 1], "column": [2, 5]}, f"{path} has no column col (it has row, column). It needs integer"),
         ({"row": np.array([], int), "col": np.array([], int)}, f"{path} holds no links"),
     ):
         pd.DataFrame(columns).to_parquet(path, index=False)
@@ -197,7 +206,7 @@ def test_tables_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> 
 
 def test_files_that_are_none(good: tuple[Path, Path], tmp_path: Path) -> None:
     absent = tmp_path / "absent.npz"
-    assert refused(absent, good[1]).startswith(f"{absent} does not exist; it should be SciPy CSR .npz")
+    assert refused(absent, good[1]).startswith(f"{absent} does not exist. It should be SciPy CSR .npz")
     assert refused(good[0], tmp_path).startswith(f"{tmp_path} is not a file")
     text = tmp_path / "text.npz"
     text.write_text("row,col\n")
@@ -207,7 +216,7 @@ def test_files_that_are_none(good: tuple[Path, Path], tmp_path: Path) -> None:
         data = file.read_bytes()
         file.write_bytes(data[: len(data) // 2])
         assert refused(file, good[1]).startswith(f"{file} cannot be read: ")
-    with pytest.raises(BadInput, match=r"ratings\.heldout is missing; it names a file"):
+    with pytest.raises(BadInput, match=r"ratings\.heldout is missing\. It must name a file"):
         rating_files.source("a", "")
     with pytest.raises(BadInput, match="does not exist"):
         rating_files.source(str(absent), str(good[1])).version()

@@ -246,7 +246,7 @@ def test_spaces_are_no_part_of_a_value_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_first_line_without_an_end_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "own").write_text("a," * 2**20)
-    with pytest.raises(BadInput, match="its first line has more than 1,048,576 bytes; it should be CSV with a line of"):
+    with pytest.raises(BadInput, match="its first line has more than 1,048,576 bytes. It should be CSV with a line of"):
         table_files.read(tmp_path / "own")
 
 
@@ -288,17 +288,17 @@ def test_targets_are_fractions_of_a_constant_prediction(tmp_path: Path) -> None:
 TEXT = "\n".join(f"{i},{i / 2 + 1},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(30))
 NAMES = "id,size,kind,label"
 MISTAKES: list[tuple[str | bytes, dict[str, Any], str]] = [
-    ("", {}, "is empty; it should be CSV"),
-    (f"{NAMES}\n", {}, "has no rows beside the names of its columns, id, size"),
-    (f"{NAMES}\n1,2,a,x\n", {}, "has 1 row; there must be 10 or more"),
+    ("", {}, "is empty. It should be CSV"),
+    (f"{NAMES}\n", {}, "has no rows, only the names of its columns, id, size"),
+    (f"{NAMES}\n1,2,a,x\n", {}, "has 1 row. It needs at least 10"),
     (f"{NAMES}\n{TEXT}", {"label": "lable"}, r"table.label=lable is no column of .*; did you mean 'label'\?"),
-    (f"{NAMES}\n{TEXT}", {"label": None}, "table.label is missing; it names the column to predict: id, size, kind"),
+    (f"{NAMES}\n{TEXT}", {"label": None}, "table.label is missing. Choose the column to predict: id, size, kind"),
     (f"{NAMES}\n{TEXT}", {"drop": ["label"]}, "table.label=label is left out by table.drop"),
     (f"{NAMES}\n{TEXT}", {"drop": ["ib"]}, r"table.drop: there is no column 'ib'; did you mean 'id'\?"),
     (f"{NAMES}\n{TEXT}", {"text": ["sise"]}, r"table.text: there is no column 'sise'; did you mean 'size'\?"),
-    (f"{NAMES}\n{TEXT}", {"drop": ["id", "size", "kind"]}, "has no column to predict label from"),
+    (f"{NAMES}\n{TEXT}", {"drop": ["id", "size", "kind"]}, "only has the column label"),
     (f"id,size,size,label\n{TEXT}", {}, "has 2 columns called 'size'"),
-    (f",size,kind,label\n{TEXT}", {}, r"column 1 has no name, .* \"table.drop=\[''\]\""),
+    (f",size,kind,label\n{TEXT}", {}, r"column 1 without a name looks like an index .* \"table.drop=\[''\]\""),
     (f"{NAMES}\n{TEXT}\n1,,a,x\n2,2,,x", {}, r"row 31 has no value in column size \(missing in 1 row\)"),
     (f"{NAMES}\n{TEXT}\n1,NA,a,x\n2,nan,a,x", {}, r"row 31 has no value in column size \(missing in 2 rows\)"),
     (f"{NAMES}\n{TEXT}\n1,inf,a,x", {}, "row 31 has inf in column size; numbers must be finite"),
@@ -306,21 +306,21 @@ MISTAKES: list[tuple[str | bytes, dict[str, Any], str]] = [
     (f"{NAMES}\n{TEXT}\n1,2,a", {}, r"cannot be read: .*Row #32: Expected 4 columns, got 3"),
     (f"{NAMES}\n{TEXT}\n1,2,a,w", {}, "class 'w' of label has 1 row, and there are 3 splits"),
     (f"{NAMES}\n{TEXT}", {"label": "id"}, r"class '0' of id has 1 row, .*: table.task=regression"),
-    (f"{NAMES}\n{TEXT}", {"task": "regression"}, r"row 1 has 'x' in column label, .* use table.task=classification"),
+    (f"{NAMES}\n{TEXT}", {"task": "regression"}, r"row 1 has 'x' in column label, .* Use table.task=classification"),
     (
         f"{NAMES}\n{TEXT}",
         {"label": "size", "task": "classification"},
-        "row 2 has 1.5 in column size, which is no class",
+        "row 2 has 1.5 in column size, which is not a class",
     ),
     (f"{NAMES}\n{TEXT}", {"task": "clasification"}, r"unknown table.task .* did you mean 'classification'\?"),
-    (f"{NAMES}\n{TEXT}", {"validation": 0.0}, "table.validation=0 and table.test=0.2 are shares"),
-    (f"{NAMES}\n{TEXT}", {"validation": 0.5, "test": 0.5}, "below 1 together"),
+    (f"{NAMES}\n{TEXT}", {"validation": 0.0}, "table.validation=0 and table.test=0.2 are not shares"),
+    (f"{NAMES}\n{TEXT}", {"validation": 0.5, "test": 0.5}, "their sum below 1"),
     (f"{NAMES}\n{TEXT}", {"seed": -1}, "table.seed must be a whole number of at least 0"),
     (f"{NAMES}\n{TEXT}".encode("utf-16"), {}, "is not UTF-8 text"),
     (f"{NAMES}\n{TEXT.replace('a', 'ä')}".encode("latin-1"), {}, "texts that are not UTF-8"),
     (f"ä,{NAMES[3:]}\n{TEXT}".encode("latin-1"), {}, "the names of its columns are not UTF-8"),
     (f"{NAMES}\n{TEXT}".replace(",", ";").replace(".", ","), {}, r"'1,0' in column size, .* a decimal point"),
-    ("a\n" + "x\ny\n" * 20, {"label": "a"}, "has no column to predict a from"),
+    ("a\n" + "x\ny\n" * 20, {"label": "a"}, "only has the column a"),
     ("v,label\n" + "".join(f"{i},{'xy'[i % 2]}2020\n" for i in range(30)), {"label": "v", "task": None}, "has 1 row"),
     ("v,label\n" + "".join(f"2020-01-{i},{i % 2}\n" for i in range(10, 30)), {}, r"column v holds .* type date32"),
     ("v,label\n" + "".join(f"name {i},{i % 2}\n" for i in range(300)), {}, "column v has 300 different texts"),
@@ -346,7 +346,7 @@ def test_what_cannot_be_used_is_one_line(content: str | bytes, options: Any, wor
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"a": np.zeros((20, 2))}, "holds arrays a; it should hold x and y"),
+        ({"a": np.zeros((20, 2))}, "holds arrays a. It should hold x and y"),
         ({"x": np.zeros((20, 2, 2)), "y": np.zeros(20)}, r"x is \[20, 2, 2\] and y \[20\]"),
         ({"x": np.zeros((20, 2)), "y": np.zeros(19)}, r"x is \[20, 2\] and y \[19\]"),
         ({"x": np.zeros((20, 2), complex), "y": np.zeros(20)}, "x is of type complex128"),
@@ -364,5 +364,5 @@ def test_parquet_with_what_is_neither_number_nor_text(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"column many holds values of type list"):
         of(tmp_path / "own.parquet")
     frame().set_index(pd.Index(np.random.default_rng(0).permutation(203))).to_parquet(tmp_path / "own.parquet")
-    with pytest.raises(BadInput, match=r"__index_level_0__ is no column of data"):
+    with pytest.raises(BadInput, match=r"__index_level_0__ looks like an index"):
         of(tmp_path / "own.parquet")

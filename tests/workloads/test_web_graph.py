@@ -133,7 +133,7 @@ def test_absent_data_name_the_command(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     source = web_graph.source("in-dense")
     for refuses in (source.check, source.version):
-        with pytest.raises(BadInput, match=r"in-dense/1\.0\.0 does not exist; run python -m workloads\.prepare web"):
+        with pytest.raises(BadInput, match=r"in-dense/1\.0\.0 does not exist\. Run python -m workloads\.prepare web"):
             refuses()
     place = web_graph.folder("in-dense")
     place.mkdir(parents=True)
@@ -150,12 +150,12 @@ def test_damaged_data_are_one_line(write: Callable[..., Graph], monkeypatch: pyt
     write("in-dense")
     monkeypatch.setitem(web_graph.VARIANTS["in-dense"].rows, "test", 1)
     source = web_graph.source("in-dense")
-    with pytest.raises(BadInput, match=r"'test': 18} rows, not .*'test': 1}; delete it and run"):
+    with pytest.raises(BadInput, match=r"'test': 18} rows, not .*'test': 1}\. Delete .* and run"):
         source.build()
     file = next(web_graph.folder("in-dense").glob("*-train.array_record*"))
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(
-        BadInput, match=r"cannot be read \(.*\); delete it and run python -m workloads.prepare"
+        BadInput, match=r"cannot be read \(.*\)\. Delete .* and run python -m workloads.prepare"
     ) as raised:
         source.build()
     assert "\n" not in str(raised.value)
@@ -179,7 +179,9 @@ def test_a_record_that_is_no_row_is_one_line(write: Callable[..., Graph], number
     for record in records:
         writer.write(record)
     writer.close()
-    with pytest.raises(BadInput, match=r"record 5 of train is not a row\); delete it and run python -m workloads.prep"):
+    with pytest.raises(
+        BadInput, match=r"record 5 of train is not a row\)\. Delete .* and run python -m workloads.prep"
+    ):
         web_graph.source("in-dense").build()
 
 
@@ -187,7 +189,7 @@ def test_too_little_memory_is_told_before_reading(write: Callable[..., Graph], m
     write("in-dense")
     monkeypatch.setattr(memory, "available", lambda: 1000)
     monkeypatch.setattr(array_records, "records", lambda *args: pytest.fail("read"))
-    with pytest.raises(BadInput, match=r"^reading web_graph/in-dense, .* are free; choose a smaller variant$"):
+    with pytest.raises(BadInput, match=r"^reading web_graph/in-dense, .* are free\. Choose a smaller variant\.$"):
         web_graph.source("in-dense").check()
 
 
@@ -246,10 +248,10 @@ def test_originals_are_prepared(originals: Graph, capsys: pytest.CaptureFixture[
     assert prepare.main(["web_graph/in-dense"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("web_graph/in-dense: about 120,000,000 links from 90 pages, 752 MB to download, ")
-    assert "of disk meanwhile" in out and "als.dim=128 in float32 takes about 1.7 GB of memory" in out
+    assert "of temporary disk" in out and "als.dim=128 in float32 takes about 1.7 GB of memory" in out
     assert_read(originals, "in-dense")
     assert prepare.main(["web_graph/in-dense"]) == 0
-    assert "already there" in capsys.readouterr().out
+    assert "is already prepared" in capsys.readouterr().out
 
 
 def test_damaged_originals_are_refused(originals: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,7 +302,9 @@ def test_too_little_disk_is_told_before_anything(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9}))
     assert prepare.main(["web_graph/sparse", "--data-dir", str(tmp_path)]) == 1
     told = capsys.readouterr()
-    assert told.err == f"error: web_graph/sparse needs 881 GB of disk and {tmp_path} has 1.0 GB left; see --data-dir\n"
+    assert (
+        told.err == f"error: web_graph/sparse needs 881 GB of disk, but {tmp_path} has 1.0 GB left. Use --data-dir.\n"
+    )
     assert "tfds build web_graph/sparse --file_format=array_record" in told.out
     assert re.search(r"takes about \d\d hours on one core", told.out)
 
