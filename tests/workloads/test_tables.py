@@ -246,7 +246,9 @@ def test_spaces_are_no_part_of_a_value_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_first_line_without_an_end_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "own").write_text("a," * 2**20)
-    with pytest.raises(BadInput, match="its first line has more than 1,048,576 bytes. It should be CSV with a line of"):
+    with pytest.raises(
+        BadInput, match=r"its first line has more than 1,048,576 bytes\. It should be CSV with a line of"
+    ):
         table_files.read(tmp_path / "own")
 
 
