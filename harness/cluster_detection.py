@@ -7,7 +7,7 @@ and indexed jobs of Kubernetes. This module does not wait for other hosts and do
 import contextlib
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from harness import processors
@@ -118,7 +118,7 @@ def _port(job: int) -> int:
     return 65536 - _PORTS + job % _PORTS
 
 
-CLUSTERS: dict[str, Callable[[Mapping[str, str]], Place | None]] = {
+CLUSTERS = {
     "the TPU pod": _tpu,
     "SLURM": _slurm,
     "Open MPI": _open_mpi,

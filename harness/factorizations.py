@@ -69,7 +69,7 @@ def run(
     shutdown = shutdown or Shutdown()
     training = Training(ratings, study, _mesh(study.cores))
     running = _FactorizationRun(study, training, checkpoints, time_limit_seconds, on_progress, shutdown)
-    outcomes: dict[int, TrialOutcome] = {}
+    outcomes = {}
     with shutdown.first(lambda: None):
         for trial in trials:
             rows, end = running.trial(trial)
@@ -133,7 +133,7 @@ class _FactorizationRun:
         key = self._key(trial)
         self._compile(weights)
         tables = self.training.start(trial.seed)
-        rows: list[dict[str, float]] = []
+        rows = []
         checkpoint = self.checkpoints.load(trial.id, key, multihost.place())
         step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
         # Hosts disagree if some died while saving.
@@ -251,7 +251,7 @@ class _FactorizationRun:
 
 def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
     """The rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
-    by_epoch: dict[int, dict[str, float]] = {}
+    by_epoch = {}
     last = 0
     for epoch, row in enumerate(rows, 1):
         if "train_objective" in row:

@@ -149,7 +149,7 @@ def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
       mesh: sizes of the axes, in order.
     """
     shape = tuple(mesh.values())
-    varying: set[int] = set()
+    varying = set()
     for group in collective.groups:
         places = np.array(np.unravel_index(group, shape))
         own = {i for i, along in enumerate(places) if len(set(along.tolist())) > 1}
@@ -433,7 +433,7 @@ def _called(each: _Instruction) -> Iterator[str]:
 
 
 def _operands(each: _Instruction) -> list[str]:
-    marked: list[str] = re.findall(r"%([\w.\-]+)", each.operands)
+    marked = re.findall(r"%([\w.\-]+)", each.operands)
     return marked or _NAMES.findall(each.operands)
 
 
@@ -528,7 +528,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
             raise Unparsed(named)
         parts.setdefault(name, []).append((int(before), int(size)) if before else (1, axes[name]))
     dims: list[int] = []
-    within: list[int] = []
+    within = []
     for name, size in axes.items():
         edges = sorted({1, size, *(e for before, own in parts.get(name, []) for e in (before, before * own))})
         for low, high in itertools.pairwise(edges):

@@ -48,7 +48,7 @@ _NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400
 _PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge; nodes and network as of H100"
 _GRACE = "NVIDIA's data sheet, with 96 GB of HBM3; nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
 _TPU, _GPU = 6, 15  # passes: TPUs add six bfloat16 products, GPUs use other units
-HARDWARE: dict[str, Hardware] = {
+HARDWARE = {
     "v3": Hardware(0.7e14, _TPU, 16e9, 4.5e11, 1e11, 2, None, None, f"{_BOOK}; of a core, which is half a chip"),
     "v4p": Hardware(2.75e14, _TPU, 32e9, 1.2e12, 9e10, 3, None, None, _BOOK),
     "v5p": Hardware(4.59e14, _TPU, 96e9, 2.8e12, 1.8e11, 3, None, 6.25e9, _BOOK),

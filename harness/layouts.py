@@ -253,7 +253,7 @@ def _record(
 ) -> Record:
     """The measurements of a trial: one row per step, or one row if no step was run."""
     rows = max(1, len(losses))
-    metrics: dict[str, np.ndarray] = {"train_loss": np.array(losses, np.float32)} if losses else {}
+    metrics = {"train_loss": np.array(losses, np.float32)} if losses else {}
     for column in plans.COLUMNS:
         metrics[column.name] = np.array([row.get(column.name)] * rows, object)
     return Record(

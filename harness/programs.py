@@ -183,7 +183,7 @@ def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stag
     """
     platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
     with jax.default_matmul_precision("highest"):
-        lowered: jax.stages.Lowered = program.trace(*arguments).lower(lowering_platforms=platforms)
+        lowered = program.trace(*arguments).lower(lowering_platforms=platforms)
     return lowered
 
 

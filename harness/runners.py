@@ -127,7 +127,7 @@ def _discard_kernel(study: Any) -> None:
         fused.discard(study.dim)
 
 
-RUNNERS: dict[str, Runner] = {
+RUNNERS = {
     "batch": Runner(
         _batch,
         evaluations=lambda study: study.evaluations,

@@ -41,7 +41,7 @@ class _Base(NamedTuple):
 
     @property
     def kind(self) -> str:
-        kind: str = self.config.kind
+        kind = self.config.kind
         check_choice("kind", kind, READERS)
         return kind
 

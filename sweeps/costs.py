@@ -130,7 +130,7 @@ def of_request(
       BadInput: the topology does not exist, or a study cannot be compiled for it.
       Unanswered: counting failed.
     """
-    verdicts: dict[str, Verdict] = {}
+    verdicts = {}
     if topology is not None:
         compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
         answers = _ask(request, compiled, {}, say, topology, timeout_seconds)
@@ -148,8 +148,8 @@ def of_request(
     fixed = here() if topology is None else Device("", "tpu")
     steps = Lengths(stored)
     known = StoreRatios(stored, say)
-    found: list[StudyCost] = []
-    compiling: set[Any] = set()  # programs counted so far
+    found = []
+    compiling = set()  # programs counted so far
     for study in request.studies:
         verdict = verdicts.get(study.name)
         device = Device(verdict.device_kind, "tpu") if verdict else fixed

@@ -66,7 +66,7 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
     by_data: dict[tuple[str, str], list[ConfiguredStudy[Factorization]]] = {}
     for one in studies:
         by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
-    lines: list[str] = []
+    lines = []
     for group in by_data.values():
         data = registry.ratings(group[0].source or {})
         ratings = prepared.load(data)

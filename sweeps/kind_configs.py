@@ -37,7 +37,7 @@ class Reader(NamedTuple):
     make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Say], None] = lambda studies, say: None
 
 
-READERS: dict[str, Reader] = {
+READERS = {
     "batch": Reader(
         "network",
         schema.NetworkConfig,

@@ -17,7 +17,7 @@ def _cluster_at_once(asked: Config, studies: Sequence[Plan], settings: Settings)
     return min(asked["at_once"] or len(studies), len(studies))
 
 
-LAUNCHERS: dict[str, Launcher] = {
+LAUNCHERS = {
     "local": Launcher(local.check, local.at_once, local.run_all),
     "hosts": Launcher(
         hosts.check, lambda asked, studies, settings: 1, hosts.run_all, hosts.watched, devices=hosts.devices

@@ -5,7 +5,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
@@ -17,7 +17,7 @@ from results.bad_input import BadInput, check_choice
 from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
 
-Words: TypeAlias = tuple[str, ...]  # of a command line
+Words = tuple[str, ...]  # of a command line
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 

@@ -144,7 +144,7 @@ def assemble(
       BadInput: the settings are invalid, or the store cannot be written or has another plan.
     """
     studies: dict[str, Plan] = {}  # by plan
-    sources: dict[str, Config] = {}
+    sources = {}
     for study, source in configured:
         if source is not None:
             sources[study.plan_json] = source

@@ -28,7 +28,7 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
     """
     by_id = sorted(record.trials, key=lambda trial: trial.id)
     outcomes = [record.outcomes[trial.id] for trial in by_id]
-    trial_rows: dict[str, list[Any]] = {
+    trial_rows = {
         "study": [study.name for _ in by_id],
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],

@@ -243,7 +243,7 @@ def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
     from results import store
 
     plans = {name: _fields(planned.plan()) for name in names if (planned := store.stored_plan(folder, name))}
-    reported: set[frozenset[str]] = set()
+    reported = set()
     for name, own in plans.items():
         others = [(len(different(own, fields)), other) for other, fields in plans.items() if other != name]
         nearest = min(others)[1] if others else None

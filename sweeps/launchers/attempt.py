@@ -264,7 +264,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--silence-seconds", type=float)
     parser.add_argument("words", nargs="+")
     asked: Any = parser.parse_args(argv)
-    received: list[int] = []
+    received = []
     for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(each, lambda number, frame: received.append(number))
 

@@ -47,7 +47,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     Raises:
       Terminated: one of the hosts is terminated. Running trials are saved.
     """
-    outcomes: list[StudyOutcome] = []
+    outcomes = []
     store, settings, sources = launch.store, launch.settings, launch.sources
 
     def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:

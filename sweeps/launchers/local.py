@@ -18,7 +18,7 @@ import time
 from collections.abc import Hashable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from harness import processors
 from harness.run import TRAINING, RunProgress, Settings
@@ -45,7 +45,7 @@ from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
 from workloads import data_stream
 
-Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
+Slot = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
 WAIT_SECONDS = 1.0  # longest time between looks at the sweep
 END_SECONDS = 30.0  # time a worker has to save before it is killed (two are enough on an idle machine)
@@ -120,7 +120,7 @@ class Worker:
     def hear(self) -> worker.WorkerReport | None:
         """Receives its next report. None if it has died."""
         try:
-            report: worker.WorkerReport = self.orders.recv()
+            report = self.orders.recv()
         except (EOFError, OSError):
             return None
         self.silence.restart()
@@ -162,7 +162,7 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
         cores = processors.physical_cores()
         if attempts.VARIABLE in os.environ:  # other attempts may share the machine
             cores = processors.unclaimed_cores(workers or 1) or cores
-        emulated: dict[str, str] = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
+        emulated = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
         return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
     if shards > devices or (kind == "tpu" and shards not in (1, devices)):
         there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
@@ -239,7 +239,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     Returns:
       An outcome for each study that started, in the order they ended.
     """
-    outcomes: list[StudyOutcome] = []
+    outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
     if together:
         outcomes += _Pool(asked, launch, together, slots(asked["workers"], launch.settings.shards or 1)).run()

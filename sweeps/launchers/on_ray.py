@@ -96,7 +96,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     queue = sorted(launch.studies, key=cost)
     studies = {study.name: RemoteStudy(launch, study) for study in queue}
     policies = {study.name: RetryPolicy(asked["retries"]) for study in queue}
-    outcomes: list[StudyOutcome] = []
+    outcomes = []
     with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
         slices = Slices(ray, asked["tpu_slice"])
@@ -373,7 +373,7 @@ def _cluster(asked: Config) -> Iterator[tuple[Any, Callable[[], None]]]:
         why = first_line(error)[:200]
         raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
     ray._private.worker._worker_logs_enabled = False  # otherwise it prints the state of lost nodes to standard output
-    received: list[int] = []
+    received = []
     for number in handlers:  # Ray's own handler exits immediately, and Ray's waiting swallows exceptions of handlers
         signal.signal(number, lambda number, frame: received.append(number))
 

@@ -275,7 +275,7 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Pl
 def batch_script(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
     """Returns the batch script of an array with one element per study."""
     output = (launch.store / FOLDER).absolute()
-    options: dict[str, Any] = {
+    options = {
         "job-name": "scaling-limits",
         "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
         "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
@@ -345,7 +345,7 @@ def _why(reasons: Iterable[str]) -> str:
 
 def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
     """Returns the queued, running and recently ended jobs of some arrays. None if SLURM does not answer."""
-    seen: dict[str, Seen] = {}
+    seen = {}
     arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
     for first in range(0, len(arrays), LISTED):
         own = ",".join(arrays[first : first + LISTED])
@@ -369,7 +369,7 @@ def _stop(jobs: Sequence[str], asked: Config) -> bool:
     _cancel(jobs, "PENDING")
     _signal(jobs, "USR1")
     deadline = time.monotonic() + attempt.KILL_SECONDS + asked["poll_seconds"]
-    ran: set[str] = set()
+    ran = set()
     while time.monotonic() < deadline:
         seen = _seen(jobs)
         own = {job: one.state for job, one in (seen or {}).items() if job in jobs}

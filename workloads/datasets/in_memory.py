@@ -31,7 +31,7 @@ class Subset(NamedTuple):
     classes: tuple[int, ...] = tuple(range(10))
 
 
-SUBSETS: dict[str, Subset] = {
+SUBSETS = {
     **{f"digits_{count}": Subset(count) for count in (1411, 705, 352, 176)},
     "digits_even": Subset(699, 192, (0, 2, 4, 6, 8)),
 }

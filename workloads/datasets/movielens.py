@@ -39,7 +39,7 @@ class Size(NamedTuple):
     stored_bytes: int
 
 
-SIZES: dict[str, Size] = {
+SIZES = {
     "100k": Size(100_000, 4_924_029, 35_000_000),
     "latest-small": Size(100_836, 978_202, 17_000_000),
     "1m": Size(1_000_209, 5_917_549, 330_000_000),
@@ -104,8 +104,8 @@ def _links(size: str) -> tuple[Links, int]:
     """Returns all links, users × movies, and the number of duplicates."""
     place = folder(size)
     ratings, count = Pairs(), 0
-    users: list[int] = []
-    movies: list[int] = []
+    users = []
+    movies = []
     for record in array_records.records(f"movielens/{size}", place, "train"):
         users.append(int(record["user_id"].bytes_list.value[0]))
         movies.append(int(record["movie_id"].bytes_list.value[0]))

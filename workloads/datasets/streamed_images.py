@@ -68,7 +68,7 @@ class StreamedImages(NamedTuple):
 
 _IMAGENET = {"train": 1_281_167, "validation": 50_000}
 _OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
-SOURCES: dict[str, StreamedImages] = {
+SOURCES = {
     "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
     "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
     "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 630_000, 25_000, 500, every=2),

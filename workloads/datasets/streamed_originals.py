@@ -9,7 +9,7 @@ import json
 import math
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -137,7 +137,7 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
     labels = [paths[f"{split}_{who}_labels"] for who in ("human", "machine")]
     # Archives and labels have the same order, so that each archive's labels are read with it.
     places, box_places = [0, 0], [0]
-    prefixes: Sequence[str | None] = "0123456789abcdef" if len(archives) > 1 else [None]
+    prefixes = "0123456789abcdef" if len(archives) > 1 else [None]
     for archive, prefix in zip(archives, prefixes, strict=True):
         objects = original._load_objects(labels, places, prefix)
         boxes = original._load_bboxes(paths[f"{split}-annotations-bbox"], box_places, prefix)
@@ -175,7 +175,7 @@ def smaller(image: bytes) -> bytes:
 
 def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
     """Yields names and contents of the files in a tar, compressed or not, in one pass."""
-    source: dict[str, Any] = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
+    source = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
     with tarfile.open(mode="r|*", **source) as tar:
         for member in tar:
             if member.isfile():
@@ -190,7 +190,7 @@ def _by_hand(manual: Path, name: str) -> Path:
     return manual / name
 
 
-BUILDERS: Mapping[str, Callable[[Path, Path], Any]] = {
+BUILDERS = {
     "imagenet2012": imagenet_builder,
     "open_images_v4/200k": open_images_builder,
     "lm1b": lm1b_builder,

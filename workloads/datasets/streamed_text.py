@@ -50,7 +50,7 @@ class StreamedText(NamedTuple):
 
 _LM1B = {"train": 30_301_028, "test": 306_688}
 _C4 = {"train": 364_868_892, "validation": 364_608}
-SOURCES: dict[str, StreamedText] = {
+SOURCES = {
     "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
     "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
 }

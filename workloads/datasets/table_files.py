@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Texts(NamedTuple):
     texts: tuple[str, ...]
 
 
-Column: TypeAlias = Numbers | Texts
+Column = Numbers | Texts
 
 
 def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> dict[str, Column]:

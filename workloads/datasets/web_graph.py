@@ -48,7 +48,7 @@ def _row(subfolder: str, shards: int, links: float, gib: float, *rows: int) -> V
     return Variant(subfolder, shards, int(links), int(gib * 2**30), dict(zip(SPLITS, rows, strict=True)))
 
 
-VARIANTS: dict[str, Variant] = {
+VARIANTS = {
     "sparse": _row("web_graph_min_10", 1000, 30e9, 273.38, 372_049_054, 410_867_007, 39_871_321),
     "dense": _row("web_graph_min_50", 1000, 22e9, 170.87, 122_815_749, 136_019_364, 13_256_496),
     "de-sparse": _row("web_graph_tld_de_min_10", 100, 1.19e9, 10.25, 17_688_633, 19_566_045, 1_903_443),

@@ -65,7 +65,7 @@ def rows(
     import jax
 
     call = jax.ffi.ffi_call(_register(start.shape[-1]), jax.ShapeDtypeStruct(start.shape, start.dtype))
-    solved: Array = call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
+    solved = call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
     return solved
 
 

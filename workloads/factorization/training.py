@@ -128,7 +128,7 @@ class Training:
             )
         ]
         rows, columns, unsolved = shapes
-        calls: dict[str, tuple[Any, ...]] = {
+        calls = {
             "_row_half": (rows, columns, self.rows.work, weights),
             "_column_half": (columns, rows, self.columns.work, weights),
             "_objective": (rows, columns, self.rows.work, self.columns.work.counts, weights),
