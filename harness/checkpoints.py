@@ -213,7 +213,8 @@ class Saver:
         """Resumes those of the given trials, which are about to run, that have a checkpoint."""
         if self._checkpoints is None:
             return
-        names, saved = self._programs.metrics, {}
+        names = self._programs.metrics
+        saved = {}
         for trial in trials:
             found = self._checkpoints.load(trial.id, self._key(trial))
             if found is not None and self._could_be(found):
@@ -263,7 +264,8 @@ class Saver:
 
     def _could_be(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
-        grid, count = self._scheduler.grid, len(checkpoint.rows)
+        grid = self._scheduler.grid
+        count = len(checkpoint.rows)
         names = {"step", *self._programs.metrics}
         return (
             same_shapes(checkpoint.arrays, self._programs.lane_shapes)

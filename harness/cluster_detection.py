@@ -57,13 +57,15 @@ def find(environment: Mapping[str, str]) -> Place | None:
 def _tpu(environment: Mapping[str, str]) -> Place | None:
     names = environment.get("TPU_PROCESS_ADDRESSES", environment.get("TPU_WORKER_HOSTNAMES"))
     if names is not None:
-        workers, index = names.split(","), int(environment["TPU_WORKER_ID"])
+        workers = names.split(",")
+        index = int(environment["TPU_WORKER_ID"])
     elif processors.accelerators()[0] == "tpu" and "TPU_SKIP_MDS_QUERY" not in environment:
         workers = [each.split(":")[-1] for each in _metadata(environment, "worker-network-endpoints").split(",")]
         index = int(_metadata(environment, "agent-worker-number"))
     else:
         return None
-    slices, own = int(environment.get("MEGASCALE_NUM_SLICES", 1)), int(environment.get("MEGASCALE_SLICE_ID", 0))
+    slices = int(environment.get("MEGASCALE_NUM_SLICES", 1))
+    own = int(environment.get("MEGASCALE_SLICE_ID", 0))
     first = environment.get("MEGASCALE_COORDINATOR_ADDRESS", workers[0]).split(":")[0]
     return Place("the TPU pod", f"{first}:{TPU_PORT}", len(workers) * slices, index + own * len(workers))
 
@@ -107,7 +109,8 @@ def _open_mpi(environment: Mapping[str, str]) -> Place | None:
 def _kubernetes(environment: Mapping[str, str]) -> Place | None:
     if "JOB_COMPLETION_INDEX" not in environment:
         return None
-    index, own = int(environment["JOB_COMPLETION_INDEX"]), socket.getfqdn()
+    index = int(environment["JOB_COMPLETION_INDEX"])
+    own = socket.getfqdn()
     pod, dot, service = own.partition(".")  # JOB-INDEX.SERVICE.NAMESPACE…
     if not dot or not pod.endswith(f"-{index}"):
         raise ValueError(f"{own} cannot be resolved by other pods; the job needs a headless service and its subdomain")

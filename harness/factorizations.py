@@ -139,7 +139,8 @@ class _FactorizationRun:
         # Hosts disagree if some died while saving.
         on_all_hosts = multihost.longest(step, -step) == (step, -step)
         if checkpoint is not None and step and on_all_hosts:
-            tables, rows = self.training.from_shards(checkpoint.arrays), list(checkpoint.rows)
+            tables = self.training.from_shards(checkpoint.arrays)
+            rows = list(checkpoint.rows)
         self.shutdown.saved = bool(rows)
         while len(rows) < self.study.epochs:
             if rows and self._late():

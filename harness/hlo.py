@@ -187,7 +187,8 @@ class _Reader:
 
     def __init__(self, computations: tuple[str, dict[str, list[_Instruction]]], devices: int, lines: int):
         self._entry, self._computations = computations
-        self._devices, self._lines = devices, lines
+        self._devices = devices
+        self._lines = lines
         self._collectives: list[Collective] = []
         self._products: list[Product] = []
         self._cycles = 0.0
@@ -356,7 +357,8 @@ def _flops_of_convolution(
     pads = along("pad", 0)
     flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i, place in enumerate(places):
-        count, outputs = given[labels[1].index(place)], out[labels[3].index(place)]
+        count = given[labels[1].index(place)]
+        outputs = out[labels[3].index(place)]
         flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], apart[i])
     return flops
 
@@ -369,7 +371,8 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
       size, stride, pad: those of the window, with the padding before the inputs.
       spread, apart: dilation of the inputs and of the window.
     """
-    at, last = np.arange(outputs) * stride - pad, (count - 1) * spread
+    at = np.arange(outputs) * stride - pad
+    last = (count - 1) * spread
     places = (at + tap * apart for tap in range(size))
     return sum(int(np.count_nonzero((each >= 0) & (each <= last) & (each % spread == 0))) for each in places)
 
@@ -380,7 +383,8 @@ _REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort",
 def _computations(text: str) -> tuple[str, dict[str, list[_Instruction]]]:
     """The name of the entry computation, and the instructions of each computation by name."""
     found: dict[str, list[_Instruction]] = {}
-    entry, current = "", None
+    entry = ""
+    current = None
     for line in text.splitlines():
         if not line.startswith((" ", "}")) and (head := _COMPUTATION.match(line)):
             current = found.setdefault(head[2], [])
@@ -398,7 +402,8 @@ def _instruction(line: str) -> _Instruction | None:
         return None
     rest = match[2]
     end = _closing(rest) if rest.startswith("(") else rest.find(" ")
-    kind, rest = rest[:end], rest[end:].lstrip()
+    kind = rest[:end]
+    rest = rest[end:].lstrip()
     opcode = re.match(r"([a-z][\w\-]*)\(", rest)
     if opcode is None:
         return None
@@ -488,7 +493,8 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
         groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
         return tuple(group for group in groups if group) or (tuple(range(devices)),)
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
-        ids, shape = _ordered(iota[2], iota[3]), _numbers(iota[1])
+        ids = _ordered(iota[2], iota[3])
+        shape = _numbers(iota[1])
         if ids.size != math.prod(shape):
             raise Unparsed(text)
         return _rows(ids, shape[-1])

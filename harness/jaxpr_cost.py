@@ -75,7 +75,8 @@ def _moved(jaxpr: Any) -> tuple[float, float, float]:
     """Memory traffic of operations that compilers do not fuse and of all operations, and the number of operations."""
     fused = most = operations = 0.0
     for equation in jaxpr.eqns:
-        name, params = equation.primitive.name, equation.params
+        name = equation.primitive.name
+        params = equation.params
         inner = list(jaxprs_in_params(params))
         if name == "cond":
             own = max((_moved(branch.jaxpr) for branch in params["branches"]), key=lambda each: each[1])
@@ -87,7 +88,9 @@ def _moved(jaxpr: Any) -> tuple[float, float, float]:
         else:
             moved = _bytes_moved(equation, name)
             own = (moved if name in _APART else 0.0), moved, 1.0
-        fused, most, operations = fused + own[0], most + own[1], operations + own[2]
+        fused += own[0]
+        most += own[1]
+        operations += own[2]
     return fused, most, operations
 
 
@@ -142,7 +145,8 @@ def matrix_flops(jaxpr: Any) -> int:
     """
     total = 0
     for equation in _open(jaxpr).eqns:
-        name, params = equation.primitive.name, equation.params
+        name = equation.primitive.name
+        params = equation.params
         if name == "dot_general":
             ((contracted, _), _) = params["dimension_numbers"]
             sizes = equation.invars[0].aval.shape

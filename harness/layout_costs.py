@@ -47,7 +47,8 @@ _CLOUD = "Google Cloud's pages of TPU versions (cloud.google.com/tpu/docs), and 
 _NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400 Gbit/s of InfiniBand a GPU"
 _PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge; nodes and network as of H100"
 _GRACE = "NVIDIA's data sheet, with 96 GB of HBM3; nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
-_TPU, _GPU = 6, 15  # passes: TPUs add six bfloat16 products, GPUs use other units
+_TPU = 6  # passes: TPUs add six bfloat16 products
+_GPU = 15  # passes: GPUs use other units
 HARDWARE = {
     "v3": Hardware(0.7e14, _TPU, 16e9, 4.5e11, 1e11, 2, None, None, f"{_BOOK}; of a core, which is half a chip"),
     "v4p": Hardware(2.75e14, _TPU, 32e9, 1.2e12, 9e10, 3, None, None, _BOOK),

@@ -79,7 +79,8 @@ def find(
     where = None if coordinator == "auto" else coordinator
     place = cluster_detection.find(environment) if None in (where, count, index) else None
     if place is not None:
-        where, count = where or place.coordinator, place.hosts if count is None else count
+        where = where or place.coordinator
+        count = place.hosts if count is None else count
         index = place.host if index is None else index
     if where is None:
         raise BadInput(
@@ -137,7 +138,8 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     _pulses.append(_Pulse(hosts.heartbeat_seconds / 2))
     if jax.process_count() != hosts.count:
         raise BadInput(f"{hosts}: JAX found {jax.process_count()} processes instead of {hosts.count}")
-    local, everywhere = jax.local_device_count(), jax.device_count()
+    local = jax.local_device_count()
+    everywhere = jax.device_count()
     return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices"
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from results.bad_input import BadInput
 
-DEVICES, PCI, GPUS = Path("/dev"), Path("/sys/bus/pci/devices"), Path("/proc/driver/nvidia/gpus")
+DEVICES = Path("/dev")
+PCI = Path("/sys/bus/pci/devices")
+GPUS = Path("/proc/driver/nvidia/gpus")
 # The number of devices per chip that JAX shows, by PCI device id: each half of a v2, v3 or TPU7x chip is one.
 GOOGLE = "0x1ae0"
 TPUS = {"0x0027": 2, "0x0056": 1, "0x005e": 1, "0x0062": 1, "0x0063": 1, "0x006f": 1, "0x0076": 2}

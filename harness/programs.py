@@ -183,8 +183,7 @@ def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stag
     """
     platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
     with jax.default_matmul_precision("highest"):
-        lowered = program.trace(*arguments).lower(lowering_platforms=platforms)
-    return lowered
+        return program.trace(*arguments).lower(lowering_platforms=platforms)
 
 
 class Data(NamedTuple):
@@ -199,7 +198,8 @@ def _data(dataset: str, version: str, source: str, shards: int) -> Data:
     """The data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
-    loaded, on = row.load(), mesh.mesh(shards)
+    loaded = row.load()
+    on = mesh.mesh(shards)
     train = None
     if not (row.draw or row.feed or loaded.train is None):
         train = mesh.device_put_sharded(loaded.train, mesh.replicated(on))
@@ -219,7 +219,8 @@ class _SharedPrograms(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPrograms:
-    workload, on = workload_of(key, json.loads(source)), mesh.mesh(shards)
+    workload = workload_of(key, json.loads(source))
+    on = mesh.mesh(shards)
     of = shapes(workload, on, lanes)
     start = compile_cache.compiled(lower_start(workload, on, of))
     evaluate = compile_cache.compiled(lower_evaluate(workload, on, of))
@@ -230,7 +231,8 @@ def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPr
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
     began = time.perf_counter()
     shared = _shared(key._replace(batch_size=0), lanes, division.shards, source)
-    workload, on = shared.workload, shared.on
+    workload = shared.workload
+    on = shared.on
     lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
     train = compile_cache.compiled(lowered)
     placed = functools.partial(_data, key.dataset, key.data, source, division.shards)

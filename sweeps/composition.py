@@ -87,7 +87,8 @@ class _Model:
 
     def _learn(self, override: Override) -> bool:
         """Tries to set a scalar in place of an existing one. False if Hydra must compose the override instead."""
-        key, value = override.key_or_group, override.value()
+        key = override.key_or_group
+        value = override.value()
         if _adds(override) or override.package is not None or not isinstance(value, str | int | float):
             return False
         if isinstance(value, str) and ("$" in value or "?" in value):
@@ -250,7 +251,8 @@ def _choices(point: Iterable[Override]) -> Words:
 
 def _base(choices: Sequence[str]) -> _Base:
     config = _compose(choices, with_hydra=True)
-    task, axes = config.hydra.runtime.choices.task, dict(config.hydra.sweeper.params or {})
+    task = config.hydra.runtime.choices.task
+    axes = dict(config.hydra.sweeper.params or {})
     with open_dict(config):
         del config["hydra"]
     return _Base(config, task, axes)
@@ -288,7 +290,8 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
         for override in point:
             if override.key_or_group in GROUPS:
                 continue
-            key, value = override.key_or_group, override.value()
+            key = override.key_or_group
+            value = override.value()
             adds = _adds(override) or bool(_ANY_KEY.match(key))
             _check_within(config, key, base.task)
             section, _, name = key.rpartition(".")

@@ -10,7 +10,8 @@ Config = Mapping[str, Any]  # a configuration, or a section of one, as plain dat
 Say = Callable[[str], None]  # called with lines for the user
 
 ABSENT = "absent"  # key for what a plan does not need: DATA or DEVICES
-DATA, DEVICES = "data", "devices"
+DATA = "data"
+DEVICES = "devices"
 P = TypeVar("P", bound=Plan)
 RANGE_FIELDS = ("scale", "low", "high", "values")
 _EXAMPLE = "Write a range, such as {scale: LOG, low: 1e-3, high: 1}."

@@ -153,7 +153,8 @@ def of_request(
     for study in request.studies:
         verdict = verdicts.get(study.name)
         device = Device(verdict.device_kind, "tpu") if verdict else fixed
-        counted_here, trials = counts.get(study.name), missing[study.name]
+        counted_here = counts.get(study.name)
+        trials = missing[study.name]
         programs = RUNNERS[study.kind].programs(study)
         streamed = counted_here is not None and counted_here.streamed
         cost = _cost(
@@ -221,7 +222,8 @@ def _ask(
     names = ("lanes", "lane_strategy", "shards", "microbatches")
     asked = Settings(**{name: getattr(request.settings, name) for name in names})
     for study in studies:
-        settings, verdict = asked, verdicts.get(study.name)
+        settings = asked
+        verdict = verdicts.get(study.name)
         if verdict is not None:
             settings = dataclasses.replace(asked, shards=verdict.shards, microbatches=verdict.microbatches)
         programs = RUNNERS[study.kind].programs(study)
@@ -263,7 +265,8 @@ def _cost(
     evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
     call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
     if verdict is None:
-        alone, trials = lanes == 1, missing
+        alone = lanes == 1
+        trials = missing
         step = predictions.seconds(counts.step, rates, lanes)
         step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
     else:

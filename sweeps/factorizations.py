@@ -28,7 +28,8 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
     Raises:
       BadInput: the configuration is invalid, as far as can be checked without reading the data.
     """
-    ratings, als = config["ratings"], config["als"]
+    ratings = config["ratings"]
+    als = config["als"]
     absent = config.get(ABSENT, ())
     source = _ratings_source(ratings, data_needed=DATA not in absent)
     if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # hosts check this once connected

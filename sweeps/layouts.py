@@ -138,7 +138,8 @@ def _devices(engine: str, asked: int | None) -> int | None:
 
 def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, int]:
     """Reads the mesh, the layout and the number of devices. Keeps invalid texts if ``on_invalid=record``."""
-    given, step = (config["mesh"] or "").strip(), config["step"]
+    given = (config["mesh"] or "").strip()
+    step = config["step"]
     asked = _devices(config["engine"], config["devices"])
     mesh = None
     try:

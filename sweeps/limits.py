@@ -53,7 +53,8 @@ class Limits:
     """
 
     def __init__(self, sweep: Bounds = _NONE, study: Bounds = _NONE, devices: Mapping[str, int] | None = None) -> None:
-        self.sweep, self.study = sweep, study
+        self.sweep = sweep
+        self.study = study
         self._devices = devices or {}
         self._began = time.monotonic()
         self._running: dict[str, float] = {}  # start times by study
@@ -65,7 +66,8 @@ class Limits:
         """Counts an update of a study."""
         if update.silent is not None:
             return
-        name, now = update.study.name, time.monotonic()
+        name = update.study.name
+        now = time.monotonic()
         if update.progress is not None:
             self._running.setdefault(name, now)
         elif name in self._running:
@@ -98,7 +100,8 @@ class Limits:
 
 def of_configuration(asked: Mapping[str, Any]) -> tuple[Bounds, Bounds]:
     """Returns the limits of a sweep and of each study from the configuration ``limits``. Raises BadInput."""
-    sweep, study = Bounds(**asked["sweep"]), Bounds(**asked["study"])
+    sweep = Bounds(**asked["sweep"])
+    study = Bounds(**asked["study"])
     sweep.check("limits.sweep")
     study.check("limits.study")
     return sweep, study

@@ -246,7 +246,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 def check(override: Override) -> None:
     """Raises BadInput for words that Hydra would accept silently, or reject with a long text."""
-    key, text = override.key_or_group, str(override.input_line)
+    key = override.key_or_group
+    text = str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(f"cannot use {text!r}. `python -m sweeps --help` lists the keys, and keys cannot be removed.")
     if key in RENAMED:

@@ -271,7 +271,8 @@ def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterat
     by_limit: dict[str, list[str]] = {}
     for name, limit in used.ended.items():
         by_limit.setdefault(limit, []).append(name)
-    seconds, hours = request.settings.time_limit_seconds, request.limits[1].max_hours
+    seconds = request.settings.time_limit_seconds
+    hours = request.limits[1].max_hours
     if seconds is not None and used.reached is None:
         limit = f"time_limit_seconds={seconds:g}" if hours is None else f"limits.study.max_hours={hours:g}"
         plans = {study.name: study for study in request.studies}

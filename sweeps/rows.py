@@ -54,7 +54,9 @@ def _study_columns(study: Plan) -> dict[str, Any]:
 
 
 def _timing_columns(record: Record) -> dict[str, Any]:
-    seconds, steps, per_epoch = record.train_seconds, record.trial_steps, record.steps_per_epoch
+    seconds = record.train_seconds
+    steps = record.trial_steps
+    per_epoch = record.steps_per_epoch
     per_step = seconds / steps if seconds is not None and steps else None
     return {name: getattr(record, name) for name in _OF_RECORD} | {
         "seconds_per_step": per_step,

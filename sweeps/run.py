@@ -81,7 +81,8 @@ def run_study(
       Stopped: the process must end. Running trials are saved, and the next call resumes them.
     """
     shutdown = shutdown or Shutdown()
-    began, started_at = time.perf_counter(), _now()
+    began = time.perf_counter()
+    started_at = _now()
     outcomes: Mapping[int, TrialOutcome] = {}
     study = store.with_stored_name(folder, study)
     with store.claim(folder, study.name) as claim:

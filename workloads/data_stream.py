@@ -81,7 +81,8 @@ class Stream:
     """
 
     def __init__(self, source: Source, workers: int | None = None):
-        self._source, self._workers = source, workers
+        self._source = source
+        self._workers = workers
         # Batches by step, for each trial and range of positions.
         self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
         self._lock = threading.Lock()
@@ -154,7 +155,8 @@ def _drop(parts: Sequence[Future[Examples]]) -> None:
 def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     """Returns the first ``count`` examples of a source, in order and without augmentation, for evaluations."""
     many = workers or processes()
-    pool, whole = _pool(many), None
+    pool = _pool(many)
+    whole = None
     rest = iter([range(start, min(start + PART, count)) for start in range(0, count, PART)])
     waiting: collections.deque[tuple[range, Future[Examples]]] = collections.deque()
 
@@ -281,7 +283,8 @@ def _order(source: Source, seed: int) -> Any:
 
 def _part(source: Source, seed: int, step: int, batch_size: int, positions: range) -> Examples:
     """Decodes and augments some positions of a batch."""
-    records, examples = _order(source, seed), len(_records(source))
+    records = _order(source, seed)
+    examples = len(_records(source))
     rows = [
         source.decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions
     ]

@@ -221,8 +221,12 @@ def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     return logits.shape[-1] * (jax.nn.softplus(logits) - smooth * logits)
 
 
-LINEAR, SCORE_BINS = 20.0, 4096  # logits from −LINEAR to LINEAR have bins of equal width
-RATIO, FURTHER_BINS = 1e-3, 1 << 14  # larger ones, on either side, have bins of equal ratio, up to 2.6e8
+# Logits from −LINEAR to LINEAR have bins of equal width. Larger ones, on either side, have bins of equal ratio, up to
+# 2.6e8.
+LINEAR = 20.0
+SCORE_BINS = 4096
+RATIO = 1e-3
+FURTHER_BINS = 1 << 14
 
 
 def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:

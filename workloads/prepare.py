@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> CommandParser:
-    lines, width = [], max(map(len, names())) + 2
+    lines = []
+    width = max(map(len, names())) + 2
     for name in names():
         one = preparable(name)
         lines.append(f"  {name:{width}}{one.content}, {one.sizes()} on disk")

@@ -63,13 +63,15 @@ def _digits(name: str) -> Dataset:
 
 def _streamed_images(name: str) -> Dataset:
     """Returns the row of photographs with one label each, or several."""
-    source, feed = streamed_images.SOURCES[name], functools.partial(streamed_images.feed, name)
+    source = streamed_images.SOURCES[name]
+    feed = functools.partial(streamed_images.feed, name)
     return _row(streamed_images, name, ("validation",), source.classes, many=source.many, feed=feed)
 
 
 def _streamed_text(name: str) -> Dataset:
     """Returns the row of texts as subwords."""
-    classes, feed = streamed_text.SOURCES[name].vocabulary, functools.partial(streamed_text.feed, name)
+    classes = streamed_text.SOURCES[name].vocabulary
+    feed = functools.partial(streamed_text.feed, name)
     return _row(streamed_text, name, ("validation",), classes, padding=streamed_text.PADDING, feed=feed)
 
 

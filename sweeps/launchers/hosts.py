@@ -48,7 +48,9 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
       Terminated: one of the hosts is terminated. Running trials are saved.
     """
     outcomes = []
-    store, settings, sources = launch.store, launch.settings, launch.sources
+    store = launch.store
+    settings = launch.settings
+    sources = launch.sources
 
     def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
         launch.report(StudyUpdate(study, progress))

@@ -183,7 +183,8 @@ class RemoteStudy:
     """
 
     def __init__(self, launch: Launch, study: Plan):
-        self._launch, self.study = launch, study
+        self._launch = launch
+        self.study = study
         self._folder = launch.store / study.name
         self._before = self._ledger()
         self._began: float | None = None
@@ -199,13 +200,16 @@ class RemoteStudy:
 
     def look(self) -> None:
         """Reads its heartbeat and reports progress, or the length of its silence."""
-        seen, now = heartbeat.seen(self._folder), time.monotonic()
+        seen = heartbeat.seen(self._folder)
+        now = time.monotonic()
         if seen is None or seen.alive is False:
             return
         if self._seen is None or seen.written != self._seen.written:
-            self._seen, self._seen_at = seen, now
+            self._seen = seen
+            self._seen_at = now
         silent = seen.beat.silent + now - self._seen_at
-        beat, is_silent = seen.beat._replace(silent=0.0), silent > heartbeat.FRESH_SECONDS
+        beat = seen.beat._replace(silent=0.0)
+        is_silent = silent > heartbeat.FRESH_SECONDS
         if beat == self._reported and not is_silent:
             return
         self._reported = None if is_silent else beat
@@ -223,7 +227,8 @@ class RemoteStudy:
 
     def end(self, failure: str | None) -> StudyOutcome:
         """Reports and returns its outcome after it has ended."""
-        after, seconds = self._ledger(), 0.0 if self._began is None else time.monotonic() - self._began
+        after = self._ledger()
+        seconds = 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
         incomplete = ran.pruned + ran.time_limit + ran.lost + ran.failed
         total = ran.complete + ran.infeasible + incomplete

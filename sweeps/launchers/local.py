@@ -255,7 +255,8 @@ class _Pool:
     """Workers that run studies: one worker per slot, or fewer if there are fewer studies."""
 
     def __init__(self, asked: Config, launch: Launch, studies: Sequence[Plan], slots: Sequence[Slot]) -> None:
-        self._launch, self._silence_seconds = launch, asked["silence_seconds"]
+        self._launch = launch
+        self._silence_seconds = asked["silence_seconds"]
         self._queue = sorted(studies, key=cost)  # pop() takes the largest
         self._policies = {study.name: RetryPolicy(asked["retries"]) for study in studies}
         self._outcomes: list[StudyOutcome] = []
@@ -292,7 +293,8 @@ class _Pool:
             if idle.study is None and self._queue:
                 in_use = {_programs(one.study) for one in self._workers if one.study is not None}
                 study = _next(self._queue, in_use)
-                store, source = str(self._launch.store), self._launch.sources.get(study.name)
+                store = str(self._launch.store)
+                source = self._launch.sources.get(study.name)
                 idle.take(study, worker.order(store, study, self._launch.settings, source))
                 self._launch.report(StudyUpdate(study, RunProgress()))
 
@@ -310,7 +312,8 @@ class _Pool:
 
     def _hear(self, one: Worker) -> None:
         """Handles the next report of a worker, or its death."""
-        report, study = one.hear(), one.study
+        report = one.hear()
+        study = one.study
         assert study is not None
         if report is None:
             self._bury(one, study)
@@ -340,9 +343,12 @@ class _Pool:
         """Replaces a dead worker, and retries its study or records it as lost or failed."""
         dead.bury()
         self._workers[dead.slot] = start(dead.slot, *self._slots[dead.slot])
-        code, policy, no_memory = dead.process.returncode, self._policies[study.name], False
+        code = dead.process.returncode
+        policy = self._policies[study.name]
+        no_memory = False
         if code == -signal.SIGKILL and not dead.ended_silent:
-            before, self._kills = self._kills, out_of_memory_kills()
+            before = self._kills
+            self._kills = out_of_memory_kills()
             no_memory = self._kills > before
         end = exit_description(code, no_memory=no_memory or None)
         if dead.ended_silent:

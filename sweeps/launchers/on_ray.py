@@ -117,7 +117,8 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         running[task.references[0]] = task
                         continue
                     task = running.pop(reference)
-                    end, study = _ended(ray, task), studies[task.study]
+                    end = _ended(ray, task)
+                    study = studies[task.study]
                     slices.retry()
                     if end.code == exit_codes.DONE:
                         outcomes.append(study.end(None))
@@ -164,7 +165,8 @@ class Slices:
     """
 
     def __init__(self, ray: Any, asked: str | None):
-        self._ray, self._asked = ray, asked
+        self._ray = ray
+        self._asked = asked
         self._next = 0.0  # time of the next try
         self._reported = False
         self.coming: dict[Any, tuple[Plan, Any]] = {}
@@ -348,7 +350,8 @@ def _check_fits(ray: Any, asked: Config, studies: Sequence[Plan], settings: Sett
             if not lacking:
                 needs = " and ".join(f"{count:g} {name}" for name, count in wanted.items() if count)
                 raise BadInput(f"{study.name} needs {needs} on one node, but no node has all of them")
-            count, name = wanted[lacking[0]], lacking[0]
+            count = wanted[lacking[0]]
+            name = lacking[0]
             raise BadInput(f"{study.name} needs {count:g} {name}, and the largest node has {largest[name]:g}")
 
 

@@ -134,7 +134,8 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     queue = _Queue()
     try:
         while jobs:
-            seen, over = _seen(jobs.values()), launch.limits.reached
+            seen = _seen(jobs.values())
+            over = launch.limits.reached
             known = {name: seen[job] for name, job in jobs.items() if job in seen} if seen else {}
             waiting = {name: one.reason for name, one in known.items() if one.state == "PENDING"}
             never = {name for name, reason in waiting.items() if _NEVER.fullmatch(reason)}
@@ -326,14 +327,16 @@ class _Queue:
     """Reports the number of queued jobs and their reasons, every few seconds if they change."""
 
     def __init__(self) -> None:
-        self._reported, self._due = "", 0.0
+        self._reported = ""
+        self._due = 0.0
 
     def report(self, reasons: Sequence[str]) -> None:
         """Prints a line if one is due, given SLURM's reason for each queued job."""
         known = [reason for reason in reasons if reason != "None"]
         text = f"{len(reasons)} queued: {_why(known)}"
         if known and text != self._reported and time.monotonic() >= self._due:
-            self._reported, self._due = text, time.monotonic() + SECONDS
+            self._reported = text
+            self._due = time.monotonic() + SECONDS
             say(text)
 
 

@@ -71,7 +71,8 @@ def _matrix_header(file: Path) -> LinkFileHeader:
             for name in ("format", "shape"):
                 if f"{name}.npy" in archive.namelist() and math.prod(array_header(archive, name)[0]) > 2:
                     raise ValueError(f"its {name} has too many values")
-            kind, shape = bytes(np.asarray(members["format"], "S").item()), members["shape"]
+            kind = bytes(np.asarray(members["format"], "S").item())
+            shape = members["shape"]
             names = ("indptr", "indices", "data") if kind == b"csr" else ()
             arrays = {name: array_header(archive, name) for name in names}
     except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
@@ -133,7 +134,8 @@ def _table_header(file: Path) -> LinkFileHeader:
     try:
         with open(file, "rb") as opened:
             table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
-            schema, count = table.schema_arrow, table.metadata.num_rows
+            schema = table.schema_arrow
+            count = table.metadata.num_rows
             decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
             if decoded > bounds.BASE + ROW_BYTES * count:
                 raise ValueError("its pages are larger than their links")

@@ -103,7 +103,8 @@ def build(size: str, seed: int) -> Ratings:
 def _links(size: str) -> tuple[Links, int]:
     """Returns all links, users × movies, and the number of duplicates."""
     place = folder(size)
-    ratings, count = Pairs(), 0
+    ratings = Pairs()
+    count = 0
     users = []
     movies = []
     for record in array_records.records(f"movielens/{size}", place, "train"):

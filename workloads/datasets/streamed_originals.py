@@ -18,8 +18,11 @@ from workloads.datasets import array_records
 from workloads.datasets.array_records import KeyedExamples
 
 # Approximate time to write a record on one core: a copied photograph, a re-encoded photograph, a text.
-SECONDS_PER_PHOTOGRAPH, SECONDS_PER_ENCODED, SECONDS_PER_TEXT = 1e-3, 1.2e-2, 1e-4
-PIXELS, QUALITY = 200_000, 72  # of Open Images, as in TFDS's configuration 200k
+SECONDS_PER_PHOTOGRAPH = 1e-3
+SECONDS_PER_ENCODED = 1.2e-2
+SECONDS_PER_TEXT = 1e-4
+PIXELS = 200_000  # of Open Images, as in TFDS's configuration 200k
+QUALITY = 72  # of their JPEGs, likewise
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
@@ -136,7 +139,8 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
     archives = archives if isinstance(archives, list) else [archives]
     labels = [paths[f"{split}_{who}_labels"] for who in ("human", "machine")]
     # Archives and labels have the same order, so that each archive's labels are read with it.
-    places, box_places = [0, 0], [0]
+    places = [0, 0]
+    box_places = [0]
     prefixes = "0123456789abcdef" if len(archives) > 1 else [None]
     for archive, prefix in zip(archives, prefixes, strict=True):
         objects = original._load_objects(labels, places, prefix)

@@ -96,7 +96,8 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
-    of, place = SOURCES[name], folder(name, within)
+    of = SOURCES[name]
+    place = folder(name, within)
     array_records.check(of.files, place, tuple(of.splits))
     array_records.check_counts(of.files, place, of.splits)
     array_records.check_file(of.files, subwords_file(name, place))
@@ -121,7 +122,8 @@ def write_subwords(name: str, place: Path) -> None:
     Raises:
       BadInput: the installed version of SentencePiece is not the one in plans.
     """
-    of, file = SOURCES[name], subwords_file(name, place)
+    of = SOURCES[name]
+    file = subwords_file(name, place)
     if file.exists():
         return
     installed = f"sentencepiece-{_sentencepiece().__version__}"

@@ -39,7 +39,9 @@ MOST_TEXTS = 100  # distinct texts per column
 MOST_EVALUATED = 10_000  # evaluated rows per split, from the first in random order
 FRACTIONS = (0.75, 0.5, 0.25)  # default targets, as fractions of the error of a constant prediction
 NPZ_LABEL = "y"
-FINEST, LARGEST = 1e-15, 1e15  # limits of a label's deviation, so that its squares are well within float32
+# Limits of a label's deviation, so that its squares are well within float32.
+FINEST = 1e-15
+LARGEST = 1e15
 
 
 class Options(NamedTuple):
@@ -249,7 +251,8 @@ def _version(columns: Mapping[str, Column], label: str) -> str:
 def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, ...], np.ndarray]:
     """Returns the classes as texts, and the class of each row, int32[rows]."""
     if isinstance(column, Texts):
-        classes, labels = column.texts, column.codes
+        classes = column.texts
+        labels = column.codes
     else:
         if not np.array_equal(column.values, np.rint(column.values)):
             row = int((column.values != np.rint(column.values)).argmax())
@@ -324,7 +327,8 @@ def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.
                 at += 1
             continue
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, deviation = column.values[train].mean(), column.values[train].std()
+            mean = column.values[train].mean()
+            deviation = column.values[train].std()
             if deviation > 0 and column.values[train].min() < column.values[train].max():
                 inputs[:, at] = (column.values - mean) / deviation
         if not (np.isfinite(deviation) and np.isfinite(inputs[:, at]).all()):
@@ -355,7 +359,8 @@ def _standardized_label(
             )
     train = column.values[rows["train"]]
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = float(train.mean()), float(train.std())
+        mean = float(train.mean())
+        deviation = float(train.std())
     if not FINEST < deviation < LARGEST:
         raise BadInput(
             f"{options.path}: {label} has a standard deviation of {deviation:g}. Rescale it to lie between {FINEST:g} "

@@ -77,7 +77,8 @@ def version(name: str) -> str:
 def shapes(name: str) -> Splits:
     """Returns the shapes of the splits of ``load``, without reading files."""
     source = _of(name)[1]
-    image, label = ArrayShape(source.image, np.dtype(np.uint8)), ArrayShape((), np.dtype(np.int32))
+    image = ArrayShape(source.image, np.dtype(np.uint8))
+    label = ArrayShape((), np.dtype(np.int32))
     return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
 

@@ -114,7 +114,9 @@ def build(variant: str) -> Ratings:
     """Reads a variant."""
     place = folder(variant)
     remedy = array_records.remedy(f"web_graph/{variant}", place)
-    train, known, heldout_pairs = Pairs(), Pairs(), Pairs()
+    train = Pairs()
+    known = Pairs()
+    heldout_pairs = Pairs()
     counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, heldout_pairs)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
     if counts != expected:

@@ -24,11 +24,13 @@ from workloads.factorization.ratings import Ratings, RatingsSource, Size, random
 
 GENERATOR = 1  # version of this module; part of the data's identity
 TOPIC = 16  # communities per topic
-HOME, SAME_TOPIC = 170, 51  # out of 256 links; the others go anywhere
+HOME = 170  # out of 256 links
+SAME_TOPIC = 51  # out of 256 links; the others go anywhere
 LONGEST = 16  # a row links to at most one in 16 columns, or to four times the mean
 FEWEST = 5  # links of an evaluation row, one of which is held out
 BLOCK = 1 << 16  # links drawn at once, so that sorting stays within a core's cache
-ROUNDS, AT_HOME = 16, 2  # rounds of replacing duplicates; after the second, from anywhere
+ROUNDS = 16  # rounds of replacing duplicates
+AT_HOME = 2  # rounds by the first rule; later ones draw from anywhere
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +252,8 @@ def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, 
 
 def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, 8 for the kind."""
-    kind, high = bits & 255, bits >> 31
+    kind = bits & 255
+    high = bits >> 31
     # Community: the home, or a uniform choice within its topic.
     community = home.copy()
     topical = np.flatnonzero(kind >= HOME)

@@ -82,7 +82,8 @@ def objective_terms(
       sizes: how many rows and columns there really are.
       frequency_ridge: ridge λ (links of the row + α · other rows), as in ALX; else λ alone.
     """
-    own, other = own.astype(jnp.float32), other.astype(jnp.float32)
+    own = own.astype(jnp.float32)
+    other = other.astype(jnp.float32)
 
     def loss(links: Observed, ridge: Array, x: Array) -> Array:
         score = jnp.sum(x * (2 * links.residual(x) + links.product(x)), axis=-1)  # Σ 2s − s²
@@ -115,7 +116,8 @@ def half_epoch(
         tables = solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als)
         return tables[0] if fold_in else tables
 
-    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    by_core = PartitionSpec(AXIS)
+    everywhere = PartitionSpec()
     return jax.jit(
         jax.shard_map(
             of_core,
@@ -142,7 +144,8 @@ def objective(
         )
         return jax.lax.all_gather(terms, AXIS, tiled=True)
 
-    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    by_core = PartitionSpec(AXIS)
+    everywhere = PartitionSpec()
     return jax.jit(
         jax.shard_map(
             of_core,
@@ -193,7 +196,8 @@ def _over_rows(
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
     # Hubs first: all cores sum over their links, and each keeps the rows that lie on it.
-    pieces, at = [], len(places.hubs) // places.cores
+    pieces = []
+    at = len(places.hubs) // places.cores
     if at:
         everybody = [jax.lax.all_gather(array[:at], AXIS, tiled=True) for array in (ridge, start)]
         hubs = of_rows(_hub_links(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)

@@ -67,7 +67,8 @@ def _route(own: RowPlacement, other: RowPlacement, als: Als) -> Route:
         * np.dtype("float32" if als.table_dtype == "float32" else "float16").itemsize
     )
     exchange = als.gather == "all_to_all" or (als.gather == "auto" and copied > GATHER_BYTES)
-    columns, sends = [], []
+    columns = []
+    sends = []
     for length, in_chunk, chunks in own.buckets:
         in_block = max(1, GATHER_BYTES // (4 * als.dim) // (in_chunk * length)) if exchange else chunks
         in_block = min(in_block, chunks)

@@ -126,7 +126,8 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
         score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
         return jax.lax.sort((-score, column), num_keys=2)[1][..., :best]
 
-    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    by_core = PartitionSpec(AXIS)
+    everywhere = PartitionSpec()
     whole = jax.shard_map(
         of_core,
         mesh=mesh,

@@ -73,14 +73,17 @@ class Training:
     peak_bytes_per_core = 0
 
     def __init__(self, ratings: Ratings, als: Als, mesh: Mesh, *, chunk_slots: int | None = None):
-        self.ratings, self.als, self.mesh = ratings, als, mesh
+        self.ratings = ratings
+        self.als = als
+        self.mesh = mesh
         self._by_core = NamedSharding(mesh, PartitionSpec(AXIS))
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
         # Places of both sides of training; of several hosts each has the links that its own cores need.
         cores = mesh.shape[AXIS]
         here = [i for i, device in enumerate(mesh.devices.flat) if device.process_index == jax.process_index()]
-        self._here, self._alone = slice(here[0], here[-1] + 1), len(here) == cores
+        self._here = slice(here[0], here[-1] + 1)
+        self._alone = len(here) == cores
         sides = [
             routes.places(lengths, cores, self.chunk_slots, self._hub_length)
             for lengths in (ratings.train.lengths, ratings.train.column_lengths)
@@ -97,7 +100,8 @@ class Training:
         # The work of all three, and the programs; these are compiled by ``compile``, or at their first calls.
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
-        row_count, column_count = ratings.train.row_count, ratings.train.column_count
+        row_count = ratings.train.row_count
+        column_count = ratings.train.column_count
         self._row_half = half_epoch.half_epoch(mesh, places=sides[0], other_rows=column_count, als=als)
         self._column_half = half_epoch.half_epoch(mesh, places=sides[1], other_rows=row_count, als=als)
         self._objective = half_epoch.objective(
@@ -225,7 +229,8 @@ class Training:
         """An array on the devices, whose leading axis is of this host's cores, or of their rows."""
         if isinstance(array, Array):
             return array
-        cores, here = self.mesh.shape[AXIS], range(self.mesh.shape[AXIS])[self._here]
+        cores = self.mesh.shape[AXIS]
+        here = range(self.mesh.shape[AXIS])[self._here]
         each = len(array) // len(here)
 
         def of_core(index: Any) -> np.ndarray:

@@ -54,7 +54,8 @@ class Refused(BadInput):
 
     def __init__(self, kind: str, position: int | None, message: str):
         super().__init__(message)
-        self.kind, self.position = kind, position
+        self.kind = kind
+        self.position = position
 
 
 class Mesh(dict[str, int]):
@@ -111,7 +112,8 @@ def read_mesh(text: str, devices: int | None = None) -> Mesh:
     Raises:
       Refused: the mesh is invalid.
     """
-    mesh, refused = Mesh(), functools.partial(_refused, "mesh", text)
+    mesh = Mesh()
+    refused = functools.partial(_refused, "mesh", text)
     for name, value, at, value_at in _pairs("mesh", text):
         if not re.fullmatch(r"[0-9]{1,7}", value) or not 1 <= int(value) <= MOST_DEVICES:
             what = f"{_quoted(value)} is not a number of devices. Use a number, such as {_quoted(name)[1:-1]}:4."
@@ -221,5 +223,6 @@ def _refused(what: str, text: str, kind: str, position: int | None, message: str
 def _quoted(text: str, position: int = 0) -> str:
     """Returns a text in quotes, or the part of a long text around a position."""
     first = max(0, min(position - _SHOWN // 2, len(text) - _SHOWN))
-    before, after = "…" if first else "", "…" if first + _SHOWN < len(text) else ""
+    before = "…" if first else ""
+    after = "…" if first + _SHOWN < len(text) else ""
     return repr(f"{before}{printable(text[first : first + _SHOWN])}{after}")

@@ -114,7 +114,8 @@ PRESETS = {
 
 def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
     """Returns the axes of each parameter of a shape. Parameters of blocks are stacked along ``layers``."""
-    into, out = ("layers", "embed", "heads", "kv"), ("layers", "heads", "kv", "embed")
+    into = ("layers", "embed", "heads", "kv")
+    out = ("layers", "heads", "kv", "embed")
     hidden = ("layers", "embed", "mlp")
     by_name = {
         "table": ("vocab", "embed"),

@@ -123,7 +123,8 @@ class GroupNorm(nn.Module):
         x_BxPxGxK = x.reshape(len(x), -1, groups, C // groups).astype(jnp.float32)
         mean_Bx1xGx1 = x_BxPxGxK.mean(axis=(1, 3), keepdims=True)
         variance_Bx1xGx1 = jnp.square(x_BxPxGxK - mean_Bx1xGx1).mean(axis=(1, 3), keepdims=True)
-        scale_GxK, bias_GxK = scale_C.reshape(groups, -1), bias_C.reshape(groups, -1)
+        scale_GxK = scale_C.reshape(groups, -1)
+        bias_GxK = bias_C.reshape(groups, -1)
         y = _normalized(x_BxPxGxK, mean_Bx1xGx1, variance_Bx1xGx1, scale_GxK, bias_GxK, self.epsilon)
         return y.reshape(x.shape).astype(x.dtype)
 
@@ -210,7 +211,8 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Ar
     Returns:
       [B, T, H, K] in the dtype of the inputs.
     """
-    T, K = q_BxTxHxK.shape[1], q_BxTxHxK.shape[3]
+    T = q_BxTxHxK.shape[1]
+    K = q_BxTxHxK.shape[3]
     scores_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK) / math.sqrt(K)
     scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), scores_BxHxTxS, -jnp.inf)
     weights_BxHxTxS = jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype)
