@@ -121,7 +121,6 @@ def _streamed(name: str) -> Preparable:
         return array_records.folder(name, version, within)
 
     def check(within: Path) -> None:
-        array_records.check(name, folder(within), tuple(counts))
         array_records.check_counts(name, folder(within), counts)
 
     def finish(place: Path) -> None:

@@ -120,10 +120,8 @@ RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "movielens": movielens.source,
     "ratings": rating_files.source,
 }
-# All parameters of generated ratings. They are part of a study's plan.
-GENERATED: dict[str, Callable[..., dict[str, float]]] = {
-    "webgraph_synthetic": lambda **options: dataclasses.asdict(webgraph_synthetic.WebGraph(**options)),
-}
+# Dataclasses with all parameters of generated ratings, which are part of a study's plan.
+GENERATED: dict[str, Callable[..., Any]] = {"webgraph_synthetic": webgraph_synthetic.WebGraph}
 
 MODELS: dict[str, Callable[..., Model]] = {
     "quadratic": quadratic,
@@ -176,7 +174,7 @@ def model_options(model: str) -> tuple[str, ...]:
 
 def ratings_options(name: str) -> tuple[str, ...]:
     """Returns the names of the options that ratings take from a task."""
-    return tuple(inspect.signature(RATINGS[name]).parameters)
+    return tuple(inspect.signature(GENERATED.get(name, RATINGS[name])).parameters)
 
 
 def ratings(choice: Mapping[str, Any]) -> RatingsSource:
@@ -193,7 +191,7 @@ def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
     """Returns all parameters of generated ratings; empty for other ratings."""
     options = dict(choice)
     name = options.pop("name")
-    return GENERATED[name](**options) if name in GENERATED else {}
+    return dataclasses.asdict(GENERATED[name](**options)) if name in GENERATED else {}
 
 
 def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:

@@ -105,14 +105,12 @@ def _links(size: str) -> tuple[Links, int]:
     place = folder(size)
     ratings = Pairs()
     count = 0
-    users = []
-    movies = []
+    ids = []
     for record in array_records.records(f"movielens/{size}", place, "train"):
-        users.append(int(record["user_id"].bytes_list.value[0]))
-        movies.append(int(record["movie_id"].bytes_list.value[0]))
-        if len(users) == BATCH:
-            count += _add(ratings, users, movies, place)
-    count += _add(ratings, users, movies, place)
+        ids.append([int(record[name].bytes_list.value[0]) for name in ("user_id", "movie_id")])
+        if len(ids) == BATCH:
+            count += _add(ratings, ids, place)
+    count += _add(ratings, ids, place)
     if count != SIZES[size].ratings:
         remedy = array_records.remedy(f"movielens/{size}", place)
         raise BadInput(f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}. {remedy}")
@@ -123,9 +121,8 @@ def _links(size: str) -> tuple[Links, int]:
     return Links(links.starts, number[links.columns], int(seen.sum())), merged
 
 
-def _add(ratings: Pairs, users: list[int], movies: list[int], place: Path) -> int:
-    count = len(users)
-    ratings.add(np.array(users, np.int64), np.array(movies, np.int64), str(place))
-    users.clear()
-    movies.clear()
-    return count
+def _add(ratings: Pairs, ids: list[list[int]], place: Path) -> int:
+    users, movies = np.array(ids, np.int64).reshape(-1, 2).T
+    ratings.add(users, movies, str(place))
+    ids.clear()
+    return len(users)

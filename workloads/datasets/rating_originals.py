@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from workloads.datasets import array_records, movielens, web_graph
-from workloads.datasets.array_records import KeyedExamples
+from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 # Time to write a record, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
 SECONDS_PER_ROW = 1e-4
@@ -37,7 +37,7 @@ def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
     """
     from tensorflow_datasets.structured.web_graph.web_graph import WebGraph
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {split: _web_graph_rows(_originals(variant, split, manual, dl_manager)) for split in STEMS}
 
     options = {"config": variant, "version": web_graph.VERSION}
@@ -112,7 +112,7 @@ def movielens_builder(size: str, within: Path) -> Any:
     # Its parsers use TensorFlow only to open files.
     movielens_parsing.tf = types.SimpleNamespace(io=types.SimpleNamespace(gfile=types.SimpleNamespace(GFile=io.open)))
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {"train": _movielens_rows(self.builder_config, dl_manager.download(self.builder_config.download_url))}
 
     options = {"config": f"{size}-ratings", "version": movielens.VERSION}

@@ -15,7 +15,7 @@ from typing import Any
 
 from results.bad_input import BadInput
 from workloads.datasets import array_records
-from workloads.datasets.array_records import KeyedExamples
+from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 # Approximate time to write a record on one core: a copied photograph, a re-encoded photograph, a text.
 SECONDS_PER_PHOTOGRAPH = 1e-3
@@ -29,7 +29,7 @@ def imagenet_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``imagenet2012``, for two archives that you must download from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         train, validation = (_by_hand(manual, f"ILSVRC2012_img_{split}.tar") for split in ("train", "val"))
         return {"train": _imagenet_train(train), "validation": _imagenet_validation(validation)}
 
@@ -72,7 +72,7 @@ def lm1b_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``lm1b``."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         archive = Path(dl_manager.download(original._DOWNLOAD_URL))
         patterns = {"train": original._TRAIN_FILE_FORMAT, "test": original._HELDOUT_FILE_FORMAT}
         return {split: _lm1b_lines(archive, pattern) for split, pattern in patterns.items()}
@@ -92,7 +92,7 @@ def c4_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``c4/en``, for the gzipped lines of JSON published by the Allen Institute for AI."""
     from tensorflow_datasets.text import c4
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {split: _c4_pages(_c4_files(manual, split)) for split in ("train", "validation")}
 
     return array_records.builder(c4.C4, "c4", split_generators, within, config="en")
@@ -121,7 +121,7 @@ def open_images_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``open_images_v4/200k``. Images are scaled by Pillow, not by OpenCV."""
     from tensorflow_datasets.datasets.open_images_v4 import open_images_v4_dataset_builder as original
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         urls = dict(original._URLS)
         for name, one in urls.items():
             urls[name] = [each.url for each in one] if isinstance(one, list) else getattr(one, "url", one)

@@ -98,7 +98,6 @@ def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
     of = SOURCES[name]
     place = folder(name, within)
-    array_records.check(of.files, place, tuple(of.splits))
     array_records.check_counts(of.files, place, of.splits)
     array_records.check_file(of.files, subwords_file(name, place))
 

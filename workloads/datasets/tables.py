@@ -199,7 +199,7 @@ def _prepared(options: Options, size: int, time: int) -> tuple[Facts, Splits]:
         raise BadInput(f"{options.path} only has the column {label}. Separate columns by commas, semicolons or tabs.")
     task = options.task or ("classification" if isinstance(target, Texts) or target.whole else "regression")
     classes, labels = _classes(options, label, target) if task == "classification" else ((), None)
-    rows = _split(options, label, count, labels, classes)
+    rows = _split(options, count, labels)
     inputs = _inputs(options.path, columns, rows["train"])
     deviation = 1.0
     if labels is None:
@@ -275,9 +275,7 @@ def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, .
     return classes, labels.astype(np.int32)
 
 
-def _split(
-    options: Options, label: str, count: int, labels: np.ndarray | None, classes: Sequence[str]
-) -> dict[str, np.ndarray]:
+def _split(options: Options, count: int, labels: np.ndarray | None) -> dict[str, np.ndarray]:
     """Returns the rows of each split, int64[...], in random order."""
     of_class = np.zeros(count, np.int32) if labels is None else labels
     sizes = np.bincount(of_class)

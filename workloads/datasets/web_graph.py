@@ -94,10 +94,10 @@ def needed_bytes(links: int, rows: int) -> int:
     return links * BYTES_PER_LINK + 2 * rows * BYTES_PER_ROW
 
 
-def study_bytes(variant: str, dim: int = 128) -> int:
-    """Returns the approximate memory of a study with float32 tables, in bytes: for reading, or for tables and links."""
+def study_bytes(variant: str) -> int:
+    """Returns the approximate bytes of memory of a study of 128 dimensions in float32: for reading, or for training."""
     row = VARIANTS[variant]
-    tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * dim * 4
+    tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * 128 * 4
     return max(needed_bytes(row.links, sum(row.rows[split] for split in READ)), tables + 14 * row.links)
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,24 +78,16 @@ class WebGraph:
             raise BadInput(f"exponent must be above 2 (for degrees with a mean) and at most 100, not {self.exponent}")
 
 
-def source(
-    rows: int = 50_000,
-    columns: int = 50_000,
-    links: int = 2_000_000,
-    communities: int = 500,
-    exponent: float = 2.5,
-    heldout_rows: int = 5_000,
-    seed: int = 0,
-) -> RatingsSource:
+def source(**options: Any) -> RatingsSource:
     """Returns the data set with these parameters of ``WebGraph``; raises BadInput if one of them is invalid."""
-    graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
-    return RatingsSource(
-        "webgraph_synthetic",
-        functools.partial(version, graph),
-        functools.partial(check, graph),
-        functools.partial(build, graph),
-        lambda: Size(rows, columns, links),
-    )
+    graph = WebGraph(**options)
+    calls: Any = (functools.partial(call, graph) for call in (version, check, build, size))
+    return RatingsSource("webgraph_synthetic", *calls)
+
+
+def size(graph: WebGraph) -> Size:
+    """Returns the size of the training matrix."""
+    return Size(graph.rows, graph.columns, graph.links)
 
 
 def version(graph: WebGraph) -> str:

@@ -10,7 +10,6 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from results.bad_input import BadInput, nearest, printable
 
@@ -95,13 +94,6 @@ class Tensors:
     operations: Mapping[str, Sequence[str]]
 
 
-class _Pair(NamedTuple):
-    name: str
-    value: str
-    at: int
-    value_at: int
-
-
 def read_mesh(text: str, devices: int | None = None) -> Mesh:
     """Parses a mesh.
 
@@ -146,25 +138,25 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
     """
     refused = functools.partial(_refused, "layout", text)
     split: dict[str, tuple[str, int]] = {}
-    for pair in _pairs("layout", text):
-        ours = (pair.name,) if strict or pair.name in model.sizes else MESH_TENSORFLOW.get(pair.name, (pair.name,))
+    for given, axis, at, axis_at in _pairs("layout", text):
+        mapped = MESH_TENSORFLOW.get(given)
+        ours = (given,) if strict or given in model.sizes or mapped is None else mapped
         known = [name for name in ours if name in model.sizes]
         if not known and strict:
-            mapped = MESH_TENSORFLOW.get(pair.name)
-            hint = f"did you mean {mapped[0]!r}?" if mapped else nearest(pair.name, model.sizes)
-            raise refused("unknown_tensor_axis", pair.at, f"no tensor has an axis {_quoted(pair.name)}; {hint}")
-        if pair.value not in mesh:
+            hint = f"did you mean {mapped[0]!r}?" if mapped else nearest(given, model.sizes)
+            raise refused("unknown_tensor_axis", at, f"no tensor has an axis {_quoted(given)}; {hint}")
+        if axis not in mesh:
             if not strict:
                 continue
-            what = f"the mesh {_quoted(str(mesh))[1:-1]} has no axis {_quoted(pair.value)}"
-            raise refused("unknown_mesh_axis", pair.value_at, f"{what}; {nearest(pair.value, mesh)}")
+            what = f"the mesh {_quoted(str(mesh))[1:-1]} has no axis {_quoted(axis)}"
+            raise refused("unknown_mesh_axis", axis_at, f"{what}; {nearest(axis, mesh)}")
         for name in known:
-            if name in split and split[name][0] != pair.value:
+            if name in split and split[name][0] != axis:
                 what = f"axis {name!r} is already split over {split[name][0]!r}. Split each axis over one mesh axis."
-                raise refused("tensor_axis_twice", pair.at, what)
+                raise refused("tensor_axis_twice", at, what)
             if name in split and strict:
-                raise refused("tensor_axis_twice", pair.at, f"axis {name!r} appears twice. Name each axis once.")
-            split.setdefault(name, (pair.value, pair.at))
+                raise refused("tensor_axis_twice", at, f"axis {name!r} appears twice. Name each axis once.")
+            split.setdefault(name, (axis, at))
     _check_together(text, split, model.tensors, "tensor")
     _check_together(text, split, model.operations, "operation")
     for name, (axis, at) in split.items():
@@ -198,8 +190,8 @@ def _check_together(
             taken[axis] = name
 
 
-def _pairs(what: str, text: str) -> Iterator[_Pair]:
-    """Yields the pairs of a text, with their positions."""
+def _pairs(what: str, text: str) -> Iterator[tuple[str, str, int, int]]:
+    """Yields the name and value of each pair of a text, and their positions."""
     if not text.strip(_BLANKS):
         return
     at = len(text) - len(text.lstrip(_BLANKS))
@@ -211,7 +203,7 @@ def _pairs(what: str, text: str) -> Iterator[_Pair]:
                 found_instead = f"{_quoted(part)} is not a pair of names" if part else "a pair of names is missing"
                 blank = ", without blanks in a pair" if part.startswith(":") or part.endswith(":") else ""
                 raise _refused(what, text, "syntax", at, f"{found_instead}, as in {such}{blank}")
-            yield _Pair(found[1], found[2], at, at + found.start(2))
+            yield found[1], found[2], at, at + found.start(2)
         at += len(part)
 
 
