@@ -1,6 +1,5 @@
 """Evaluation of one lane: the metrics of each split, summed over chunks of examples and over shards."""
 
-import math
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
 
-from harness import mesh
+from harness import jaxpr_cost, mesh
 from harness.training import TrainState, with_rows
 from workloads import losses
 from workloads.workload import Array, Dataset, Examples, Workload
@@ -32,9 +31,9 @@ def chunk_size(workload: Workload, split: str) -> int:
 
 def _sizes(jaxpr: Any) -> list[int]:
     """The bytes of each array that a program computes, including those inside loops and branches, in order."""
-    found = [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in jaxpr.invars]
+    found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
     for equation in jaxpr.eqns:
-        found += [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in equation.outvars]
+        found += map(jaxpr_cost.array_bytes, equation.outvars)
         for inner in jaxprs_in_params(equation.params):
             found += _sizes(inner)
     return found

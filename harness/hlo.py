@@ -36,6 +36,9 @@ _LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|fmha|attention|triton|cu
 Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
 
 
+Groups = tuple[tuple[int, ...], ...]  # groups of communicating devices
+
+
 class Unparsed(ValueError):
     """Part of a compiled program was not understood."""
 
@@ -53,7 +56,7 @@ class Collective(NamedTuple):
 
     operation: str
     bytes: float
-    groups: tuple[tuple[int, ...], ...]
+    groups: Groups
     turns: Turns
     name: str
 
@@ -129,7 +132,9 @@ def read(text: str) -> Compiled:
       text: an HLO module after the partitioner.
     """
     counts = re.findall(r"(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])
-    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, _lines_of_collectives(text)).compiled()
+    lines = set(map(str.strip, text.splitlines()))
+    listing = sum("replica_groups=" in line or "source_target_pairs=" in line for line in lines)
+    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, listing).compiled()
 
 
 def peak_bytes(program: Any) -> int:
@@ -182,13 +187,16 @@ class _Instruction(NamedTuple):
     line: str
 
 
+Computations = dict[str, list[_Instruction]]  # by name
+
+
 class _Reader:
     """Traverses a program from its entry through everything that it calls."""
 
-    def __init__(self, computations: tuple[str, dict[str, list[_Instruction]]], devices: int, lines: int):
+    def __init__(self, computations: tuple[str, Computations], devices: int, lines: int):
         self._entry, self._computations = computations
         self._devices = devices
-        self._lines = lines
+        self._lines = lines  # that list communicating devices
         self._collectives: list[Collective] = []
         self._products: list[Product] = []
         self._cycles = 0.0
@@ -380,9 +388,9 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
 _REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # call scalar computations
 
 
-def _computations(text: str) -> tuple[str, dict[str, list[_Instruction]]]:
+def _computations(text: str) -> tuple[str, Computations]:
     """The name of the entry computation, and the instructions of each computation by name."""
-    found: dict[str, list[_Instruction]] = {}
+    found: Computations = {}
     entry = ""
     current = None
     for line in text.splitlines():
@@ -421,13 +429,6 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def _lines_of_collectives(text: str) -> int:
-    """The number of lines that list communicating devices."""
-    return sum(
-        "replica_groups=" in line or "source_target_pairs=" in line for line in set(map(str.strip, text.splitlines()))
-    )
-
-
 def _called(each: _Instruction) -> Iterator[str]:
     """Names of the computations that an instruction calls."""
     for match in _CALLED.finditer(each.attributes):
@@ -438,22 +439,17 @@ def _called(each: _Instruction) -> Iterator[str]:
 
 
 def _operands(each: _Instruction) -> list[str]:
-    marked = re.findall(r"%([\w.\-]+)", each.operands)
-    return marked or _NAMES.findall(each.operands)
+    return re.findall(r"%([\w.\-]+)", each.operands) or _NAMES.findall(each.operands)
 
 
 def _dims(kind: str) -> list[int]:
     shape = _SHAPE.search(kind)
-    return _sizes(shape[2]) if shape else []
-
-
-def _sizes(text: str) -> list[int]:
-    return [int(size.removeprefix("<=")) for size in text.split(",") if size]
+    return _numbers(shape[2]) if shape else []
 
 
 def _arrays(kind: str) -> list[float]:
     """The bytes of each array of a type."""
-    return [math.prod(_sizes(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
+    return [math.prod(_numbers(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
 
 
 def _bits(dtype: str) -> int:
@@ -478,7 +474,7 @@ def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> fl
     return arrays[0] if operation == "collective-permute" else sum(arrays)
 
 
-def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, ...], ...]:
+def _groups(attributes: str, operation: str, devices: int) -> Groups:
     """Parses the groups of communicating devices in any of the compiler's notations."""
     if operation == "collective-permute":
         pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", attributes)
@@ -490,7 +486,7 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
         raise Unparsed(attributes)
     text = listed[1]
     if plain := re.match(r"\{((?:\{[\d,]*\},?)*)\}", text):
-        groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
+        groups = [tuple(_numbers(own)) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
         return tuple(group for group in groups if group) or (tuple(range(devices)),)
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
         ids = _ordered(iota[2], iota[3])
@@ -512,11 +508,11 @@ def _ordered(dims: str, order: str | None) -> np.ndarray:
     return ids.transpose(_numbers(order)) if order else ids
 
 
-def _rows(ids: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
+def _rows(ids: np.ndarray, size: int) -> Groups:
     return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 
 
-def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int, ...], ...]:
+def _of_mesh(sizes: str, device_ids: str | None, named: str) -> Groups:
     """Groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
@@ -548,7 +544,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",") if number]
+    return [int(number.removeprefix("<=")) for number in text.split(",") if number]
 
 
 def _cycles(each: _Instruction) -> float:

@@ -5,7 +5,6 @@ import functools
 import inspect
 import json
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,7 +40,6 @@ class Programs(NamedTuple):
       division: division of each batch.
       call_steps: the most steps of a call. None means any number.
       bytes: peak memory of a device, from the compiler's account of each program and the size of all data.
-      compile_seconds: time spent on building the programs.
       feeding: a context for the calls of one study that drops prefetched batches at its end.
     """
 
@@ -56,7 +54,6 @@ class Programs(NamedTuple):
     division: Division
     call_steps: int | None
     bytes: int
-    compile_seconds: float
     feeding: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
 
@@ -229,7 +226,6 @@ def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPr
 
 @functools.lru_cache(maxsize=16)
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
-    began = time.perf_counter()
     shared = _shared(key._replace(batch_size=0), lanes, division.shards, source)
     workload = shared.workload
     on = shared.on
@@ -277,7 +273,6 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             hlo.peak_bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
             hlo.peak_bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
         ),
-        compile_seconds=time.perf_counter() - began,
         feeding=functools.partial(contextlib.closing, feeder) if feeder else contextlib.nullcontext,
     )
 

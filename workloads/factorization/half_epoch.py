@@ -16,6 +16,8 @@ from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System
 
 AXIS = "cores"
+BY_CORE = PartitionSpec(AXIS)
+REPLICATED = PartitionSpec()
 _SUMMED = 1024  # rows summed in float32; their sums are added up on the host in float64
 
 
@@ -110,25 +112,12 @@ def half_epoch(
       fold_in: rows are not trained: the function gives them alone, and does not donate the other table.
     """
 
-    @in_full
     def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
         mine = jax.tree.map(lambda array: array[0], work)
         tables = solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als)
         return tables[0] if fold_in else tables
 
-    by_core = PartitionSpec(AXIS)
-    everywhere = PartitionSpec()
-    return jax.jit(
-        jax.shard_map(
-            of_core,
-            mesh=mesh,
-            in_specs=(by_core, by_core, by_core, everywhere),
-            out_specs=by_core,
-            check_vma=False,
-        ),
-        donate_argnums=(0,) if fold_in else (0, 1),
-        compiler_options=compiler_options(mesh),
-    )
+    return _over_cores(mesh, of_core, (BY_CORE, BY_CORE, BY_CORE, REPLICATED), BY_CORE, (0,) if fold_in else (0, 1))
 
 
 def objective(
@@ -136,7 +125,6 @@ def objective(
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
     """``objective_terms`` over all cores of ``mesh``, on every core, compiled at its first call."""
 
-    @in_full
     def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
         mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
         terms = objective_terms(
@@ -144,18 +132,13 @@ def objective(
         )
         return jax.lax.all_gather(terms, AXIS, tiled=True)
 
-    by_core = PartitionSpec(AXIS)
-    everywhere = PartitionSpec()
-    return jax.jit(
-        jax.shard_map(
-            of_core,
-            mesh=mesh,
-            in_specs=(by_core, by_core, by_core, by_core, everywhere),
-            out_specs=everywhere,
-            check_vma=False,
-        ),
-        compiler_options=compiler_options(mesh),
-    )
+    return _over_cores(mesh, of_core, (BY_CORE, BY_CORE, BY_CORE, BY_CORE, REPLICATED), REPLICATED)
+
+
+def _over_cores(mesh: Mesh, of_core: Callable[..., Any], given: Any, out: Any, donated: tuple[int, ...] = ()) -> Any:
+    """Compiles a function over all cores at its first call, given the shardings of its arguments and results."""
+    program = jax.shard_map(in_full(of_core), mesh=mesh, in_specs=given, out_specs=out, check_vma=False)
+    return jax.jit(program, donate_argnums=donated, compiler_options=compiler_options(mesh))
 
 
 def in_full(function: Callable[..., Any]) -> Callable[..., Any]:

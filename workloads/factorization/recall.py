@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
-from workloads.factorization.half_epoch import AXIS, in_full
+from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, in_full
 from workloads.factorization.links import Links
 from workloads.factorization.routes import RowPlacement
 
@@ -126,16 +126,8 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
         score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
         return jax.lax.sort((-score, column), num_keys=2)[1][..., :best]
 
-    by_core = PartitionSpec(AXIS)
-    everywhere = PartitionSpec()
-    whole = jax.shard_map(
-        of_core,
-        mesh=mesh,
-        in_specs=(by_core, by_core, Batches(everywhere, by_core, by_core, by_core)),
-        out_specs=everywhere,
-        check_vma=False,
-    )
-    return jax.jit(whole)
+    given = (BY_CORE, BY_CORE, Batches(REPLICATED, BY_CORE, BY_CORE, BY_CORE))
+    return jax.jit(jax.shard_map(of_core, mesh=mesh, in_specs=given, out_specs=REPLICATED, check_vma=False))
 
 
 def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> tuple[Array, Array]:
