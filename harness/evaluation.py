@@ -117,8 +117,7 @@ def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Ex
         return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
 
     starts = jnp.arange(0, own, size)
-    one = Examples(*(a[:size] for a in examples))
-    shapes = jax.eval_shape(of_chunk, one, jnp.ones(size))
+    shapes = jax.eval_shape(of_chunk, Examples(*(a[:size] for a in examples)), jnp.ones(size))
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     return jax.lax.scan(add, zeros, starts)[0]
 

@@ -139,8 +139,7 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     if jax.process_count() != hosts.count:
         raise BadInput(f"{hosts}: JAX found {jax.process_count()} processes instead of {hosts.count}")
     local = jax.local_device_count()
-    everywhere = jax.device_count()
-    return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices"
+    return f"host {jax.process_index()} of {jax.process_count()}: {local} of {jax.device_count()} devices"
 
 
 class _Pulse:
@@ -269,8 +268,7 @@ def on_host(arrays: Any) -> Any:
     from jax.sharding import NamedSharding, PartitionSpec
 
     def gathered(array: Any) -> np.ndarray:
-        replicated = NamedSharding(array.sharding.mesh, PartitionSpec())
-        return np.asarray(_copied(replicated)(array))
+        return np.asarray(_copied(NamedSharding(array.sharding.mesh, PartitionSpec()))(array))
 
     return jax.tree.map(gathered, arrays)
 

@@ -89,8 +89,7 @@ def a_step(
         if workload.feed is not None:
             batch = training.batch_fed(data, examples, division)
         elif workload.draw is not None:
-            drawn = workload.draw(jax.random.key(0), examples)
-            batch = training.batch_of(drawn, None, at, examples, division)
+            batch = training.batch_of(workload.draw(jax.random.key(0), examples), None, at, examples, division)
         else:
             batch = training.batch_of(data, order, at, examples, division)
         return training.take_step(workload, division, spans, at, carry, batch)

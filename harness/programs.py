@@ -95,8 +95,7 @@ def programs_for(
       source: options of the user's own data set, as in ``registry.dataset``.
     """
     builds = _build.cache_info().misses
-    programs = _build(key, lanes, strategy, division, json.dumps(source))
-    return programs, _build.cache_info().misses > builds
+    return _build(key, lanes, strategy, division, json.dumps(source)), _build.cache_info().misses > builds
 
 
 def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Workload:
@@ -220,8 +219,7 @@ def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPr
     on = mesh.mesh(shards)
     of = shapes(workload, on, lanes)
     start = compile_cache.compiled(lower_start(workload, on, of))
-    evaluate = compile_cache.compiled(lower_evaluate(workload, on, of))
-    return _SharedPrograms(workload, on, of, start, evaluate)
+    return _SharedPrograms(workload, on, of, start, compile_cache.compiled(lower_evaluate(workload, on, of)))
 
 
 @functools.lru_cache(maxsize=16)

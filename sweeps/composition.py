@@ -234,8 +234,7 @@ def _words(point: Iterable[Override]) -> Words:
     words = tuple(
         str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
     )
-    is_preset = any(o.key_or_group == "experiment" for o in point)
-    return (*words, "-m") if is_preset else words
+    return (*words, "-m") if any(o.key_or_group == "experiment" for o in point) else words
 
 
 def _copied(plain: Any) -> Any:

@@ -20,7 +20,7 @@ from harness.run import Settings
 from harness.runners import RUNNERS
 from results.bad_input import BadInput, number_of
 from results.plans.plan import Plan
-from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of, unscaled
+from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of
 from sweeps.configured_study import ConfiguredStudy, Say
 from sweeps.kind_configs import READERS
 from sweeps.planning import Request
@@ -330,6 +330,6 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
     """Returns rates of a device: from tables scaled by runs of the store, or else from a probe, or from tables."""
     if ratios.steps is not None:
-        tables = unscaled(device, precision)
+        tables = predictions.rates(*device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)
-    return microbenchmarks.rates(device.kind, device.backend, precision) or unscaled(device, precision)
+    return microbenchmarks.rates(*device, precision) or predictions.rates(*device, precision)

@@ -115,8 +115,7 @@ class Forecast:
     @functools.cached_property
     def programs(self) -> int:
         """The number of distinct programs of all studies."""
-        runs = [*self._running.values(), *self._waiting.values()]
-        return len(self._begun.keys() | {run.programs for run in runs})
+        return len(self._begun.keys() | {run.programs for run in self.running + self.waiting})
 
     @property
     def waiting(self) -> list[StudyRun]:
@@ -169,7 +168,7 @@ class Forecast:
         begun = set(self._begun)
         known = []
         unknown = 0
-        for run in [*self._running.values(), *self._waiting.values()]:
+        for run in self.running + self.waiting:
             seconds = work(run)
             if seconds is None:
                 unknown += 1

@@ -181,5 +181,4 @@ def _evaluation_spacing(task: Config, dataset: Dataset, batch_size: int) -> floa
     share = task["evaluation_share"]
     if not 0 < share <= 1:
         raise BadInput(f"task.evaluation_share must be above 0 and at most 1, not {share:g}")
-    evaluated = dataset.evaluation_examples * len(dataset.splits)
-    return round(evaluated / batch_size * (1 - share) / share, 6)
+    return round(dataset.evaluation_examples * len(dataset.splits) / batch_size * (1 - share) / share, 6)

@@ -258,8 +258,7 @@ def check(override: Override) -> None:
         raise BadInput(f"{text}: presets need a plus sign. Use +{text}.")
     if key in GROUPS:
         for choice in values(override):
-            what = "preset" if key == "experiment" else key
-            _check_named(what, choice.split("=", 1)[1], options(key))
+            _check_named("preset" if key == "experiment" else key, choice.split("=", 1)[1], options(key))
 
 
 def _check_named(what: str, word: str, known: Sequence[str]) -> None:

@@ -286,8 +286,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         "trials",
         "memory of a device",
     )
-    left = ("workload", "study", "verdict", _DIVISION)
-    printing.answer(printing.table(header, rows, left, least=least))
+    printing.answer(printing.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=least))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
@@ -330,8 +329,7 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
         devices = sorted({cost.device.kind for cost in known})
         lines.append(f"predicted: {span(total, 3600)} device-hours of {', '.join(devices)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
-    reasons = collections.Counter(cost.by for cost in costs if cost.device_seconds is None)
-    for why, count in reasons.items():
+    for why, count in collections.Counter(cost.by for cost in costs if cost.device_seconds is None).items():
         after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
         lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
     return [*lines, *_idle(costs), *_too_large(costs)]

@@ -65,7 +65,7 @@ class Request:
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
     notify: str | None = None
-    limits: tuple[Bounds, Bounds] = (Bounds(), Bounds())
+    limits: tuple[Bounds, Bounds] = (limits.NONE, limits.NONE)
     words: Mapping[str, tuple[Words, ...]] = dataclasses.field(default_factory=dict)
 
 
@@ -164,9 +164,8 @@ def assemble(
 def digest(request: Request) -> str:
     """Returns a hash of the studies, settings and limits of a request, without the store and the launcher."""
     studies = [[study.plan_json, list(study.request)] for study in request.studies]
-    return plain_digest(
-        {"studies": studies, "settings": dataclasses.asdict(request.settings), "limits": request.limits}
-    )
+    bounds = [list(vars(each).values()) for each in request.limits]
+    return plain_digest({"studies": studies, "settings": vars(request.settings), "limits": bounds})
 
 
 class ToRun(NamedTuple):
@@ -195,8 +194,7 @@ def to_run(request: Request) -> ToRun:
     missing = {name: each.to_run for name, each in progress.items()}
     # A run killed before its commit has no trials left, but still has to commit.
     lacking = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
-    planned = sum(study.request.planned for study in request.studies)
-    stored = planned - sum(missing.values())
+    stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
     left_out = tuple(study for study in lacking if _failed_too_often(request, study))
     missing |= {study.name: 0 for study in left_out}
     studies = tuple(study for study in lacking if study not in left_out)

@@ -81,8 +81,14 @@ class LauncherConfig:
 
 
 @dataclasses.dataclass
-class BoundsConfig:
-    """Fields of ``sweeps.limits.Bounds``."""
+class Bounds:
+    """The limits of a sweep, or of each of its studies. None means no limit.
+
+    Attributes:
+      max_hours: hours since the start, in this run of the command.
+      max_device_hours: device-hours while studies run. A device is a core, a GPU or a TPU core.
+      max_failures: failed studies of a sweep, or failed attempts at a study, including earlier runs.
+    """
 
     max_hours: float | None = None
     max_device_hours: float | None = None
@@ -91,8 +97,8 @@ class BoundsConfig:
 
 @dataclasses.dataclass
 class LimitsConfig:
-    sweep: BoundsConfig = dataclasses.field(default_factory=BoundsConfig)
-    study: BoundsConfig = dataclasses.field(default_factory=BoundsConfig)
+    sweep: Bounds = dataclasses.field(default_factory=Bounds)
+    study: Bounds = dataclasses.field(default_factory=Bounds)
 
 
 @dataclasses.dataclass

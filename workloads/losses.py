@@ -118,8 +118,7 @@ def total_loss(
     weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
     def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array) -> Array:
-        logits = product(Product(features_NxD, kernel))
-        return total(loss(logits, labels_N, label_smoothing), weights_N)
+        return total(loss(product(Product(features_NxD, kernel)), labels_N, label_smoothing), weights_N)
 
     def chunked(array: Array) -> Array:
         return array.reshape(count // size, size, *array.shape[labels.ndim :])
@@ -250,8 +249,7 @@ def _average_precision_error(sums: Array) -> Array:
 
     above = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this bin or a higher one
     precision = above[:, 1] / jnp.maximum(above[:, 0], 1.0)
-    recalled = sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)
-    return 1.0 - jnp.sum(precision * recalled)
+    return 1.0 - jnp.sum(precision * (sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)))
 
 
 # 1 − the area under the precision-recall curve over all images and classes. Scores in one bin count as equal.

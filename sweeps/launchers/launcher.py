@@ -64,8 +64,7 @@ def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, 
     """Returns the CPUs and GPUs that a study needs on a node: those of the launcher's keys, or one per device."""
     devices = devices_asked(asked, study, settings)
     gpus = devices if asked["gpus"] is None else asked["gpus"]
-    cpus = asked["cpus"] or (1 if gpus else devices)
-    return cpus, gpus
+    return asked["cpus"] or (1 if gpus else devices), gpus
 
 
 def check_least(asked: Config, **least: int) -> None:

@@ -113,7 +113,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         break
                 for reference in _done(ray, [*running, *slices.coming]):
                     if reference in slices.coming:
-                        task = _begin_on_slice(ray, asked, launch, *slices.come(reference), wishes)
+                        task = _begin_on_slice(ray, asked, launch, *slices.coming.pop(reference), wishes)
                         running[task.references[0]] = task
                         continue
                     task = running.pop(reference)
@@ -161,7 +161,7 @@ class Slices:
       asked: VERSION:TOPOLOGY of each slice. None without slices.
 
     Attributes:
-      coming: studies and their reserved slices, by a reference that is ready when the hosts are.
+      coming: studies and their reserved slices, by a reference that is ready when all hosts of the slice are.
     """
 
     def __init__(self, ray: Any, asked: str | None):
@@ -194,10 +194,6 @@ class Slices:
             ) from None
         self.coming[own.placement_group.ready()] = study, own
         return True
-
-    def come(self, reference: Any) -> tuple[Plan, Any]:
-        """Returns the study and its slice when all hosts of the slice are ready."""
-        return self.coming.pop(reference)
 
     def retry(self) -> None:
         """Lets the next ``reserve`` try immediately, because a slice may have been released."""
@@ -350,9 +346,8 @@ def _check_fits(ray: Any, asked: Config, studies: Sequence[Plan], settings: Sett
             if not lacking:
                 needs = " and ".join(f"{count:g} {name}" for name, count in wanted.items() if count)
                 raise BadInput(f"{study.name} needs {needs} on one node, but no node has all of them")
-            count = wanted[lacking[0]]
             name = lacking[0]
-            raise BadInput(f"{study.name} needs {count:g} {name}, and the largest node has {largest[name]:g}")
+            raise BadInput(f"{study.name} needs {wanted[name]:g} {name}, and the largest node has {largest[name]:g}")
 
 
 @contextlib.contextmanager

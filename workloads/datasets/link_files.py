@@ -161,8 +161,7 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     try:
         with open(file, "rb") as opened:
             metadata = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
-            table = pq.ParquetFile(opened, metadata=metadata)
-            for batch in table.iter_batches(BATCH, columns=["row", "col"]):
+            for batch in pq.ParquetFile(opened, metadata=metadata).iter_batches(BATCH, columns=["row", "col"]):
                 ids = []
                 for name in ("row", "col"):
                     column = batch.column(name)

@@ -75,8 +75,7 @@ def check_files(size: str, within: Path | None = None) -> None:
 def version(size: str, seed: int) -> str:
     """Returns the hash of the files and the seed."""
     check_files(size)
-    digest = array_records.digest(f"movielens/{size}", folder(size), SPLITS)
-    return short(READER, seed, digest)
+    return short(READER, seed, array_records.digest(f"movielens/{size}", folder(size), SPLITS))
 
 
 def check(size: str) -> None:

@@ -82,8 +82,7 @@ def tf_records(file: Path) -> Iterator[bytes]:
             if length > size:
                 raise OSError(f"{file} is damaged or truncated")
             record = opened.read(length)
-            checksum = opened.read(4)
-            if _checksum(record) != checksum:
+            if _checksum(record) != opened.read(4):
                 raise OSError(f"{file} is damaged or truncated")
             yield record
 

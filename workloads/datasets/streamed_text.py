@@ -130,8 +130,7 @@ def write_subwords(name: str, place: Path) -> None:
         wanted = LEARNED_BY.replace("-", "==")
         raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
     records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
-    texts = (_text(records[row]) for row in range(len(records)))
-    durable.replace(file, learned(texts, of.vocabulary))
+    durable.replace(file, learned((_text(records[row]) for row in range(len(records))), of.vocabulary))
 
 
 def learned(texts: Iterable[str], vocabulary: int) -> bytes:

@@ -159,9 +159,8 @@ def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
             _check_kind(file, field.name.strip(), field.type)
         groups = table.groups
         wanted = [field.name for field in kept]
-        rows = table.metadata.num_rows
         # Each column is in memory as written, and as float64 or as codes of texts.
-        _require(file, table.decoded_bytes(wanted, groups) + 8 * rows * len(wanted))
+        _require(file, table.decoded_bytes(wanted, groups) + 8 * table.metadata.num_rows * len(wanted))
         read = table.read(wanted, groups, plain=False)
     there = dict(zip(wanted, read.columns, strict=True))
     return pa.table({name: there.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})

@@ -299,8 +299,7 @@ def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
         return np.zeros_like(sizes)
     exact = sizes * total / sizes.sum()
     rows = np.floor(exact).astype(np.int64)
-    first = np.argsort(rows - exact, kind="stable")[: total - rows.sum()]
-    rows[first] += 1
+    rows[np.argsort(rows - exact, kind="stable")[: total - rows.sum()]] += 1
     return np.minimum(np.maximum(rows, 1), np.maximum(sizes - spare, 1))
 
 

@@ -79,8 +79,7 @@ def check_files(variant: str, within: Path | None = None) -> None:
 def version(variant: str) -> str:
     """Returns the hash of the files that are read."""
     check_files(variant)
-    digest = array_records.digest(f"web_graph/{variant}", folder(variant), READ)
-    return short(READER, digest)
+    return short(READER, array_records.digest(f"web_graph/{variant}", folder(variant), READ))
 
 
 def size(variant: str) -> Size:

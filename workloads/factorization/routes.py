@@ -255,8 +255,7 @@ def _exchange(
             owner = owners[core][block]
             rank = np.arange(len(slots)) - np.searchsorted(owner, np.arange(other.cores))[owner]
             wanted[core, block, owner, rank] = slots % other.slots_per_core
-            at = owner * widest + rank
-            received[core, block] = at[np.searchsorted(slots, blocked[core, block])]
+            received[core, block] = (owner * widest + rank)[np.searchsorted(slots, blocked[core, block])]
     return received.reshape(cores, blocks, in_block, rows, length), wanted
 
 

@@ -57,8 +57,7 @@ class GhostNorm(nn.Module):
         scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
         if not train:
             return _normalized(x, mean_C.value, variance_C.value, scale_C, bias_C, self.epsilon)
-        groups = max(1, len(x) // self.group)
-        x_NxMxC = x.reshape(groups, -1, C)
+        x_NxMxC = x.reshape(max(1, len(x) // self.group), -1, C)
         mean_NxC, variance_NxC = _moments(x_NxMxC, _sharers(len(x), self.group))
         for running, new_NxC in ((mean_C, mean_NxC), (variance_C, variance_NxC)):
             running.value = self.decay * running.value + (1.0 - self.decay) * new_NxC.mean(axis=0)
@@ -92,8 +91,7 @@ def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
         if sharers == 1:
             return sums_NxC
         shards = range(lax.axis_size(DATA))
-        runs = [[*shards[i : i + sharers]] for i in shards[::sharers]]
-        return lax.psum(sums_NxC, DATA, axis_index_groups=runs)
+        return lax.psum(sums_NxC, DATA, axis_index_groups=[[*shards[i : i + sharers]] for i in shards[::sharers]])
 
     x_NxMxC = x_NxMxC.astype(jnp.float32)
     count = float(sharers * x_NxMxC.shape[1])

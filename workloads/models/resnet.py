@@ -95,8 +95,7 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
                 x_BxHxWxC, _ = Block(features, 1 if stage == 0 else 2, train)(x_BxHxWxC, None)
                 if count > 1:
                     axes = {"params": 0, STATISTICS: 0}
-                    rngs = {"params": True}
-                    rest = nn.scan(Block, variable_axes=axes, split_rngs=rngs, length=count - 1)
+                    rest = nn.scan(Block, variable_axes=axes, split_rngs={"params": True}, length=count - 1)
                     x_BxHxWxC, _ = rest(features, 1, train, name=f"{STACKED}_{stage}")(x_BxHxWxC, None)
             x_BxP = x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2))
             return nn.Dense(classes, dtype=jnp.float32, kernel_init=nn.initializers.normal(0.01))(x_BxP)
