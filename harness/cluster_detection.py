@@ -13,6 +13,7 @@ from typing import NamedTuple
 from harness import processors
 from results.bad_input import BadInput
 
+Environment = Mapping[str, str]
 TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of clouds block
 POD_PORT = 8482
 _METADATA_SECONDS = 5.0
@@ -35,7 +36,7 @@ class Place(NamedTuple):
     host: int
 
 
-def find(environment: Mapping[str, str]) -> Place | None:
+def find(environment: Environment) -> Place | None:
     """The place of this process in the first cluster that is detected, or None without a cluster.
 
     Raises:
@@ -54,7 +55,7 @@ def find(environment: Mapping[str, str]) -> Place | None:
     return None
 
 
-def _tpu(environment: Mapping[str, str]) -> Place | None:
+def _tpu(environment: Environment) -> Place | None:
     names = environment.get("TPU_PROCESS_ADDRESSES", environment.get("TPU_WORKER_HOSTNAMES"))
     if names is not None:
         workers = names.split(",")
@@ -70,7 +71,7 @@ def _tpu(environment: Mapping[str, str]) -> Place | None:
     return Place("the TPU pod", f"{first}:{TPU_PORT}", len(workers) * slices, index + own * len(workers))
 
 
-def _metadata(environment: Mapping[str, str], key: str) -> str:
+def _metadata(environment: Environment, key: str) -> str:
     import http.client  # slow to import, and only TPU pods need it
 
     server = environment.get("GCE_METADATA_IP", "metadata.google.internal")
@@ -84,7 +85,7 @@ def _metadata(environment: Mapping[str, str], key: str) -> str:
     return text
 
 
-def _slurm(environment: Mapping[str, str]) -> Place | None:
+def _slurm(environment: Environment) -> Place | None:
     if "SLURM_JOB_ID" not in environment or "SLURM_PROCID" not in environment:
         return None
     nodes = environment.get("SLURM_STEP_NODELIST") or environment["SLURM_JOB_NODELIST"]
@@ -95,7 +96,7 @@ def _slurm(environment: Mapping[str, str]) -> Place | None:
     return Place("SLURM", first, int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"]))
 
 
-def _open_mpi(environment: Mapping[str, str]) -> Place | None:
+def _open_mpi(environment: Environment) -> Place | None:
     where = environment.get("OMPI_MCA_orte_hnp_uri")
     if where is None:
         return None
@@ -106,7 +107,7 @@ def _open_mpi(environment: Mapping[str, str]) -> Place | None:
     return Place("Open MPI", first, *(int(environment[f"OMPI_COMM_WORLD_{each}"]) for each in ("SIZE", "RANK")))
 
 
-def _kubernetes(environment: Mapping[str, str]) -> Place | None:
+def _kubernetes(environment: Environment) -> Place | None:
     if "JOB_COMPLETION_INDEX" not in environment:
         return None
     index = int(environment["JOB_COMPLETION_INDEX"])

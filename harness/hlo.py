@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -146,7 +147,7 @@ def peak_bytes(program: Any) -> int:
     return int(stats.argument_size_in_bytes + results + stats.temp_size_in_bytes)
 
 
-def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
+def axes_of(collective: Collective, mesh: Axes) -> str:
     """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
 
     Args:
@@ -166,9 +167,7 @@ def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
     return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
 
 
-def totals(
-    collectives: Sequence[Collective], mesh: Mapping[str, int]
-) -> dict[tuple[str, str], tuple[int, float, float]]:
+def totals(collectives: Sequence[Collective], mesh: Axes) -> dict[tuple[str, str], tuple[int, float, float]]:
     """The count, bytes and wire bytes of collectives, by operation and axes."""
     sums: dict[tuple[str, str], tuple[int, float, float]] = {}
     for each in collectives:

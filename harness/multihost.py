@@ -16,12 +16,12 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from harness import cluster_detection, rendezvous
+from harness.cluster_detection import Environment
 from results.bad_input import BadInput, first_line
 from results.cli import say
 
@@ -69,7 +69,7 @@ def find(
     count: int | None,
     index: int | None,
     heartbeat_seconds: int,
-    environment: Mapping[str, str],
+    environment: Environment,
 ) -> Hosts:
     """The addresses of the processes. The cluster provides values that are None, and a coordinator that is auto.
 

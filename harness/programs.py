@@ -19,7 +19,7 @@ from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey
 from harness.training import CALL_STEPS, Spans, TrainState
 from workloads import registry
-from workloads.workload import DATA, Array, Examples, Workload
+from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
 
 FED_BYTES = 256 << 20  # limit on the prefetched batches of one call, on each device
 
@@ -44,7 +44,7 @@ class Programs(NamedTuple):
     """
 
     advance: Callable[[Any, Spans], Any]
-    evaluate: Callable[[Any, Array], tuple[Array, Array]]
+    evaluate: Callable[[Any, Array], ArrayPair]
     empty: Callable[[], Any]
     put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
     lane_shapes: tuple[jax.ShapeDtypeStruct, ...]

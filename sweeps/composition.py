@@ -24,6 +24,7 @@ from sweeps.kind_configs import READERS
 from sweeps.overrides import GROUPS, CommandLine, Words
 from workloads import registry
 
+Plain = dict[str, Any]  # a configuration as plain data
 _SHOWN = 5  # tasks named in a message
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
@@ -58,18 +59,18 @@ class _Model:
     """
 
     config: DictConfig
-    plain: dict[str, Any]
+    plain: Plain
     texts: dict[str, str]
-    known: dict[str, Any] = dataclasses.field(default_factory=dict)
+    known: Plain = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: DictConfig, plain: dict[str, Any], point: Sequence[Override]) -> "_Model | None":
+    def of(cls, config: DictConfig, plain: Plain, point: Sequence[Override]) -> "_Model | None":
         """Makes a model of a point. None if one override could change several values, as with interpolation."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
-    def values(self, point: Sequence[Override]) -> dict[str, Any] | None:
+    def values(self, point: Sequence[Override]) -> Plain | None:
         """Returns the values in which another point differs, by key. None if Hydra must compose one of them."""
         changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
         for override in changed:
@@ -77,7 +78,7 @@ class _Model:
                 return None
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
-    def with_values(self, values: Config) -> dict[str, Any]:
+    def with_values(self, values: Config) -> Plain:
         """Returns the plain data of the point with other values."""
         plain = _copied(self.plain)
         for key, value in values.items():
@@ -107,11 +108,11 @@ class _Model:
 class Point(NamedTuple):
     """A point of a sweep: its configuration, and the command-line words that select only this point."""
 
-    config: dict[str, Any]
+    config: Plain
     words: Words
 
 
-def compose_all(line: CommandLine) -> list[dict[str, Any]]:
+def compose_all(line: CommandLine) -> list[Plain]:
     """Returns the configuration of every study on a command line. See ``compose_points``."""
     return [point.config for point in compose_points(line)]
 
@@ -366,7 +367,7 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
     return f"{where}: {first_line(error.__cause__ or error)}"
 
 
-def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
+def _plain(config: DictConfig, kind: str) -> Plain:
     """Converts a configuration to plain data, without the sections of other kinds."""
     own = READERS[kind].sections
     for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
@@ -404,7 +405,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     return keys
 
 
-def _shapes(shape: Any = None) -> dict[str, Any]:
+def _shapes(shape: Any = None) -> Plain:
     """Returns all dataclasses nested in a shape, by name."""
     own = shape or kind_configs.config()
     kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
@@ -412,7 +413,7 @@ def _shapes(shape: Any = None) -> dict[str, Any]:
     return {own.__name__: own} | {name: kind for each in nested for name, kind in _shapes(each).items()}
 
 
-def _fields(shape: Any) -> dict[str, Any]:
+def _fields(shape: Any) -> Plain:
     """Returns the types of a shape's fields, without ``| None``."""
     fields = typing.get_type_hints(shape)
     for name, kind in fields.items():

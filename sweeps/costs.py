@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness import costs, microbenchmarks, predictions, processors
-from harness.costs import Counts, Question, Verdict
+from harness.costs import Answer, Counts, Question, Verdict
 from harness.hlo import Collective
 from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import NOTHING, Rates, Seconds
@@ -211,7 +211,7 @@ def _ask(
     say: Say,
     topology: str | None = None,
     timeout_seconds: float | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Answer]:
     """Returns answers by study name. Studies that share programs share an answer, and missing answers are left out.
 
     Counts are of one device, with the division of ``verdicts`` if there are any.

@@ -6,7 +6,7 @@ Functions import JAX when they are called, so that the registry can be read with
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads.workload import Array, Metric, Product
+from workloads.workload import Array, ArrayPair, Metric, Product
 
 CHUNK_BYTES = 64 << 20  # size of the chunks of outputs of a lazy product
 
@@ -130,8 +130,8 @@ def total_loss(
         each = jax.lax.map(lambda chunk: of_chunk(chunk[0], kernel, *chunk[1]), (chunked(features), chunks))
         return jnp.sum(each)
 
-    def forward(features: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-        def one(carry: tuple[Array, Array], chunk: Any) -> tuple[tuple[Array, Array], Array]:
+    def forward(features: Array, kernel: Array) -> tuple[Array, ArrayPair]:
+        def one(carry: ArrayPair, chunk: Any) -> tuple[ArrayPair, Array]:
             value, (of_features, of_kernel) = jax.value_and_grad(of_chunk, (0, 1))(chunk[0], kernel, *chunk[1])
             return (carry[0] + value, carry[1] + of_kernel.astype(jnp.float32)), of_features
 
@@ -139,7 +139,7 @@ def total_loss(
         (value, of_kernel), of_features = jax.lax.scan(one, zeros, (chunked(features), chunks))
         return value, (of_features.reshape(features.shape), of_kernel)
 
-    def backward(gradients: tuple[Array, Array], factor: Array) -> tuple[Array, Array]:
+    def backward(gradients: ArrayPair, factor: Array) -> ArrayPair:
         of_features, of_kernel = gradients
         return of_features * factor.astype(features.dtype), (of_kernel * factor).astype(kernel.dtype)
 
@@ -170,7 +170,7 @@ def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric
     """
     import numpy as np
 
-    def sums(outputs: Array, labels: Array, weights: Array | None) -> tuple[Array, Array]:
+    def sums(outputs: Array, labels: Array, weights: Array | None) -> ArrayPair:
         import jax.numpy as jnp
 
         each = values(outputs, labels)

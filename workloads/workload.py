@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = Any  # a jax.Array or a tracer of one
+ArrayPair = tuple[Array, Array]
 Params = Any  # a pytree of arrays
 State = Any  # a pytree of arrays
+Names = tuple[str, ...]
 DATA = "data"  # mesh axis that a batch is divided over
 STACKED = "stacked"  # prefix of parameters whose first axis runs over layers compiled as one
 
@@ -88,19 +90,19 @@ class Dataset(NamedTuple):
     train_examples: int | None
     evaluation_examples: int
     classes: int
-    splits: tuple[str, ...]
+    splits: Names
     loss: Callable[[Array, Array, Array], Array]
     metrics: Mapping[str, Metric]
     shapes: Callable[[], Splits] | None = None
-    tuned: tuple[str, ...] = ()
+    tuned: Names = ()
     padding: int | None = None
     draw: Callable[[Array, int], Examples] | None = None
     feed: Callable[[int, int, int, range], Examples] | None = None
     check: Callable[[], None] = lambda: None
     options: Mapping[str, Any] = MappingProxyType({})
-    models: tuple[str, ...] | None = None
+    models: Names | None = None
     targets: tuple[tuple[str, float], ...] = ()
-    lines: tuple[str, ...] = ()
+    lines: Names = ()
 
 
 class Product(NamedTuple):
@@ -175,7 +177,7 @@ class Optimizer(NamedTuple):
     """
 
     update_rule: Callable[..., Any]
-    tuned: tuple[str, ...]
+    tuned: Names
     defaults: Mapping[str, float]
     evaluated: Callable[[Params, Any], Params] = lambda params, state: params
 
@@ -206,7 +208,7 @@ class Workload(NamedTuple):
     loss: Callable[[Params, State, Examples, Array | None, Array, Array], tuple[Array, State]]
     predict: Callable[[Params, State, Array], Array]
     metrics: Mapping[str, Metric]
-    evaluated_splits: tuple[str, ...]
+    evaluated_splits: Names
     evaluation_examples: int
     update_rule: Callable[..., Any]
     evaluated: Callable[[Params, Any], Params]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import processors
+from harness.processors import Cpus
 from harness.run import TRAINING, RunProgress, Settings
 from harness.runners import RUNNERS
 from results import cli, exit_codes
@@ -45,7 +46,7 @@ from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
 from workloads import data_stream
 
-Slot = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
+Slot = tuple[Cpus, dict[str, str]]  # the logical processors of a process, and its environment
 
 WAIT_SECONDS = 1.0  # longest time between looks at the sweep
 END_SECONDS = 30.0  # time a worker has to save before it is killed (two are enough on an idle machine)
@@ -434,7 +435,7 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
     return queue.pop()
 
 
-def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Worker:
+def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
     """Starts a process with an environment, which binds itself to ``cpus``, if any, before it imports JAX.
 
     The process runs its own program and not the main script of this process, which may be a notebook. Its standard

@@ -43,6 +43,7 @@ from sweeps.launchers.launcher import (
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
+Jobs = dict[str, str]  # by study
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
 FOLDER = LAUNCHERS[0]  # folder of a store for the output of jobs before their logs exist
 LISTED = 500  # most arrays in one query
@@ -198,7 +199,7 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
     yield study.end(f"job {job}: {cause(launch.store / study.study.name)}")
 
 
-def _adopted(launch: Launch) -> dict[str, str]:
+def _adopted(launch: Launch) -> Jobs:
     """Returns the queued and running jobs of an earlier run of the sweep, by study."""
     last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
     named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
@@ -235,9 +236,9 @@ def _arrays(asked: Config, studies: Sequence[Plan], settings: Settings) -> Itera
             yield need, own[first : first + most]
 
 
-def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> dict[str, str]:
+def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> Jobs:
     """Submits studies and returns the job of each. After an error none of them stays queued."""
-    jobs: dict[str, str] = {}
+    jobs: Jobs = {}
     try:
         for need, own in _arrays(asked, studies, launch.settings):
             jobs |= _submit(asked, launch, need, own)
@@ -247,12 +248,12 @@ def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> dict[
     return jobs
 
 
-def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
+def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> Jobs:
     """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
     output = launch.store / FOLDER
     durable.make_folder(output)
     script = batch_script(asked, launch, need, studies)
-    jobs: dict[str, str] = {}
+    jobs: Jobs = {}
     try:
         with attempt.blocked(signal.SIGINT, signal.SIGTERM):  # an interrupt would lose the number of the array
             done = _ask(["sbatch", "--parsable", "--hold"], script)

@@ -20,6 +20,7 @@ BATCH = 1 << 20  # rows of parquet read at once
 ROW_BYTES = 64  # largest size of a row of parquet, encoded and decoded
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
 
+LinkBlocks = Iterator[tuple[np.ndarray, np.ndarray]]
 MatrixShape = tuple[int, int]
 
 
@@ -55,7 +56,7 @@ def header(file: Path) -> LinkFileHeader:
     raise BadInput(f"{file} has an unsupported format. It should be {HOW}.")
 
 
-def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def blocks(file: Path) -> LinkBlocks:
     """Yields the links of a file in blocks: rows and columns, integer[links] each."""
     return _matrix(file) if header(file).shape else _table(file)
 
@@ -101,7 +102,7 @@ def array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], 
     return shape, kind
 
 
-def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _matrix(file: Path) -> LinkBlocks:
     """Yields the links of a CSR matrix in blocks."""
     try:
         with np.load(file, allow_pickle=False) as members:
@@ -151,7 +152,7 @@ def _table_header(file: Path) -> LinkFileHeader:
     return LinkFileHeader(None, count, 0)
 
 
-def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _table(file: Path) -> LinkBlocks:
     """Yields the links of a parquet file in blocks."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -29,7 +29,7 @@ from workloads import losses, memory
 from workloads.datasets import table_files
 from workloads.datasets.table_files import HOW, Column, Numbers, Texts
 from workloads.factorization.ratings import random_bits
-from workloads.workload import Dataset, Examples, Splits
+from workloads.workload import Dataset, Examples, Names, Splits
 
 READER = 1  # version of this module and table_files; part of the data's identity
 TASKS = ("classification", "regression")
@@ -50,8 +50,8 @@ class Options(NamedTuple):
     path: Path
     label: str | None
     task: str | None
-    drop: tuple[str, ...]
-    text: tuple[str, ...]
+    drop: Names
+    text: Names
     validation: float
     test: float
     seed: int
@@ -78,7 +78,7 @@ class Facts(NamedTuple):
     rows: Mapping[str, int]
     columns: tuple[int, int]
     inputs: int
-    classes: tuple[str, ...]
+    classes: Names
     deviation: float
     constant: tuple[str, float]
 
@@ -148,7 +148,7 @@ def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
     return tuple((metric, value) for value in dict.fromkeys(values))
 
 
-def _lines(file: Path, facts: Facts) -> tuple[str, ...]:
+def _lines(file: Path, facts: Facts) -> Names:
     numbers, texts = facts.columns
     kinds = (("numbers", numbers), ("texts", texts))
     inputs = " and ".join(f"{number_of(count, 'column')} of {kind}" for kind, count in kinds if count)
@@ -248,7 +248,7 @@ def _version(columns: Mapping[str, Column], label: str) -> str:
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, ...], np.ndarray]:
+def _classes(options: Options, label: str, column: Column) -> tuple[Names, np.ndarray]:
     """Returns the classes as texts, and the class of each row, int32[rows]."""
     if isinstance(column, Texts):
         classes = column.texts

@@ -14,6 +14,7 @@ from results.als import Als
 from workloads.factorization import fused, solvers
 from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System
+from workloads.workload import ArrayPair
 
 AXIS = "cores"
 BY_CORE = PartitionSpec(AXIS)
@@ -30,7 +31,7 @@ class Weights(NamedTuple):
 
 def solved_rows(
     own: Array, other: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
-) -> tuple[Array, Array]:
+) -> ArrayPair:
     """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
 
     Args:
@@ -220,7 +221,7 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
             send, *of_chunks = step
             table = fetch(send)
 
-            def chunk(total: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
+            def chunk(total: Array, step: ArrayPair) -> tuple[Array, None]:
                 columns, of = step
                 return total.at[of].add(per_segment(solvers.sums_over_links(_gather(table, columns, kind)), of)), None
 

@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jax import lax
 
-from workloads.workload import DATA, Array
+from workloads.workload import DATA, Array, ArrayPair
 
 STATISTICS = "statistics"  # Flax collection of the running statistics
 CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
@@ -81,7 +81,7 @@ def _sharers(examples: int, group: int) -> int:
     return sharers
 
 
-def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
+def _moments(x_NxMxC: Array, sharers: int) -> ArrayPair:
     """Returns mean and variance, float32[N, C], by group and channel over ``sharers`` neighbouring shards.
 
     The mean is computed first, because a difference of large squares would lose precision.
@@ -156,7 +156,7 @@ class LayerNorm(nn.Module):
         return _normalized(x, mean, variance, scale_C, bias_C, self.epsilon)
 
 
-def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> tuple[Array, Array]:
+def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> ArrayPair:
     """Returns the two parameters [C] of a norm."""
     return (
         module.param("scale", scale_init, (channels,), jnp.float32),
@@ -223,11 +223,11 @@ def _products(q_BxTxHxK: Array, k_BxSxHxK: Array) -> Array:
     return jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxSxHxK, preferred_element_type=jnp.float32)
 
 
-def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, tuple[Array, Array]]:
+def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, ArrayPair]:
     return _products(q_BxTxHxK, k_BxSxHxK), (q_BxTxHxK, k_BxSxHxK)
 
 
-def _backward(inputs: tuple[Array, Array], gradient_BxHxTxS: Array) -> tuple[Array, Array]:
+def _backward(inputs: ArrayPair, gradient_BxHxTxS: Array) -> ArrayPair:
     # Both factors in bfloat16, as in the forward pass. JAX would multiply in float32, which is slower.
     q_BxTxHxK, k_BxSxHxK = inputs
     gradient_BxHxTxS = gradient_BxHxTxS.astype(q_BxTxHxK.dtype)
