@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
+Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -167,9 +168,9 @@ def axes_of(collective: Collective, mesh: Axes) -> str:
     return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
 
 
-def totals(collectives: Sequence[Collective], mesh: Axes) -> dict[tuple[str, str], tuple[int, float, float]]:
+def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
     """The count, bytes and wire bytes of collectives, by operation and axes."""
-    sums: dict[tuple[str, str], tuple[int, float, float]] = {}
+    sums: Totals = {}
     for each in collectives:
         key = each.operation, axes_of(each, mesh)
         count, whole, wire = sums.get(key, (0, 0.0, 0.0))

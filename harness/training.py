@@ -12,7 +12,7 @@ import optax
 from harness import mesh, rng
 from harness.batch_partition import Division
 from workloads import losses, optimizers
-from workloads.workload import Array, Examples, Params, State, Workload
+from workloads.workload import Array, Examples, Params, State, Variables, Workload
 
 CALL_STEPS = 32  # the most that batched lanes take in one call, because a lane that arrives waits for the others
 
@@ -148,7 +148,7 @@ def gradients(
     batch: Batch,
     keys: Array,
     label_smoothing: Array,
-) -> tuple[Params, State]:
+) -> Variables:
     """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
     The mean is a sum divided by the number of labels, which is known in advance, so sums over shards and microbatches

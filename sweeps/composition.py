@@ -25,6 +25,7 @@ from sweeps.overrides import GROUPS, CommandLine, Words
 from workloads import registry
 
 Plain = dict[str, Any]  # a configuration as plain data
+Overrides = Sequence[Override]
 _SHOWN = 5  # tasks named in a message
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
@@ -64,13 +65,13 @@ class _Model:
     known: Plain = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: DictConfig, plain: Plain, point: Sequence[Override]) -> "_Model | None":
+    def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
         """Makes a model of a point. None if one override could change several values, as with interpolation."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
-    def values(self, point: Sequence[Override]) -> Plain | None:
+    def values(self, point: Overrides) -> Plain | None:
         """Returns the values in which another point differs, by key. None if Hydra must compose one of them."""
         changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
         for override in changed:
@@ -157,7 +158,7 @@ def compose_points(line: CommandLine) -> list[Point]:
         return list(_points(points, parsed, bases))
 
 
-def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
+def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
     """Splits a command line into one per preset that it combines. Empty for a single preset with its own file.
 
     Raises:
@@ -180,7 +181,7 @@ def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
     return [line._replace(overrides=(*words, *others)) for words in parts]
 
 
-def _check_commas(parsed: Sequence[Override]) -> None:
+def _check_commas(parsed: Overrides) -> None:
     """Raises BadInput if the commas of one mesh or layout in Mesh-TensorFlow's notation would make a sweep."""
     if not any(override.key_or_group == "strict" and override.value() is False for override in parsed):
         return
@@ -199,9 +200,7 @@ def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
         raise BadInput(f"this preset is a sweep over {swept}. Run `python -m sweeps {command} -m`.")
 
 
-def _points(
-    points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[Words, _Base]
-) -> Iterator[Point]:
+def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _Base]) -> Iterator[Point]:
     """Yields every point with its configuration. Adds missing choices to ``bases``.
 
     Raises:
@@ -283,7 +282,7 @@ def _searched(key: str, config: DictConfig) -> str:
     return ""
 
 
-def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
+def _with(base: _Base, point: Overrides) -> DictConfig:
     """Returns a base with the values of a point set, as Hydra would compose it. Raises the same errors."""
     config = base.config.copy()
     try:

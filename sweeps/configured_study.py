@@ -1,6 +1,6 @@
 """Configured study: a study of any kind as read from a configuration, and its search ranges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from results.bad_input import BadInput, nearest
@@ -8,6 +8,7 @@ from results.plans.plan import Plan
 
 Config = Mapping[str, Any]  # a configuration, or a section of one, as plain data
 Say = Callable[[str], None]  # called with lines for the user
+Studies = Sequence[Plan]
 
 ABSENT = "absent"  # key for what a plan does not need: DATA or DEVICES
 DATA = "data"

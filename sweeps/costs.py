@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from harness import costs, microbenchmarks, predictions, processors
@@ -21,7 +21,7 @@ from harness.runners import RUNNERS
 from results.bad_input import BadInput, number_of
 from results.plans.plan import Plan
 from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of
-from sweeps.configured_study import ConfiguredStudy, Say
+from sweeps.configured_study import ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.planning import Request
 from sweeps.speeds import Lengths
@@ -206,7 +206,7 @@ def _is_counted(study: Plan) -> bool:
 
 def _ask(
     request: Request,
-    studies: Sequence[Plan],
+    studies: Studies,
     verdicts: Mapping[str, Verdict],
     say: Say,
     topology: str | None = None,

@@ -7,13 +7,14 @@ duration are estimated from all trials of the sweep so far (``sweeps.speeds``). 
 import collections
 import copy
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 from harness.run import COMPILING, STARTING, TRAINING, RunProgress
 from harness.runners import RUNNERS
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from sweeps.configured_study import Studies
 from sweeps.speeds import LifeTable, Pace, RemainingWork, Speeds, pace
 
 _WAITING = RunProgress()  # stands for the progress of a waiting study
@@ -86,7 +87,7 @@ class Forecast:
 
     def __init__(
         self,
-        studies: Sequence[Plan],
+        studies: Studies,
         trials: Mapping[str, int],
         workers: int,
         limit: float | None = None,

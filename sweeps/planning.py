@@ -17,7 +17,7 @@ from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
-from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say
+from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
@@ -110,7 +110,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 
 
 def _words(
-    studies: Sequence[Plan], configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
+    studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
 ) -> dict[str, tuple[Words, ...]]:
     """Returns the words that request each study. Prefers words that request all of its trials."""
     by_plan: dict[str, dict[Any, Words]] = {}  # by plan and request
@@ -215,7 +215,7 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
     return last.launcher != "slurm" or last.code is not None
 
 
-def make_ready(request: Request, studies: Sequence[Plan], say: Say) -> None:
+def make_ready(request: Request, studies: Studies, say: Say) -> None:
     """Prepares the data of studies of a request, without writing to its store.
 
     Raises:
@@ -230,7 +230,7 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Say) -> None:
         say(f"compiled programs are not cached: {why}")
 
 
-def record(request: Request, studies: Sequence[Plan]) -> None:
+def record(request: Request, studies: Studies) -> None:
     """Records the requested studies in the store."""
     for study in studies:
         store.ask(request.store, study)
@@ -238,7 +238,7 @@ def record(request: Request, studies: Sequence[Plan]) -> None:
 
 def run(
     request: Request,
-    studies: Sequence[Plan],
+    studies: Studies,
     on_progress: Callable[[StudyUpdate], None] = lambda update: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[StudyOutcome]:

@@ -8,6 +8,8 @@ from omegaconf import MISSING
 from results.als import Als
 from results.plans.factorization import METAPARAMETERS
 
+Section = dict[str, Any]
+
 
 @dataclasses.dataclass
 class TargetConfig:
@@ -26,21 +28,19 @@ class BudgetConfig:
 @dataclasses.dataclass
 class TaskConfig:
     dataset: str = MISSING
-    model: dict[str, Any] = MISSING  # its name and its options
+    model: Section = MISSING  # its name and its options
     schedule: str = "constant"
     targets: list[TargetConfig] | None = MISSING  # null: the targets of the data set
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
     evaluation_share: float = 0.5
-    space: dict[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # fields of results.plans.study.Range by metaparameter
+    space: Section = dataclasses.field(default_factory=dict)  # fields of results.plans.study.Range by metaparameter
 
 
 @dataclasses.dataclass
 class OptimizerConfig:
     name: str = MISSING
-    space: dict[str, Any] = MISSING
+    space: Section = MISSING
 
 
 # The options of ``results.als`` and the metaparameters: a number or the fields of a results.plans.study.Range.
@@ -70,7 +70,7 @@ class LauncherConfig:
     minutes: int | None = None
     partition: str | None = None
     nodes: int = 1
-    sbatch: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sbatch: Section = dataclasses.field(default_factory=dict)
     grace_seconds: int = 60
     at_once: int | None = None
     poll_seconds: float = 5.0
@@ -158,6 +158,6 @@ class NetworkConfig:
 class FactorizationConfig:
     """Further keys of a study of kind ``cores``."""
 
-    ratings: dict[str, Any] | None = None  # the name of a data set and its options
+    ratings: Section | None = None  # the name of a data set and its options
     als: AlsConfig | None = None  # type: ignore[valid-type]
     cores: int | None = None

@@ -6,7 +6,7 @@ Functions import JAX when they are called, so that the registry can be read with
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads.workload import Array, ArrayPair, Metric, Product
+from workloads.workload import Array, ArrayPair, Loss, Metric, Product
 
 CHUNK_BYTES = 64 << 20  # size of the chunks of outputs of a lazy product
 
@@ -87,7 +87,7 @@ def label_weights(labels: Array, weights: Array | None, padding: int | None) -> 
 
 
 def total_loss(
-    loss: Callable[[Array, Array, Array], Array],
+    loss: Loss,
     outputs: Array | Product,
     labels: Array,
     weights: Array | None,

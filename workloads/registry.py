@@ -29,7 +29,19 @@ from workloads.models.resnet import resnet, resnet_basic
 from workloads.models.simple_cnn import simple_cnn
 from workloads.models.transformer import transformer, transformer_decoder
 from workloads.models.vgg import vgg
-from workloads.workload import Array, Dataset, Examples, Model, Names, Optimizer, Params, State, Workload, shapes_of
+from workloads.workload import (
+    Array,
+    Dataset,
+    Examples,
+    Model,
+    Names,
+    Optimizer,
+    Params,
+    State,
+    Variables,
+    Workload,
+    shapes_of,
+)
 
 Options = Mapping[str, Any]
 
@@ -257,7 +269,7 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
             inputs = inputs.astype(jnp.float32) / 255.0
         return network.apply(rounded(params), state, rounded(inputs), keys, train)
 
-    def init(key: Array) -> tuple[Params, State]:
+    def init(key: Array) -> Variables:
         shape, dtype = shapes.validation.inputs
         return network.init(key, jnp.zeros((1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype))
 

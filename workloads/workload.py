@@ -13,6 +13,7 @@ ArrayPair = tuple[Array, Array]
 Params = Any  # a pytree of arrays
 State = Any  # a pytree of arrays
 Names = tuple[str, ...]
+Variables = tuple[Params, State]
 DATA = "data"  # mesh axis that a batch is divided over
 STACKED = "stacked"  # prefix of parameters whose first axis runs over layers compiled as one
 
@@ -26,6 +27,11 @@ class Examples(NamedTuple):
 
     inputs: Array
     labels: Array
+
+
+Feed = Callable[[int, int, int, range], Examples]
+Draw = Callable[[Array, int], Examples]
+Loss = Callable[[Array, Array, Array], Array]
 
 
 class Splits(NamedTuple):
@@ -91,13 +97,13 @@ class Dataset(NamedTuple):
     evaluation_examples: int
     classes: int
     splits: Names
-    loss: Callable[[Array, Array, Array], Array]
+    loss: Loss
     metrics: Mapping[str, Metric]
     shapes: Callable[[], Splits] | None = None
     tuned: Names = ()
     padding: int | None = None
-    draw: Callable[[Array, int], Examples] | None = None
-    feed: Callable[[int, int, int, range], Examples] | None = None
+    draw: Draw | None = None
+    feed: Feed | None = None
     check: Callable[[], None] = lambda: None
     options: Mapping[str, Any] = MappingProxyType({})
     models: Names | None = None
@@ -129,7 +135,7 @@ class Model(NamedTuple):
         may share one.
     """
 
-    init: Callable[[Array, Array], tuple[Params, State]]
+    init: Callable[[Array, Array], Variables]
     apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array | Product, State]]
     group: int = 1
 
@@ -152,7 +158,7 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
     """
     made = functools.cache(network)
 
-    def init(key: Array, inputs: Array) -> tuple[Params, State]:
+    def init(key: Array, inputs: Array) -> Variables:
         variables = dict(made().init(key, inputs, None, False))
         return {"params": variables.pop("params")}, variables
 
@@ -201,10 +207,10 @@ class Workload(NamedTuple):
 
     shapes: Splits
     padding: int | None
-    draw: Callable[[Array, int], Examples] | None
-    feed: Callable[[int, int, int, range], Examples] | None
+    draw: Draw | None
+    feed: Feed | None
     group: int
-    init: Callable[[Array], tuple[Params, State]]
+    init: Callable[[Array], Variables]
     loss: Callable[[Params, State, Examples, Array | None, Array, Array], tuple[Array, State]]
     predict: Callable[[Params, State, Array], Array]
     metrics: Mapping[str, Metric]

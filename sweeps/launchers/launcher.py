@@ -16,7 +16,7 @@ from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
@@ -41,7 +41,7 @@ class Launch:
     """
 
     store: Path
-    studies: Sequence[Plan]
+    studies: Studies
     settings: Settings
     limits: Limits = dataclasses.field(default_factory=Limits)
     sources: Mapping[str, Config] = dataclasses.field(default_factory=dict)
@@ -81,7 +81,7 @@ def check_retries(asked: Config) -> None:
         raise BadInput(f"launcher.silence_seconds must be above 0, not {asked['silence_seconds']:g}")
 
 
-def check_over_hosts(studies: Sequence[Plan], settings: Settings) -> None:
+def check_over_hosts(studies: Studies, settings: Settings) -> None:
     """Raises BadInput for studies that several hosts cannot run together."""
     for study in studies:
         if not RUNNERS[study.kind].over_hosts:
@@ -106,8 +106,8 @@ class Launcher(NamedTuple):
       devices: the number of devices that run a study.
     """
 
-    check: Callable[[Config, Sequence[Plan], Settings], None]
-    at_once: Callable[[Config, Sequence[Plan], Settings], int]
+    check: Callable[[Config, Studies, Settings], None]
+    at_once: Callable[[Config, Studies, Settings], int]
     run_all: Callable[[Config, Launch], list[StudyOutcome]]
     around: Callable[[Config, str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True

@@ -29,7 +29,7 @@ from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import (
     Launch,
@@ -216,13 +216,13 @@ def cost(study: Plan) -> float:
     return study.request.planned * study.budget_steps * step_cost(study)
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration."""
     check_least(asked, workers=1)
     check_retries(asked)
 
 
-def at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
+def at_once(asked: Config, studies: Studies, settings: Settings) -> int:
     """Returns the number of workers."""
     return len(slots(asked["workers"], settings.shards or 1))
 
@@ -255,7 +255,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 class _Pool:
     """Workers that run studies: one worker per slot, or fewer if there are fewer studies."""
 
-    def __init__(self, asked: Config, launch: Launch, studies: Sequence[Plan], slots: Sequence[Slot]) -> None:
+    def __init__(self, asked: Config, launch: Launch, studies: Studies, slots: Sequence[Slot]) -> None:
         self._launch = launch
         self._silence_seconds = asked["silence_seconds"]
         self._queue = sorted(studies, key=cost)  # pop() takes the largest

@@ -24,7 +24,7 @@ from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
 from sweeps.launchers.launcher import (
@@ -58,7 +58,7 @@ class Task(NamedTuple):
     slice: Any = None
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, or without Ray."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, at_once=1)
@@ -332,7 +332,7 @@ def _remote(ray: Any, function: Any, options: Config) -> Any:
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
-def _check_fits(ray: Any, asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput if no node has the resources of a study. Skips clusters that may grow."""
     if asked["tpu_slice"] is not None or asked["address"] not in (None, "auto"):
         return

@@ -26,7 +26,7 @@ from results.plans.plan import Plan
 from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import (
     Launch,
@@ -77,7 +77,7 @@ class Seen(NamedTuple):
     reason: str
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, studies that several nodes cannot run, or without SLURM."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
@@ -224,7 +224,7 @@ def _forget(folder: Path, job: str) -> None:
             each.log.unlink(missing_ok=True)
 
 
-def _arrays(asked: Config, studies: Sequence[Plan], settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
+def _arrays(asked: Config, studies: Studies, settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
     """Yields studies grouped by resources, in arrays no longer than SLURM allows."""
     by_need: dict[Resources, list[Plan]] = {}
     for study in studies:
@@ -236,7 +236,7 @@ def _arrays(asked: Config, studies: Sequence[Plan], settings: Settings) -> Itera
             yield need, own[first : first + most]
 
 
-def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> Jobs:
+def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
     """Submits studies and returns the job of each. After an error none of them stays queued."""
     jobs: Jobs = {}
     try:
@@ -248,7 +248,7 @@ def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> Jobs:
     return jobs
 
 
-def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> Jobs:
+def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) -> Jobs:
     """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
     output = launch.store / FOLDER
     durable.make_folder(output)
@@ -274,7 +274,7 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Pl
     return jobs
 
 
-def batch_script(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
+def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studies) -> str:
     """Returns the batch script of an array with one element per study."""
     output = (launch.store / FOLDER).absolute()
     options = {

@@ -25,6 +25,7 @@ REFUSALS = {
     "same_operation": "two axes of one operation, from different tensors, would be split over one mesh axis",
     "indivisible": "the size of a tensor axis is not a multiple of the size of the mesh axis",
 }
+AxesByName = Mapping[str, Sequence[str]]
 MOST_DEVICES = 2**20
 _SHOWN = 80  # characters of a text in a message
 _BLANKS = " \t\n\r\f\v"  # blanks between pairs
@@ -90,8 +91,8 @@ class Tensors:
     """
 
     sizes: Mapping[str, int]
-    tensors: Mapping[str, Sequence[str]]
-    operations: Mapping[str, Sequence[str]]
+    tensors: AxesByName
+    operations: AxesByName
 
 
 def read_mesh(text: str, devices: int | None = None) -> Mesh:
@@ -173,7 +174,7 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
 def _check_together(
     text: str,
     split: Mapping[str, tuple[str, int]],
-    groups: Mapping[str, Sequence[str]],
+    groups: AxesByName,
     noun: str,
 ) -> None:
     """Raises Refused if two axes of one tensor or operation are split over the same mesh axis."""
