@@ -1,6 +1,5 @@
 """Evaluation of one lane: the metrics of each split, summed over chunks of examples and over shards."""
 
-import math
 from typing import Any
 
 import jax
@@ -8,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
 
-from harness import mesh
+from harness import jaxpr_cost, mesh
 from harness.training import TrainState, with_rows
 from workloads import losses
-from workloads.workload import Array, Dataset, Examples, Workload
+from workloads.workload import Array, ArrayPair, Dataset, Examples, Workload
 
+Sums = dict[str, Any]  # by kind of metric
 CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
 
 
@@ -32,9 +32,9 @@ def chunk_size(workload: Workload, split: str) -> int:
 
 def _sizes(jaxpr: Any) -> list[int]:
     """The bytes of each array that a program computes, including those inside loops and branches, in order."""
-    found = [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in jaxpr.invars]
+    found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
     for equation in jaxpr.eqns:
-        found += [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in equation.outvars]
+        found += map(jaxpr_cost.array_bytes, equation.outvars)
         for inner in jaxprs_in_params(equation.params):
             found += _sizes(inner)
     return found
@@ -66,7 +66,7 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
 
 def evaluate_lane(
     workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
-) -> tuple[Array, Array]:
+) -> ArrayPair:
     """Metrics float32[M] of a trial, and whether all are finite.
 
     Metrics are NaN without a trial or with non-finite parameters.
@@ -79,7 +79,7 @@ def evaluate_lane(
       splits: this shard's part of the result of ``prepared``, by evaluated split.
     """
 
-    def measure() -> tuple[Array, Array]:
+    def measure() -> ArrayPair:
         params = workload.evaluated(carry.params, carry.optimizer)
         by_split = [
             _sums(workload, shards, params, carry.state, examples, split)
@@ -96,12 +96,12 @@ def evaluate_lane(
     return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
 
 
-def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> dict[str, Any]:
+def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> Sums:
     """The sums of all metrics over this shard's examples of a split."""
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
     size = min(own, chunk_size(workload, split))
 
-    def of_chunk(chunk: Examples, weights: Array | None) -> dict[str, Any]:
+    def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
         predicted = workload.predict(params, state, chunk.inputs)
         weights = losses.label_weights(chunk.labels, weights, workload.padding)
         return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
@@ -110,7 +110,7 @@ def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Ex
     if size == own:
         return of_chunk(examples, None if shards * own == evaluated else _there(first + jnp.arange(own), evaluated))
 
-    def add(totals: dict[str, Any], start: Array) -> tuple[dict[str, Any], None]:
+    def add(totals: Sums, start: Array) -> tuple[Sums, None]:
         at = jnp.minimum(start, own - size)  # the last chunk overlaps the one before, whose examples count once
         chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, at, size) for a in examples))
         places = at + jnp.arange(size)
@@ -118,8 +118,7 @@ def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Ex
         return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
 
     starts = jnp.arange(0, own, size)
-    one = Examples(*(a[:size] for a in examples))
-    shapes = jax.eval_shape(of_chunk, one, jnp.ones(size))
+    shapes = jax.eval_shape(of_chunk, Examples(*(a[:size] for a in examples)), jnp.ones(size))
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     return jax.lax.scan(add, zeros, starts)[0]
 
