@@ -11,7 +11,6 @@ from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
 from analysis.fitting import curves
-from analysis.fitting.curves import Curve
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
 from results import cli, store
@@ -81,7 +80,7 @@ class _Contents:
         over_cores = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.CORES))
         self.factorized = factorizations.load(folder) if over_cores else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
-        self.curves: list[Curve] = []
+        self.curves = []
         over_batches = {commit.name for commit in kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))}
         if commits and not over_batches:
             return
@@ -125,7 +124,7 @@ def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
 
 def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, object]) -> dict[str, Any]:
     dataset, model, optimizer, target = naming
-    row: dict[str, Any] = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer, PLAN: plan}
+    row = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer, PLAN: plan}
     row |= {"result": finding.result, "why": finding.why}
     if isinstance(target, Target):
         row |= {"target_metric": target.metric, "target_value": target.value}

@@ -31,7 +31,7 @@ class Presentation(NamedTuple):
 
 STEPS_TO_TARGET = (BATCH, PAPER)
 
-PRESENTATIONS: dict[str, Presentation] = {
+PRESENTATIONS = {
     "batch": Presentation(
         "batch sizes, measured by scaling-limits",
         "Steps to a target error against batch size, with metaparameters tuned separately at every batch size.",

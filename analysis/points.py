@@ -37,7 +37,7 @@ def table(commits: Sequence[Commit]) -> pa.Table:
             metric = row.get("target_metric")
             by_target.setdefault(metric and Target(metric, row["target_value"]), []).append((commit, row))
     on_cores = _core_curves(commits)
-    rows: list[Row] = []
+    rows = []
     for target, members in by_target.items():
         fitted = _fits([commit for commit, _ in members], target) if target else {}
         for commit, row in members:
@@ -59,7 +59,7 @@ def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
 
 def _of_curve(fitted: CurveFits) -> Row:
     target = fitted.curve.target
-    row: Row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {decimal(target.value)}"}
+    row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {decimal(target.value)}"}
     row |= dict(_of_fit("", fitted.selected))
     return row | (dict(_of_fit("confirmed_", fitted.confirmed)) if fitted.confirmed else {})
 

@@ -12,7 +12,7 @@ from results.rules.answers import Rule
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
 LONG = 24  # characters of a value that is shown only if shorter ones do not separate things
-VERDICTS: tuple[str, ...] = ("identified", "at_least", "at_most", "not_identified")
+VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 
 
 def number(value: float, digits: int = 3) -> str:

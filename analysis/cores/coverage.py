@@ -74,7 +74,7 @@ class Law(NamedTuple):
         return math.exp(brentq(lost, 0.0, farthest)) if lost(farthest) > 0 else math.inf
 
 
-LAWS: Mapping[str, Law] = {
+LAWS = {
     "parallel alone": Law(0.0, 1.0),
     "serial alone": Law(1.0, 0.0),
     "4 % serial": Law(0.04, 0.96),
@@ -91,7 +91,7 @@ LAWS: Mapping[str, Law] = {
     "(c − 1) / c, 5 %": Law(0.02, 0.98, exchange=0.05),
     "(c − 1) / c, 30 %": Law(0.05, 0.95, exchange=0.3),
 }
-COUNTS: Mapping[str, tuple[int, ...]] = {
+COUNTS = {
     "1, 2, 4": (1, 2, 4),
     "1 … 8": (1, 2, 4, 8),
     "1 … 64": (1, 2, 4, 8, 16, 32, 64),

@@ -37,7 +37,7 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
         strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
         figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
-        options: Look = {}
+        options = {}
         if both:
             beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
             options = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3}

@@ -172,8 +172,7 @@ LOADERS = {
 def _imported(name: str) -> Callable[..., Any]:
     """Imports a function of ``analysis`` by its dotted name."""
     module, _, function = name.rpartition(".")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"analysis.{module}"), function)
-    return found
+    return getattr(importlib.import_module(f"analysis.{module}"), function)
 
 
 def store_figures() -> list[str]:

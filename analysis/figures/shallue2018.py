@@ -15,7 +15,6 @@ from analysis.fitting import curve_fits, curves
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import TrialFilter
 from analysis.plotting import best, grid, steps, tuning
-from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
@@ -67,7 +66,7 @@ class BuiltPanel(NamedTuple):
 
 def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
     """Returns workloads by name. If names collide, published workloads replace measured ones."""
-    found: dict[tuple[str, str, str], WorkloadStudies] = {}
+    found = {}
     for one in sorted(workloads, key=lambda one: (one.recorded, _longest(one))):
         key = one.dataset, one.model, one.optimizer
         if key in found and not one.recorded:  # its trials are longer than those found before
@@ -194,8 +193,8 @@ def _label(one: PaperLine, line: CurveFits) -> str:
 
 def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tuple[PaperLine, CurveFits]], list[str]]:
     """Returns the lines that can be drawn, and the reasons for which the others cannot."""
-    lines: list[tuple[PaperLine, CurveFits]] = []
-    problems: list[str] = []
+    lines = []
+    problems = []
     for one in members:
         workload = _workload(paper, one)
         assert workload is not None, "the caller checks this"
@@ -219,9 +218,9 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     groups: dict[object, list[PaperLine]] = {}
     for one in members:
         groups.setdefault((one.workload, one.split), []).append(one)
-    errors: list[Errors] = []
-    problems: list[str] = []
-    counts: list[int] = []
+    errors = []
+    problems = []
+    counts = []
     for group in groups.values():
         workload = _workload(paper, group[0])
         assert workload is not None, "the caller checks this"
@@ -247,8 +246,8 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
     """Builds panels of trials at one batch size each, all in the same plane."""
     across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
-    planes: dict[GridPlace, tuning.TrialPoints] = {}
-    built: dict[GridPlace, BuiltPanel] = {}
+    planes = {}
+    built = {}
     for position, (one, *_) in panels.items():
         workload = _workload(paper, one)
         commits = [each for each in workload.commits if each.study.batch_size == one.batch_size] if workload else []

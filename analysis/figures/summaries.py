@@ -13,7 +13,7 @@ from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import evidence, tuning
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK
 from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
@@ -79,7 +79,7 @@ def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """Draws the legend of the panels of metaparameters at the foot of the page."""
     symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
-    options: Look = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
+    options = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
     figure.legend(handles=symbols, loc="upper left", bbox_to_anchor=at, **options)
 
 

@@ -43,7 +43,7 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
     """The fits of a scenario's data sets, by the code that fits the curves of a store."""
     low, high, weights = samples.best(searches.low, searches.high)
     without = samples.left_out(searches.low, searches.high) if scenario.points == "shared" else None
-    fits: list[regimes.Fit] = []
+    fits = []
     for start in range(0, len(low), CHUNK):
         part = slice(start, start + CHUNK)
         rest = None if without is None else without[part]

@@ -30,10 +30,10 @@ HEIGHT, TALL = 340, 460  # pixels. TALL is used if the page has only one chart o
 SMALL = 280
 POINTS = "points"  # name, in every chart, of the marks that can be hovered and focused, and of their data
 Json = dict[str, Any]  # part of a specification, or a row of data
-LINES: Json = {"field": "label", "type": "nominal"}  # text alternative of a point
+LINES = {"field": "label", "type": "nominal"}  # text alternative of a point
 MOST_TICKS = 12
-DIMMED: Json = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
-MARK: Json = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
+DIMMED = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
+MARK = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
 class Mark(NamedTuple):

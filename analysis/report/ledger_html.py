@@ -107,7 +107,7 @@ def _runs_row(key: tuple[str, str, str], runs: Sequence[Run]) -> Html:
     days = sorted(str(run["started_at"])[:16].replace("T", " ") for run in runs if run["started_at"])
     first, last = (Cell(days[i], None, "when") if days else "" for i in (0, -1))
     seconds = sum((run["run_seconds"] or 0.0) + (run["compile_seconds"] or 0.0) for run in runs)
-    cells: list[Cell | str] = [
+    cells = [
         Cell(key[0], None, "hash"),
         *key[1:],
         number(len({run["study"] for run in runs})),
@@ -182,7 +182,7 @@ def terms(commits: Iterable[Commit]) -> Html:
     heads = ("source", "studies#", "licence", "to cite")
     rows = []
     for own, count in sorted(counts.items(), key=lambda item: str(item[0])):
-        licence: str = "not stated: may be converted but not redistributed"
+        licence = "not stated: may be converted but not redistributed"
         if own.licence:
             licence = tag("a", own.licence, href=own.url, rel="noreferrer")
         cite = own.citation or ""

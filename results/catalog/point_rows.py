@@ -145,7 +145,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, 
     at_target = reached(tables.measurements, target)
     searched = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == SEARCH]
     answer = at_target.of(searched).answer()
-    row: Row = {"target_metric": target.metric, "target_value": target.value}
+    row = {"target_metric": target.metric, "target_value": target.value}
     if answer is None:
         known = target.metric in tables.measurements.column_names
         return row | (_not_within(trials, searched) if known else {})

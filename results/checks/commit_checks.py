@@ -65,7 +65,7 @@ def commits(
     rebuild: bool,
 ) -> set[str]:
     """Checks every commit with its files, newest first. Returns the names of all files that the records list."""
-    listed: set[str] = set()
+    listed = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
         if record is None:
@@ -195,7 +195,7 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
         findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
         with findings.reading(file.path):
-            source: Source = file.path
+            source = file.path
             if file.bytes > IN_MEMORY:
                 digest = sha256(file.path, on_bytes)
             else:
@@ -229,8 +229,8 @@ def content_faults(
       runs: valid run numbers, or None if they are not known.
       rebuild: rebuild the envelope and compare it with the stored one.
     """
-    rows: dict[str, Rows] = {}
-    faults: list[Fault] = []
+    rows = {}
+    faults = []
     for table in TABLES:
         file = commit.files[table]
         try:

@@ -63,7 +63,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     stores.check_destination(store)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
-    changed: list[str] = []
+    changed = []
     values = 0
     for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
         outcome = recording.save(store, each)

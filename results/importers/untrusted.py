@@ -207,7 +207,7 @@ def numeric(value: object) -> float | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {}
+    content = {}
     for name, value in pairs:
         if name in content:
             raise Unusable(f"has {brief(name)} twice")

@@ -77,8 +77,8 @@ def _check(
     report: Callable[[str], None],
 ) -> None:
     """Raises BadInput, after a line for each conflict, if the sources and the store contradict each other."""
-    faults: list[str] = []
-    unfinished: list[str] = []
+    faults = []
+    unfinished = []
     gave_way = 0
     names = {plan: offer.study.name for offers in offers_by_source for plan, offer in offers.items()}
     for plan in tqdm(sorted(names, key=lambda plan: names[plan]), "compare", unit="study", disable=None):
