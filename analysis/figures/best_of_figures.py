@@ -11,7 +11,7 @@ from analysis.fitting import curve_fits, regimes
 from analysis.fitting.curve_fits import AtK, CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
-from analysis.plotting.draw import INK, Look, Style
+from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.plotting.ticks import Ends
@@ -107,19 +107,16 @@ def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[
     def onto(ax: Axes) -> None:
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
-        ax.set_xlim(min(ks) / 2**0.6, max(ks) * 2**0.8)
-        ax.set_ylim(*ends)
+        ax.set(xlim=(min(ks) / 2**0.6, max(ks) * 2**0.8), ylim=ends)
         for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ends)):
             ticks.in_powers_of_two(axis, limits, compact=True)
-        ax.set_xlabel("trials of the search, k")
-        ax.set_ylabel("critical batch size")
+        ax.set(xlabel="trials of the search, k", ylabel="critical batch size")
         ax.grid(**draw.GRID)
         for at in by:
             verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.selected), draw.SELECTED.marker)
         known = [at for at in by if at.selected.verdict == "identified"]
         sizes = [at.selected.fit.critical_batch_size for at in known if at.selected.fit]
-        look: Look = {"color": draw.SELECTED.color, "linestyle": (0, (1, 2)), "linewidth": 1, "zorder": 2}
-        ax.plot([at.k for at in known], sizes, **look)
+        ax.plot([at.k for at in known], sizes, color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
         for one in own:
             if one.confirmed and one.selected.points.trials:
                 confirmed = LabelledFit("", draw.CONFIRMED.color, one.confirmed)

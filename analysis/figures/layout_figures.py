@@ -134,9 +134,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     figure, ax = axes("Published layouts", goal, beside=True)
     _rows(ax, table, table["chips"], table["utilization"] * 100)
     ax.set_xscale("log", base=2)
-    ax.set_xlabel("chips")
-    ax.set_ylabel("measured model FLOPs utilization, %")
-    ax.set_ylim(0, 100)
+    ax.set(xlabel="chips", ylabel="measured model FLOPs utilization, %", ylim=(0, 100))
     yield Picture(("utilization",), figure)
     table = table[table["memory_gb"].notna() & table["tokens_per_second"].notna()]
     goal = "published chip-seconds per million tokens; cross: not compiled"
@@ -146,9 +144,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     for i, (mesh, x, y) in enumerate(zip(table["mesh"], table["memory_gb"], seconds, strict=True)):
         offset = (3, 4 + 7 * (i % 3))
         ax.annotate(mesh, (x, y), offset, textcoords="offset points", fontsize=5.5, color=INK, rotation=25)
-    ax.set_xlabel("measured peak GB per device")
-    ax.set_ylabel("measured chip-seconds per million tokens")
-    ax.set_yscale("log")
+    ax.set(xlabel="measured peak GB per device", ylabel="measured chip-seconds per million tokens", yscale="log")
     _decades(ax.yaxis)
     yield Picture(("memory",), figure)
 
@@ -158,8 +154,16 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        look: Look = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
-        ax.scatter(across[own.index], up[own.index], label=f"{SOURCES[str(source)]} {hardware} {model}", **look)
+        ax.scatter(
+            across[own.index],
+            up[own.index],
+            label=f"{SOURCES[str(source)]} {hardware} {model}",
+            s=26,
+            color=style.color,
+            marker=style.marker,
+            zorder=2,
+            **EDGE,
+        )
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
@@ -223,8 +227,7 @@ def _finish(ax: Axes, across: str, up: str) -> None:
     ax.set_yscale("log")
     _decades(ax.xaxis)
     _decades(ax.yaxis)
-    ax.set_xlabel(across)
-    ax.set_ylabel(up)
+    ax.set(xlabel=across, ylabel=up)
     ax.grid(**GRID)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), title="redundancy")
 
