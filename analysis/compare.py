@@ -17,7 +17,7 @@ from results import cli, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
 from results.plans import kinds
-from results.plans.study import Target, decimal, digest
+from results.plans.study import Target, TargetRequest, decimal, digest
 
 RESULTS = {
     "differ": "differ",
@@ -34,7 +34,7 @@ MOST_NAMED = 3  # names of results that only one place has
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
-def table(a: Location, b: Location, request: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFrame:
     """The table of ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
 
     Args:
@@ -75,7 +75,7 @@ def differs(table: pd.DataFrame) -> bool:
 class _Contents:
     """Contents of one store or release: trials by the names of their study, curves and factorizations."""
 
-    def __init__(self, folder: Folder, request: tuple[str, float] | None):
+    def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
         over_cores = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.CORES))
         self.factorized = factorizations.load(folder) if over_cores else []

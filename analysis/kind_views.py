@@ -1,8 +1,9 @@
 """Kinds of studies in tables, figures and reports: their descriptions and figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from results.plans.kinds import HasKind
 from results.plans.plan import Plan
 
 # Sources of figures.
@@ -62,6 +63,11 @@ PRESENTATIONS = {
 def kinds_drawn_as(figures: str) -> tuple[str, ...]:
     """The kinds with figures from this source."""
     return tuple(kind for kind, row in PRESENTATIONS.items() if figures in row.figures)
+
+
+def drawn(commits: Iterable[HasKind]) -> set[str]:
+    """Returns the sources of figures of the kinds of some studies."""
+    return {source for commit in commits for source in PRESENTATIONS[commit.kind].figures}
 
 
 def labels(study: Plan) -> tuple[str, str, str]:

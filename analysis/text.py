@@ -5,7 +5,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from results import cli
+from results import cli, grouping
 from results.cli import numbered
 from results.plans.study import Target
 from results.rules.answers import Rule
@@ -41,9 +41,9 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
     """Remarks on numbered rows, each once with the numbers of its rows: ``rows 2, 3: at 64 trials``."""
-    rows: dict[str, list[str]] = {}
-    for row, remark in remarks:
-        rows.setdefault(remark, []).append(str(row))
+    rows = {
+        remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
+    }
     return [("rows " if len(own) > 1 else "row ") + f"{', '.join(own)}: {remark}" for remark, own in rows.items()]
 
 

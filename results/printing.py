@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from results.bad_input import BadInput, printable
 
+Report = Callable[[str], None]  # takes one line
+
 
 class _Output:
     """The format of results (text, csv or json), whether text keeps its width on a terminal, and the typed words."""
@@ -112,7 +114,7 @@ def say(line: str) -> None:
     print(_wrapped(printable(renamed(line)), columns), file=sys.stderr, flush=True)
 
 
-def report_some(lines: Sequence[str], report: Callable[[str], None], most: int = 10) -> None:
+def report_some(lines: Sequence[str], report: Report, most: int = 10) -> None:
     """Reports the first of many lines, and how many more there are."""
     for line in lines[:most]:
         report(line)

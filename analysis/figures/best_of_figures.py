@@ -18,6 +18,7 @@ from analysis.plotting.ticks import Ends
 from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
+from results.grouping import grouped
 
 BESIDE = 0.28  # octaves between the selected and the confirmed critical batch size
 MINIMUM = Style(INK, "o", (0, ()))
@@ -67,9 +68,7 @@ def knees(curves: Sequence[CurveFits]) -> Pictures:
     Pruned studies, which are valid for their own k only, share the panel of studies that were not pruned.
     """
     for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
-        group: dict[str, list[CurveFits]] = {}
-        for one in members:
-            group.setdefault(one.curve.optimizer, []).append(one)
+        group = grouped(members, lambda one: one.curve.optimizer)
         at_every_k = {optimizer: (own, curve_fits.refit_by_k(own)) for optimizer, own in group.items()}
         fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.selected.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])

@@ -16,6 +16,7 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from results.grouping import grouped
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
 
@@ -112,11 +113,8 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
     """Returns the largest factor between measured seconds of twins, or None if there are no twins."""
-    by_form: dict[tuple[str, ...], list[float]] = {}
-    for one in layouts:
-        by_form.setdefault(canonical(one), []).append(one.number("step_seconds"))
-    factors = [max(own) / min(own) for own in by_form.values() if len(own) > 1]
-    return max(factors, default=None)
+    twins = [[one.number("step_seconds") for one in own] for own in grouped(layouts, canonical).values()]
+    return max((max(own) / min(own) for own in twins if len(own) > 1), default=None)
 
 
 def canonical(one: MeasuredLayout) -> tuple[str, ...]:
@@ -180,15 +178,15 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...]
     Returns:
       Title, names for a file, and members of each group.
     """
-    grouped: dict[tuple[str, ...], list[MeasuredLayout]] = {}
-    for one in layouts:
-        if not one.refused:
-            study = one.study
-            key = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
-            grouped.setdefault((*key, str(sorted(study.model_options.items()))), []).append(one)
+
+    def key_of(one: MeasuredLayout) -> tuple[str, ...]:
+        study = one.study
+        names = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
+        return (*names, str(sorted(study.model_options.items())))
+
     return [
         (f"{key[0]} on {key[2]} devices, {'timed' if key[1] == DEVICE else key[1]}", key[:-1], members)
-        for key, members in sorted(grouped.items())
+        for key, members in sorted(grouped([one for one in layouts if not one.refused], key_of).items())
     ]
 
 

@@ -16,6 +16,7 @@ from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.als import COMPUTATION
+from results.grouping import grouped
 from results.plans.study import canonical
 
 FEWEST_TRIALS = 3  # for a plane of metaparameters
@@ -260,10 +261,7 @@ def _alike(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> l
 
 
 def _grouped(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    groups: dict[str, list[MeasuredFactorization]] = {}
-    for one in studies:
-        groups.setdefault(canonical(_without(one, fields)), []).append(one)
-    return list(groups.values())
+    return list(grouped(studies, lambda one: canonical(_without(one, fields))).values())
 
 
 def _without(one: MeasuredFactorization, fields: Sequence[str]) -> dict[str, Any]:

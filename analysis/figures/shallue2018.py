@@ -20,6 +20,7 @@ from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
+from results.grouping import grouped
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
@@ -215,13 +216,10 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     """Builds a panel of best errors. All lines of one workload and group of trials are read at once."""
-    groups: dict[object, list[PaperLine]] = {}
-    for one in members:
-        groups.setdefault((one.workload, one.split), []).append(one)
     errors = []
     problems = []
     counts = []
-    for group in groups.values():
+    for group in grouped(members, lambda one: (one.workload, one.split)).values():
         workload = _workload(paper, group[0])
         assert workload is not None, "the caller checks this"
         of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # errors have no target

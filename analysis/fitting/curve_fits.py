@@ -23,7 +23,7 @@ from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import BadInput
 from results.durable import Folder, located
-from results.plans.study import Target, decimal, digest
+from results.plans.study import Target, TargetRequest, decimal, digest
 from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
@@ -90,7 +90,7 @@ class CurveFits(NamedTuple):
 
 
 @located
-def of_store(folder: Folder, request: tuple[str, float] | None = None) -> list[CurveFits]:
+def of_store(folder: Folder, request: TargetRequest = None) -> list[CurveFits]:
     """Returns the curves of a store with their fits; ``request`` is a target (metric, value) instead of their own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
 
@@ -169,7 +169,7 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 
 @located
-def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
     """Returns the fits of a store, a row for every fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))
 

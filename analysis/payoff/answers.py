@@ -23,6 +23,7 @@ from results import store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.papers import published_numbers
+from results.plans.study import TargetRequest
 
 GAIN = 0.20
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
@@ -92,7 +93,7 @@ class Answer(NamedTuple):
 
 
 @located
-def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Sequence[str] = ()) -> list[Subject]:
+def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str] = ()) -> list[Subject]:
     """Returns the curves of a store, as selected and as confirmed, and its factorizations over cores.
 
     Args:
@@ -104,8 +105,7 @@ def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Se
     Raises:
       BadInput: there is no store, or it has no study that could pay off.
     """
-    kinds = {commit.kind for commit in store.catalogue(folder)}
-    drawn = {source for kind in kinds for source in kind_views.PRESENTATIONS[kind].figures}
+    drawn = kind_views.drawn(store.catalogue(folder))
     subjects = []
     if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
         every = curves.of_store(*steps.load(folder, request))

@@ -15,11 +15,10 @@ from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.durable import Folder
-from results.printing import numbered
+from results.printing import Report, numbered
 from results.rules.ledger import Ledger, total
 from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
 
-Report = Callable[[str], None]
 T = TypeVar("T")
 
 REBUILD_BYTES = 32 << 20  # of the studies whose envelopes are rebuilt, which takes a second or two

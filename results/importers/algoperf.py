@@ -10,7 +10,7 @@ eval_measurements.csv, as errors. Its seconds, and the losses of single batches 
 trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings, Unusable
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
+from results.printing import Report
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"
@@ -39,7 +40,7 @@ _REPLACED = "replaced by the current values of the logs"
 
 
 @located_both
-def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -> int:
     """Imports all trials under ``path``.
 
     Args:

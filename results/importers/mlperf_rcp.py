@@ -13,7 +13,7 @@ continues another, or repeats it in another unit, also counts as equal.
 import collections
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +29,7 @@ from results.importers.untrusted import ImportWarnings
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest
+from results.printing import Report
 
 SOURCE = "mlperf-rcp"
 METRIC = "validation_shortfall"
@@ -40,7 +41,7 @@ _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
 @located_both
-def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, report: Report) -> int:
     """Imports all releases under ``path``.
 
     Args:

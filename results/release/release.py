@@ -24,6 +24,7 @@ from results.catalog import contents, documents, licences
 from results.catalog.documents import SUMS
 from results.durable import Folder
 from results.plans import schema
+from results.printing import Report
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
@@ -38,7 +39,7 @@ ENVELOPES = "envelopes.arrow"
 def export(
     folder: Folder,
     out: Folder,
-    report: Callable[[str], None],
+    report: Report,
     points: Callable[[Sequence[Commit]], pa.Table] | None = None,
 ) -> int:
     """Writes a release of a store, or of another release.
@@ -83,7 +84,7 @@ def export(
     return 0
 
 
-def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> list[Commit]:
+def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
     """Returns the studies that may be redistributed, and reports the others in a line per source."""
     terms = [licences.terms(commit.plan) for commit in catalogue]
     withheld = collections.Counter(each.source for each in terms if not each.licence)
