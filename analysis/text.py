@@ -23,6 +23,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"
 
 
+def count(value: float) -> str:
+    """A number of devices, cores or examples: whole numbers in full, others in three digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else number(value)
+
+
 def interval(low: float, high: float) -> str:
     """Steps to target: ``(43, 48]``, or ``[0, 0]`` if met before the first step."""
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"

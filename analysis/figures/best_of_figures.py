@@ -97,7 +97,8 @@ def _ends(points_fits: Sequence[PointsFit]) -> Ends:
     stated = [fit.low for verdict, fit in fitted if verdict in ("identified", "at_least")]
     stated += [fit.high for verdict, fit in fitted if verdict in ("identified", "at_most")]
     room = 2**0.2
-    return min(min(sizes) / 2, *(end / room for end in stated)), max(max(sizes) * 2, *(end * room for end in stated))
+    low, high = [min(sizes) / 2, *(end / room for end in stated)], [max(sizes) * 2, *(end * room for end in stated)]
+    return min(low), max(high)
 
 
 def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: Ends) -> Panel:

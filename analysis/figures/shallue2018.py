@@ -56,7 +56,7 @@ class BuiltPanel(NamedTuple):
       panel: None if there are no data.
       problems: one line for each missing part.
       lines: of steps to target.
-      trial_counts: numbers of counted trials per batch size.
+      trial_counts: numbers of counted trials per batch size, of a panel without lines.
     """
 
     panel: Panel | None
@@ -155,7 +155,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         goal="" if named else _panel_goal(lines),
         named_by="data, goal" if _data(first) != first.series else "",
     )
-    return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
+    return BuiltPanel(panel, problems, lines)
 
 
 def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
@@ -167,7 +167,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     if not tuning.shared_quantities(lines[0], [quantity]):
         return BuiltPanel(None, [*problems, f"trials lack {metaparameters.LEARNING_RATE} or {metaparameters.MOMENTUM}"])
     panel = tuning.panel(members[0].title, lines[0], quantity)._replace(goal=_panel_goal(lines))
-    return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
+    return BuiltPanel(panel, problems, lines)
 
 
 def _panel_goal(lines: Sequence[CurveFits]) -> str:
@@ -300,6 +300,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
     else:
         which = f"the first {' or '.join(map(str, firsts))} COMPLETE trials" if firsts else "all COMPLETE trials"
         counts = [count for one in built for count in one.trial_counts]
+        counts += [line.selected.points.trials or 0 for one in built for line in one.lines]
         fewest, most = min(counts, default=0), max(counts, default=0)
         span = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
         if first.draws == definitions.BEST and not firsts:

@@ -36,8 +36,8 @@ def summary(curves: Sequence[CurveFits]) -> Pictures:
     for one in curves:
         curve = one.curve
         title, goal = batch_figures.workload_title(curve), batch_figures.goal(curve)
-        if not len(one.selected.points.batch_size):
-            yield Skipped(f"summary of {title}, {goal}", batch_figures.why_empty(one))
+        if not one.drawable:
+            yield Skipped(f"summary of {title}, {goal}", one.why_nothing)
             continue
         of_study = trials.of_commits(curve.workload.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))

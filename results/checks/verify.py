@@ -187,9 +187,7 @@ def _show_data(everything: Sequence[Findings]) -> None:
 def summary(everything: Sequence[Findings]) -> str:
     """Returns the last line: counts of studies and files, the total ledger, leftovers and faults."""
     ledgers = [findings.ledger for findings in everything if findings.ledger]
-    leftovers: collections.Counter[str] = collections.Counter()
-    for findings in everything:
-        leftovers += findings.leftovers
+    leftovers = sum((findings.leftovers for findings in everything), collections.Counter[str]())
     believed = sum(findings.believed for findings in everything)
     megabytes = sum(findings.bytes for findings in everything) / 1e6
     files = number_of(sum(findings.files for findings in everything), "file")
