@@ -109,7 +109,11 @@ def answer(lines: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line to standard error. On a terminal it is wrapped, unless it is an error."""
+    """Prints a line to standard error. On a terminal it is wrapped, unless it is an error.
+
+    Standard output is flushed first, so that lines keep their order if both go to one file.
+    """
+    sys.stdout.flush()
     columns = None if line.startswith("error: ") else width(sys.stderr)
     print(_wrapped(printable(renamed(line)), columns), file=sys.stderr, flush=True)
 

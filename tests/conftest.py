@@ -29,7 +29,8 @@ from results.plans.study import Target
 from workloads import registry
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # tests that run make are no part of `make test`
+# Tests that run make are not part of `make test`. Output of commands is buffered, as in most users' shells.
+for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
 
 
