@@ -211,7 +211,7 @@ def _middle(values: Sequence[float]) -> tuple[float, float]:
 
 
 def finite(value: float) -> float | None:
-    """Returns a finite value, else None."""
+    """Returns a number for a column in which NaN and infinity are null."""
     return float(value) if math.isfinite(value) else None
 
 
