@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 means faults or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
-    code: int = options.command(options)
+    code = options.command(options)
     if code == 0:
         from results.catalog import withdrawn
 
