@@ -1,7 +1,7 @@
-"""Cluster detection: finds the host count, this host's index and the first host's address in the environment.
+"""Detects a cluster from the environment: the number of hosts, this host's index and the first host's address.
 
-The table has one row each for TPU pods (from their variables, or the metadata of the virtual machine), SLURM, Open MPI
-and indexed jobs of Kubernetes. This module does not wait for other hosts and does not need JAX.
+Supported clusters are TPU pods (detected from environment variables or the metadata of the virtual machine), SLURM,
+Open MPI and indexed Kubernetes jobs. This module does not wait for other hosts and does not import JAX.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ from typing import NamedTuple
 from harness import processors
 from results.bad_input import BadInput
 
-TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of clouds block
+TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of cloud providers block
 POD_PORT = 8482
 _METADATA_SECONDS = 5.0
-_PORTS = 2**12  # number of ports at the upper end of the range, one per job
+_PORTS = 2**12  # number of ports, at the upper end of the range, to choose a job's port from
 
 
 class Place(NamedTuple):
-    """The place of a process among the hosts of a cluster.
+    """The position of a process in a cluster.
 
     Attributes:
-      cluster: its name.
+      cluster: name of the cluster.
       coordinator: HOST:PORT of the first host.
       hosts: number of hosts, or None if the cluster does not report it.
-      host: index of this host, from 0.
+      host: zero-based index of this host.
     """
 
     cluster: str
@@ -36,10 +36,10 @@ class Place(NamedTuple):
 
 
 def find(environment: Mapping[str, str]) -> Place | None:
-    """The place of this process in the first cluster that is detected, or None without a cluster.
+    """Returns the position of this process in the first detected cluster, or None outside a cluster.
 
     Raises:
-      BadInput: the variables of a cluster are invalid.
+      BadInput: a cluster's environment variables are invalid.
     """
     for name, place in CLUSTERS.items():
         try:
@@ -69,7 +69,7 @@ def _tpu(environment: Mapping[str, str]) -> Place | None:
 
 
 def _metadata(environment: Mapping[str, str], key: str) -> str:
-    import http.client  # slow to import, and only TPU pods need it
+    import http.client  # slow to import and only needed on TPU pods
 
     server = environment.get("GCE_METADATA_IP", "metadata.google.internal")
     asking = http.client.HTTPConnection(server, timeout=_METADATA_SECONDS)
