@@ -1,7 +1,7 @@
-"""Cluster detection: finds the host count, this host's index and the first host's address in the environment.
+"""Detects a cluster from the environment: the number of hosts, this host's index and the first host's address.
 
-The table has one row each for TPU pods (from their variables, or the metadata of the virtual machine), SLURM, Open MPI
-and indexed jobs of Kubernetes. This module does not wait for other hosts and does not need JAX.
+Supported clusters are TPU pods (detected from environment variables or the metadata of the virtual machine), SLURM,
+Open MPI and indexed Kubernetes jobs. This module does not wait for other hosts and does not import JAX.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ Environment = Mapping[str, str]
 TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of clouds block
 POD_PORT = 8482
 _METADATA_SECONDS = 5.0
-_PORTS = 2**12  # number of ports at the upper end of the range, one per job
+_PORTS = 2**12  # number of ports, at the upper end of the range, to choose a job's port from
 
 
 class Place(NamedTuple):
-    """The place of a process among the hosts of a cluster.
+    """The position of a process in a cluster.
 
     Attributes:
-      cluster: its name.
+      cluster: name of the cluster.
       coordinator: HOST:PORT of the first host.
       hosts: number of hosts, or None if the cluster does not report it.
-      host: index of this host, from 0.
+      host: zero-based index of this host.
     """
 
     cluster: str
@@ -40,7 +40,7 @@ def find(environment: Environment) -> Place | None:
     """The place of this process in the first cluster that is detected, or None without a cluster.
 
     Raises:
-      BadInput: the variables of a cluster are invalid.
+      BadInput: a cluster's environment variables are invalid.
     """
     for name, place in CLUSTERS.items():
         try:

@@ -1,4 +1,4 @@
-"""Evaluation of one lane: the metrics of each split, summed over chunks of examples and over shards."""
+"""Evaluates one lane: the metrics of each split, summed over chunks of examples and over shards."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywh
 
 
 def chunk_size(workload: Workload, split: str) -> int:
-    """The number of examples of a split that pass through the network at once."""
+    """Returns the number of examples of a split that are evaluated at once."""
     inputs = getattr(workload.shapes, split).inputs
     params, state = jax.eval_shape(workload.init, jax.random.key(0))
 
@@ -25,7 +25,7 @@ def chunk_size(workload: Workload, split: str) -> int:
         given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
         return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
 
-    # Bytes added per example. This excludes parameters, whose size does not depend on the number of examples.
+    # Bytes per additional example. Parameters are excluded, since their size does not depend on the number of examples.
     largest = max(more - few for few, more in zip(sizes(2), sizes(3), strict=True))
     return max(1, CHUNK_BYTES // max(1, largest))
 
@@ -41,13 +41,15 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
-    """The number of evaluated examples out of ``count``, and the number per shard. The last shard may have fewer."""
+    """Returns the number of evaluated examples out of ``count``, and the number per shard. The last shard may have
+    fewer.
+    """
     evaluated = min(row.evaluation_examples, count)
     return evaluated, -(-evaluated // shards)
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """A split padded for evaluation, [shards · examples per shard, ...]. The padding repeats the first example."""
+    """Returns a split padded for evaluation, [shards · examples per shard, ...]. The padding repeats the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
     padded = np.where(rows < evaluated, rows, 0)
@@ -55,7 +57,7 @@ def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
 
 
 def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tuple[Examples, ...]:
-    """The shapes that ``prepared`` returns, by evaluated split."""
+    """Returns the shapes of the arrays that ``prepared`` returns, by evaluated split."""
     shapes = []
     for split in workload.evaluated_splits:
         of = getattr(workload.shapes, split)
@@ -69,13 +71,13 @@ def evaluate_lane(
 ) -> ArrayPair:
     """Metrics float32[M] of a trial, and whether all are finite.
 
-    Metrics are NaN without a trial or with non-finite parameters.
+    Metrics are NaN if the lane is idle or any parameter is not finite.
 
     Args:
       workload: defines the metrics and the evaluated splits.
-      shards: the number of shards that divide the examples, inside ``shard_map``.
+      shards: number of shards that the examples are divided over, inside ``shard_map``.
       carry: state of the trial.
-      active: bool[], whether the lane has a trial.
+      active: bool[], True if the lane has a trial.
       splits: this shard's part of the result of ``prepared``, by evaluated split.
     """
 

@@ -1,4 +1,4 @@
-"""The trials of one factorization on its cores, timed, evaluated and saved epoch by epoch."""
+"""Runs the trials of a factorization on its cores. Every epoch is timed, evaluated and saved."""
 
 import dataclasses
 import hashlib
@@ -44,27 +44,29 @@ def run(
     on_finished: OnFinished = lambda part: None,
     shutdown: Shutdown | None = None,
 ) -> dict[int, TrialOutcome]:
-    """Runs trials of a study one after another, resuming those with a checkpoint.
+    """Runs trials of a study one after another. Trials with a checkpoint are resumed.
 
-    Initial tables are a function of a trial's seed, so studies that differ in cores, solver or dtypes start alike.
+    Initial tables depend only on a trial's seed, so studies that differ in cores, solver or dtypes start from the same
+    tables.
 
     Args:
-      study: the plan. The process must have at least ``study.cores`` devices. When several processes run a study
-        together, its cores are all their devices.
+      study: plan of the study. The process must have at least ``study.cores`` devices. In a multi-host run, the cores
+        are all devices of all processes.
       trials: trials of the study, with distinct ids.
-      ratings: the data of the plan.
-      checkpoints: checkpoints of the study. Each of several processes saves the arrays of its own cores.
-      time_limit_seconds: limit after which unfinished trials end as INCOMPLETE(time_limit). Their checkpoints stay.
-      on_progress: called before compiling, before training and after each epoch, which counts as a step.
-      on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
-      shutdown: shutdown of this process.
+      ratings: the data that the plan specifies.
+      checkpoints: the study's checkpoints. In a multi-host run, each process saves the arrays of its own cores.
+      time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit). Their checkpoints are
+        kept.
+      on_progress: called before compilation, before training and after each epoch. An epoch counts as a step.
+      on_finished: called with each trial as soon as it ends. The trial's checkpoint is removed after this returns.
+      shutdown: shutdown state of this process.
 
     Returns:
-      The outcome of each trial.
+      The outcomes of the trials.
 
     Raises:
-      Stopped: the process must end. The trial under way is saved.
-      BadInput: the number of devices of several processes differs from the cores of the plan.
+      Stopped: the process must end. The running trial is saved.
+      BadInput: in a multi-host run, the number of devices differs from the cores of the plan.
     """
     shutdown = shutdown or Shutdown()
     training = Training(ratings, study, _mesh(study.cores))
@@ -104,7 +106,7 @@ def _finite(tables: Any) -> Array:
 
 @dataclasses.dataclass
 class _FactorizationRun:
-    """The training that all trials of a study share, with the seconds spent so far."""
+    """The state that all trials of a study share, including the seconds spent so far."""
 
     study: Factorization
     training: Training
@@ -118,10 +120,10 @@ class _FactorizationRun:
     train_seconds: float = 0.0
     evaluate_seconds: float = 0.0
     epochs: int = 0
-    ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of trials by their epochs
+    ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of ended trials by epochs taken
 
     def report(self, live: dict[int, int]) -> None:
-        """Reports the progress, given the live trials by their epochs."""
+        """Reports progress, given the number of live trials by epochs taken."""
         seconds = time.perf_counter() - self.began
         self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
 
@@ -136,7 +138,7 @@ class _FactorizationRun:
         rows = []
         checkpoint = self.checkpoints.load(trial.id, key, multihost.place())
         step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
-        # Hosts disagree if some died while saving.
+        # Hosts may disagree if some of them died while saving.
         on_all_hosts = multihost.longest(step, -step) == (step, -step)
         if checkpoint is not None and step and on_all_hosts:
             tables = self.training.from_shards(checkpoint.arrays)
@@ -160,7 +162,7 @@ class _FactorizationRun:
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
-        """Whether the process must end. Several processes must all ask at the same points."""
+        """Returns whether the process must end. In a multi-host run, all processes must call this at the same points."""
         return self.shutdown.requested or multihost.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[Row]) -> None:
@@ -188,7 +190,7 @@ class _FactorizationRun:
         )
 
     def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
-        """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        """Returns whether a checkpoint, which is untrusted, has the expected arrays and rows."""
         if checkpoint.step >= self.study.epochs:
             return False
         names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.step + 1)]
@@ -220,7 +222,7 @@ class _FactorizationRun:
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _compile(self, weights: Weights) -> None:
-        """Compiles everything in advance, so that recorded times exclude compiling."""
+        """Compiles all programs in advance, so that recorded times exclude compilation."""
         if self.compile_seconds is not None:
             return
         self.on_progress(RunProgress(COMPILING))
@@ -242,7 +244,9 @@ class _FactorizationRun:
         return _of_leader(self.shutdown.time_is_up or time.perf_counter() - self.began > limit)
 
     def _key(self, trial: Trial) -> str:
-        """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and of their layout."""
+        """Returns the key of a checkpoint: a hash of the layout of the tables and everything that determines their
+        bits.
+        """
         sides = (self.training.rows, self.training.columns)
         row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
         return key_of(self.study.plan(), trial, MEASURED, row_hashes)
@@ -260,7 +264,7 @@ def _evaluated_rows(rows: Sequence[Row]) -> dict[int, Row]:
 
 
 def _column(values: list[float], kind: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):  # an objective that is too large becomes infinite
+    with np.errstate(over="ignore"):  # an objective that overflows becomes infinite
         return np.array(values).astype(kind)
 
 
