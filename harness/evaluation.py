@@ -49,7 +49,7 @@ def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tupl
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """Returns a split padded for evaluation, [shards · examples per shard, ...]. The padding repeats the first example."""
+    """Returns a split padded for evaluation, [shards · examples per shard, ...], by repeating the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
     padded = np.where(rows < evaluated, rows, 0)

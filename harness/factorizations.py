@@ -162,7 +162,7 @@ class _FactorizationRun:
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
-        """Returns whether the process must end. In a multi-host run, all processes must call this at the same points."""
+        """Returns whether the process must end. In a multi-host run, all processes must call it at the same points."""
         return self.shutdown.requested or multihost.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[Row]) -> None:
