@@ -28,7 +28,7 @@ from results.storage.compaction import Piece
 
 Row = dict[str, Any]
 FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
-CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # factorization trials are selected by the first that was measured
+CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first one measured selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")
 ENDED = ("COMPLETE", "INFEASIBLE")  # a trial that ended like this will never reach another target
 

@@ -89,7 +89,7 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
     """
     findings = Findings(folder / MANIFEST, ledger=commit.ledger)
     within = sizes.keys() >= {file.path.name for file in commit.files.values()}
-    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # otherwise already reported
+    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # otherwise reported above
         study, tables = commit.study, dict[str, pa.Table]()
         findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
         findings.believed += not rebuild

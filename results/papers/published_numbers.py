@@ -1,4 +1,4 @@
-"""Published numbers, as tables with what to cite: points of figures, and steps of training on meshes of devices."""
+"""Tables of published numbers and their citations: points from figures, and training steps on device meshes."""
 
 from pathlib import Path
 
@@ -60,33 +60,33 @@ _LAYOUTS = {
     "tflops_per_chip": "Float64",
     "utilization": "Float64",
 }
-WITHIN = 0.006  # of a utilization: operations a second are rounded to whole TFLOP/s
-SECONDS_WITHIN = 0.01  # of the seconds of a step, which are rounded to hundredths
-# Layers and width of the models of KempnerForge's report, whose utilization counts 6 P + 12 L D S operations a token
-# with P all parameters, as its metrics/mfu.py says.
+WITHIN = 0.006  # relative tolerance of utilization, because operations per second are rounded to whole TFLOP/s
+SECONDS_WITHIN = 0.01  # relative tolerance of step seconds, which are rounded to hundredths
+# Layers and width of the models in KempnerForge's report. Its utilization counts 6 P + 12 L D S operations per token,
+# with P all parameters, as in its metrics/mfu.py.
 _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
 
 
 def points(source: str | None = None) -> pd.DataFrame:
-    """Points of figures, and single figures, that papers published.
+    """Returns published points from figures, and single numbers from papers.
 
     Args:
-      source: shallue2018 or alx2022; None takes all.
+      source: shallue2018 or alx2022. None returns all.
 
     Returns:
-      One row a point, with the columns that `papers/README.md` explains, then citation, url and terms of its source.
-      What does not apply is missing: steps of a time, or cores of a batch size.
+      One row per point: the columns explained in `papers/README.md`, then citation, url and terms of the source.
+      Columns that do not apply are missing, such as steps for a time, or cores for a batch size.
     """
     return cited("points.csv", _POINTS, source)
 
 
 def webgraph() -> pd.DataFrame:
-    """The six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
+    """Returns the six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
     return cited("webgraph.csv", _WEBGRAPH, None)
 
 
 def cited(name: str, columns: dict[str, str], source: str | None) -> pd.DataFrame:
-    """A table of this folder, and citation, url and terms of the source of each row; None takes all sources."""
+    """Returns a table in this folder, with citation, url and terms of each row's source. None takes all sources."""
     table = _read(name, columns).merge(_read("sources.csv", _SOURCES), on="source", how="left", validate="many_to_one")
     return table if source is None else table[table["source"] == source].reset_index(drop=True)
 
@@ -96,13 +96,14 @@ def _read(name: str, columns: dict[str, str]) -> pd.DataFrame:
 
 
 def layouts() -> pd.DataFrame:
-    """Every published row, then citation, url and terms of its source, and ``doubt``: what in it contradicts itself.
+    """Returns all published rows, then citation, url and terms of the source, and ``doubt``: any contradiction in a
+    row.
 
-    What a row says twice is compared: operations a second against utilization, tokens a second against seconds of a
-    step and against utilization. A row that contradicts itself is kept, and says so.
+    Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
+    seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
 
-    What a source does not state is missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a share of
-    ``peak_tflops``.
+    Values that a source does not state are missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a
+    fraction of ``peak_tflops``.
     """
     table = cited("layouts.csv", _LAYOUTS, None)
     table["doubt"] = pd.array([_doubt(row) for _, row in table.iterrows()], dtype="string")
@@ -110,7 +111,7 @@ def layouts() -> pd.DataFrame:
 
 
 def _doubt(row: pd.Series) -> str | None:
-    """What a row says in two ways that do not agree; None where all of it does."""
+    """Describes redundant values in a row that contradict each other, or returns None if all agree."""
     if pd.notna(row["tflops_per_chip"]):
         share = row["tflops_per_chip"] / row["peak_tflops"]
         if abs(share - row["utilization"]) > WITHIN:
