@@ -1,10 +1,10 @@
-"""Exit codes of all commands: one for each cause, so that a caller can decide on a retry."""
+"""Exit codes of all commands: one per cause, so that a caller can decide whether to retry."""
 
 import signal
 from typing import NamedTuple
 
 DONE, FAILED, INVALID = 0, 1, 2
-PREEMPTED, PEER_LOST = 75, 76  # 75 is EX_TEMPFAIL of sysexits.h
+PREEMPTED, PEER_LOST = 75, 76  # 75 is EX_TEMPFAIL in sysexits.h
 INTERRUPTED, TERMINATED, UNREAD = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
 
 

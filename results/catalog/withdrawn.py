@@ -1,4 +1,4 @@
-"""Withdrawn data versions, and the note for stores that contain studies trained on them."""
+"""Withdrawn data versions, and notes about stores with studies trained on them."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ WITHDRAWN = {
 
 @located
 def of_store(folder: Folder) -> list[str]:
-    """One line for each withdrawn version with studies in a store or a release."""
+    """Returns one line per withdrawn version with studies in a store or a release."""
     commits = store.released_commits(folder)
     plans = [commit.plan for commit in (store.committed(folder) if commits is None else commits)]
     counts = Counter((plan.get("dataset"), plan.get("dataset_version")) for plan in plans)

@@ -1,4 +1,4 @@
-"""Checks of the points of a release: rows against the tables, and the consistency of the fits."""
+"""Checks of a release's points: rows against the tables, and the consistency of the fits."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric"
 
 
 def check(path: Folder, rows: Iterable[Row]) -> Findings:
-    """Checks points.parquet. Fits are checked for consistency but not repeated.
+    """Checks points.parquet. Fits are checked for consistency, but not repeated.
 
     Args:
       path: points.parquet.
@@ -39,7 +39,7 @@ def check(path: Folder, rows: Iterable[Row]) -> Findings:
         derived = point_rows.table(rows)
         for fault in _wrong_rows(stored, derived) or [*_other_values(stored, derived), *_wrong_fits(stored)]:
             findings.fault(path, fault)
-    except Exception as error:  # an untrusted file can raise anything in its reader
+    except Exception as error:  # reading an untrusted file can raise any exception
         findings.fault(path, f"cannot be read ({brief(error)})")
     return findings
 
@@ -78,7 +78,7 @@ def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
 
 
 def _wrong_fits(stored: pa.Table) -> Iterator[str]:
-    """Yields impossible fits: they differ along their curve, or contradict themselves."""
+    """Yields impossible fits: those that differ along their curve or contradict themselves."""
     rows = stored.select([*KEYS[POINTS], *OF_A_CURVE[:5], "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
     by_curve = grouped(rows, lambda row: row["curve"])
     for row in by_curve.pop(None, ()):

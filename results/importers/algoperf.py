@@ -1,12 +1,12 @@
-"""Import of AlgoPerf's public logs (mlcommons/submissions_algorithms, Apache-2.0): trials of submissions on workloads.
+"""Importer for AlgoPerf's public logs (mlcommons/submissions_algorithms, Apache-2.0): trials of submissions.
 
     <leaderboard>/logs/<ruleset>/<submission>/study_<n>/<workload>_<framework>/trial_<n>/
         eval_measurements.csv, measurements.csv, meta_data_0.json, flags_0.json, hparams.json
     <leaderboard>/submissions/<ruleset>/<submission>/submission.py
 
-A study is the trials of one search: one workload in one study folder. Its optimizer is the name of the submission. The
-batch size is stated only in the submission's code, which is searched but never run. Metrics are those of
-eval_measurements.csv, as errors. Its seconds, and the losses of single batches in measurements.csv, are not imported. A
+A study is one search: the trials of one workload in one study folder. Its optimizer is the submission's name. The batch
+size is stated only in the submission's code, which is searched but never run. Metrics come from eval_measurements.csv
+and are converted to errors. The seconds in it, and the single-batch losses in measurements.csv, are not imported. A
 trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
@@ -34,7 +34,7 @@ CITATION = (
     "Kasimbeg et al. 2025, Accelerating neural network training: an analysis of the AlgoPerf competition, ICLR; "
     "logs of github.com/mlcommons/submissions_algorithms"
 )
-MOST_TRIALS = 10_000  # of a study
+MOST_TRIALS = 10_000  # per study
 _KEPT = "the stored values are kept (--replace takes those of the logs)"
 _REPLACED = "replaced by the current values of the logs"
 
@@ -46,8 +46,8 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
     Args:
       path: a copy of previous_leaderboards, or a part of it.
       store: the destination store.
-      replace: replace stored values that have changed in the logs. By default they are only reported.
-      report: called with a line for the user.
+      replace: whether to replace stored values that have changed in the logs. By default, they are only reported.
+      report: called with lines for the user.
 
     Returns:
       0, or 1 if there is nothing to import.
@@ -65,7 +65,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
             continue
         waiting.append(content)
         if not (new + present or len(content.measurements["step"])):
-            continue  # studies with only lost trials wait for one with evaluations
+            continue  # studies with only lost trials are left until one has evaluations
         if not new + present:
             stores.check_destination(store)
         for each in waiting:
@@ -107,8 +107,8 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
     Args:
       key: key of the study.
       folders: folders of its trials.
-      path: the imported folder. Warnings name places relative to it.
-      warnings: takes a line for everything that is missing.
+      path: the imported folder. Warnings show paths relative to it.
+      warnings: receives a line for each missing item.
     """
     trials = list(_trials(key, folders, path, warnings))
     place = f"{key.submission}/{key.study}/{key.workload}_{key.framework}"
@@ -146,7 +146,7 @@ def _first_metadata(trials: Sequence[LoggedTrial]) -> Mapping[str, Any]:
 
 
 def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:
-    """Yields the trials of a study, each number once. Faults, and numbers that two folders have, become warnings."""
+    """Yields the trials of a study, each number once. Faults and repeated numbers become warnings."""
     first: dict[int, LoggedTrial] = {}
     for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)
@@ -172,7 +172,7 @@ def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
 
 
 def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
-    """Returns the numbers of trials that the flags of other trials request but that have no folder."""
+    """Returns the numbers of trials that other trials' flags request but that have no folder."""
     planned = max(
         (untrusted.int_or_none(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0
     )
@@ -180,7 +180,7 @@ def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
 
 
 def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
-    """Returns the batch sizes in the submission's code, which lies in the folder submissions next to logs."""
+    """Returns the batch sizes in the submission's code, in the folder `submissions` next to `logs`."""
     above = next((p for p in folder.parents if p.name == "logs"), None)
     if above is None:
         return {}

@@ -1,4 +1,4 @@
-"""Published numbers, as tables with what to cite: points of figures, and steps of training on meshes of devices."""
+"""Tables of published numbers and their citations: points from figures, and training steps on device meshes."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
 
 
 def points(source: str | None = None) -> pd.DataFrame:
-    """Points of figures, and single figures, that papers published.
+    """Returns published points from figures, and single numbers from papers.
 
     Args:
-      source: shallue2018 or alx2022; None takes all.
+      source: shallue2018 or alx2022. None returns all.
 
     Returns:
-      One row a point, with the columns that `papers/README.md` explains, then citation, url and terms of its source.
-      What does not apply is missing: steps of a time, or cores of a batch size.
+      One row per point: the columns explained in `papers/README.md`, then citation, url and terms of the source.
+      Columns that do not apply are missing, such as steps for a time, or cores for a batch size.
     """
     return _cited("points.csv", source)
 
@@ -42,13 +42,14 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def layouts() -> pd.DataFrame:
-    """Every published row, then citation, url and terms of its source, and ``doubt``: what in it contradicts itself.
+    """Returns all published rows, then citation, url and terms of the source, and ``doubt``: any contradiction in a
+    row.
 
-    What a row says twice is compared: operations a second against utilization, tokens a second against seconds of a
-    step and against utilization. A row that contradicts itself is kept, and says so.
+    Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
+    seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
 
-    What a source does not state is missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a share of
-    ``peak_tflops``.
+    Values that a source does not state are missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a
+    fraction of ``peak_tflops``.
     """
     table = _cited("layouts.csv", None)
     rates = ["peak_tflops", "tokens_per_second", "tflops_per_chip"]
@@ -58,7 +59,7 @@ def layouts() -> pd.DataFrame:
 
 
 def _doubt(row: pd.Series) -> str | None:
-    """What a row says in two ways that do not agree; None where all of it does."""
+    """Describes redundant values in a row that contradict each other, or returns None if all agree."""
     if pd.notna(row["tflops_per_chip"]):
         share = row["tflops_per_chip"] / row["peak_tflops"]
         if abs(share - row["utilization"]) > WITHIN:
