@@ -36,8 +36,7 @@ def obstacle() -> str | None:
 
 
 def enable() -> None:
-    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR or the default folder, unless ``obstacle`` returns a
-    reason.
+    """Enables the cache in JAX_COMPILATION_CACHE_DIR or the default folder, unless ``obstacle`` returns a reason.
 
     Does not initialize a backend.
     """
@@ -66,7 +65,7 @@ def compiled(program: "Lowered") -> "Compiled":
 
 @contextlib.contextmanager
 def _in_turn(text: str) -> Iterator[None]:
-    """Waits while another process on this machine compiles the same program. A few different programs may share a lock."""
+    """Waits while another process of this machine compiles the same program. A few programs may share a lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, BadInput):  # if the folder is not writable, there is no cache either
             folder = caches.folder("compiling")

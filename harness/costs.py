@@ -224,9 +224,7 @@ def ask(
 
 
 def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable[[int], None]:
-    """Announces the questions. Returns a callback that takes the number of answers so far and occasionally reports
-    progress.
-    """
+    """Announces the questions. Returns a callback that takes the number of answers and occasionally reports it."""
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
     each = " each" if len(asked) > 1 else ""

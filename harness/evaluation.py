@@ -41,15 +41,13 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
-    """Returns the number of evaluated examples out of ``count``, and the number per shard. The last shard may have
-    fewer.
-    """
+    """Returns the number of evaluated examples out of ``count``, and the number per shard (the last may have fewer)."""
     evaluated = min(row.evaluation_examples, count)
     return evaluated, -(-evaluated // shards)
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """Returns a split padded for evaluation, [shards · examples per shard, ...]. The padding repeats the first example."""
+    """Pads a split for evaluation to [shards · examples per shard, ...]. The padding repeats the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
     padded = np.where(rows < evaluated, rows, 0)

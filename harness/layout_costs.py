@@ -113,8 +113,7 @@ def passes(hardware: Hardware, precision: str) -> int:
 
 
 def links(hardware: Hardware, mesh: Mapping[str, int], chips: Sequence[int] | None = None) -> dict[str, int]:
-    """Returns the sizes of axes with their own links: the axes of a mesh, or of the torus that a single mesh axis
-    covers.
+    """Returns the sizes of axes with their own links: the mesh axes, or those of the torus that a single axis covers.
 
     Args:
       hardware: the kind of all devices.
@@ -153,8 +152,7 @@ def _factors(number: int) -> list[int]:
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
-    """Returns the predicted seconds of one execution of a collective: latency per hop around its rings, plus bytes over
-    bandwidth.
+    """Returns the predicted seconds of a collective: latency per hop around its rings, plus bytes over bandwidth.
 
     A collective over several axes uses the links of all of them, up to the number of the device's axes. A collective
     over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently, and at the

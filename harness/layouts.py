@@ -1,6 +1,4 @@
-"""Runs the trials of a layout study: compiles a training step for the mesh, counts its costs, and runs or times it,
-depending on the engine.
-"""
+"""Runs the trials of a layout study: compiles a step for the mesh and counts its costs. Some engines also time it."""
 
 import dataclasses
 import functools
@@ -182,9 +180,7 @@ def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax
 def _steps(
     one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, steps: int
 ) -> tuple[State, list[float], dict[str, np.ndarray]]:
-    """Returns the state after some steps, the loss before each step, and the gradient of the first step, up to a
-    factor.
-    """
+    """Returns the state after some steps, the loss before each step, and the first gradient up to a factor."""
     state, losses, gradients = _begin(one, trial), [], {}
     for at in range(steps):
         state, loss = program(state, _tokens(one, trial, at))
