@@ -26,7 +26,7 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans) -> Examples:
-        """Returns the superbatch of a call, and prefetches the next one, which is assumed to continue from this call."""
+        """Returns the superbatch of a call, and prefetches the next one, assuming that it continues from this call."""
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
             superbatch = self._make(spans) if ready is None else ready.result()
