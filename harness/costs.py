@@ -1,7 +1,7 @@
 """Estimates the costs of a study before it runs, in subprocesses that count operations or compile programs.
 
-This module does not import JAX; the subprocess does (``runners.answer_all``). Answers are cached by plan, settings,
-topology, compiler flags, and the versions of this code, jax and libtpu.
+Only the subprocess imports JAX (``runners.answer_all``). Answers are cached by plan, settings, topology, compiler
+flags, and the versions of this code, jax and libtpu.
 """
 
 import contextlib
@@ -139,7 +139,7 @@ class Question:
       plan, trials: the study's plan as plain data, and the number of its trials.
       source: source of its data, as plain data. None if the plan specifies it.
       settings: settings of the run.
-      topology: TPU topology to compile for; it does not need to be attached. With None, costs are only counted.
+      topology: TPU topology to compile for, which does not need to be attached. With None, costs are only counted.
     """
 
     plan: Mapping[str, Any]
