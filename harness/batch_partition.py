@@ -6,8 +6,7 @@ from results.bad_input import BadInput
 
 
 class Division(NamedTuple):
-    """A partition of a batch over ``shards`` devices, each of which processes its shard in ``microbatches`` parts, one
-    by one.
+    """A partition of a batch over ``shards`` devices. Each processes its shard in ``microbatches`` parts, one by one.
 
     The partition determines the order of summation, so results agree only up to rounding. With (1, 1), the order is the
     same on every machine.

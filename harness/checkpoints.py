@@ -131,8 +131,7 @@ class Checkpoints:
 
 
 def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
-    """Returns the key of a checkpoint: the sha256 of the plan, the trial, and anything else that determines its
-    results.
+    """Returns the key of a checkpoint: the sha256 of everything that determines the trial's results.
 
     The key excludes lanes and the mesh, because a trial may resume in a different lane and with a different batch
     partition.

@@ -36,8 +36,7 @@ def obstacle() -> str | None:
 
 
 def enable() -> None:
-    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR or the default folder, unless ``obstacle`` returns a
-    reason.
+    """Enables the cache in JAX_COMPILATION_CACHE_DIR or the default folder, unless ``obstacle`` returns a reason.
 
     Does not initialize a backend.
     """

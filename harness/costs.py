@@ -1,7 +1,7 @@
 """Estimates the costs of a study before it runs, in subprocesses that count operations or compile programs.
 
-This module does not import JAX; the subprocess does (``runners.answer_all``). Answers are cached by plan, settings,
-topology, compiler flags, and the versions of this code, jax and libtpu.
+Only the subprocess imports JAX (``runners.answer_all``). Answers are cached by plan, settings, topology, compiler
+flags, and the versions of this code, jax and libtpu.
 """
 
 import contextlib
@@ -140,7 +140,7 @@ class Question:
       plan, trials: the study's plan as plain data, and the number of its trials.
       source: source of its data, as plain data. None if the plan specifies it.
       settings: settings of the run.
-      topology: TPU topology to compile for; it does not need to be attached. With None, costs are only counted.
+      topology: TPU topology to compile for, which does not need to be attached. With None, costs are only counted.
     """
 
     plan: Mapping[str, Any]
@@ -225,9 +225,7 @@ def ask(
 
 
 def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable[[int], None]:
-    """Announces the questions. Returns a callback that takes the number of answers so far and occasionally reports
-    progress.
-    """
+    """Announces the questions. Returns a callback that takes the number of answers and occasionally reports it."""
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
     each = " each" if len(asked) > 1 else ""

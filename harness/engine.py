@@ -280,9 +280,7 @@ def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> 
 def candidates(
     study: BatchStudy, settings: Settings, trials: int, workload: Workload, devices: int, strategy: str
 ) -> list[tuple[int, Division]]:
-    """Returns the lanes and batch partitions to try: first with decreasing numbers of lanes, then with finer
-    partitions.
-    """
+    """Returns the lanes and batch partitions to try: first fewer and fewer lanes, then finer and finer partitions."""
     lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
     ways = divisions(study.batch_size, workload.group, devices, settings.shards, settings.microbatches)
     counts = [lanes]

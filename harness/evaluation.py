@@ -41,9 +41,7 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
-    """Returns the number of evaluated examples out of ``count``, and the number per shard. The last shard may have
-    fewer.
-    """
+    """Returns the number of evaluated examples out of ``count``, and the number per shard (the last may have fewer)."""
     evaluated = min(row.evaluation_examples, count)
     return evaluated, -(-evaluated // shards)
 

@@ -244,9 +244,7 @@ class _FactorizationRun:
         return _of_leader(self.shutdown.time_is_up or time.perf_counter() - self.began > limit)
 
     def _key(self, trial: Trial) -> str:
-        """Returns the key of a checkpoint: a hash of the layout of the tables and everything that determines their
-        bits.
-        """
+        """Returns the key of a checkpoint: a hash of everything that determines the tables' bits and layout."""
         sides = (self.training.rows, self.training.columns)
         row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
         return key_of(self.study.plan(), trial, MEASURED, row_hashes)

@@ -374,8 +374,7 @@ def _flops_of_convolution(
 
 
 def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
-    """Returns, for one axis, the number of (output, window tap) pairs that read an input rather than padding or
-    dilation.
+    """Returns, for one axis, the number of (output, tap) pairs that read an input rather than padding or dilation.
 
     Args:
       count, outputs: number of inputs and number of outputs.
@@ -388,14 +387,7 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
     return sum(int(np.count_nonzero((each >= 0) & (each <= last) & (each % spread == 0))) for each in places)
 
 
-_REDUCING = (
-    "reduce",
-    "reduce-window",
-    "scatter",
-    "select-and-scatter",
-    "sort",
-    "map",
-)  # these call scalar computations
+_REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # call scalar computations
 
 
 def _computations(text: str) -> tuple[str, Computations]:

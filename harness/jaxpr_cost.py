@@ -22,12 +22,7 @@ _APART = {
     *("ppermute", "reduce_scatter", "ffi_call"),
 }
 _PICK = ("gather", "dynamic_slice")  # these read as many bytes as they return
-_PUT = (
-    "scatter",
-    "scatter-add",
-    "scatter_add",
-    "dynamic_update_slice",
-)  # these write as many bytes as their updates have
+_PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as many bytes as their updates have
 _FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
 
 
@@ -51,12 +46,11 @@ def equations(jaxpr: Any) -> int:
 
 
 def held_bytes(jaxpr: Any) -> int:
-    """Returns the peak bytes of a program, including arguments and results, if every operation writes its result to
-    memory.
+    """Returns the peak bytes of a program if every operation writes its result to memory.
 
-    An array is live from the operation that returns it to the last operation that reads it. Compiled programs usually
-    need less memory because operations are fused, or slightly more because of copies. If the program is partitioned
-    over devices, the result is the peak of one device.
+    Arguments and results are included. An array is live from the operation that returns it to the last one that reads
+    it. Compiled programs usually need less memory because operations are fused, or slightly more because of copies. If
+    the program is partitioned over devices, the result is the peak of one device.
     """
     program = _open(jaxpr)
     return max(_peak(each, given=True) for each in list(_shares(program)) or [program])
@@ -78,9 +72,7 @@ def _shares(jaxpr: Any) -> Iterator[Any]:
 
 
 def _moved(jaxpr: Any) -> tuple[float, float, float]:
-    """Returns the memory traffic of operations that compilers do not fuse and of all operations, and the operation
-    count.
-    """
+    """Returns the memory traffic of operations that are not fused, that of all operations, and the operation count."""
     fused = most = operations = 0.0
     for equation in jaxpr.eqns:
         name = equation.primitive.name

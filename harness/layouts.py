@@ -1,6 +1,4 @@
-"""Runs the trials of a layout study: compiles a training step for the mesh, counts its costs, and runs or times it,
-depending on the engine.
-"""
+"""Runs the trials of a layout study: compiles a step for the mesh and counts its costs. Some engines also time it."""
 
 import dataclasses
 import functools

@@ -21,9 +21,7 @@ def devices() -> list[jax.Device]:
 
 
 def device_bytes() -> int | None:
-    """Returns the smallest device memory of all hosts, or None if unknown. CPU devices share the free memory of the
-    machine.
-    """
+    """Returns the smallest device memory of all hosts, or None if unknown. CPU devices share the free memory."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -39,8 +37,7 @@ def groups(shards: int) -> int:
 
 
 def mesh(shards: int) -> Mesh:
-    """Returns the devices as a mesh [trial, data], with ``shards`` devices on the axis ``data``. Devices of a host are
-    adjacent.
+    """Returns the mesh [trial, data], with ``shards`` devices on the axis ``data``. Devices of a host are adjacent.
 
     Raises:
       BadInput: the number of devices is not a multiple of ``shards``.
@@ -94,9 +91,7 @@ def over_lanes(
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
         own, shared = ((data,), ()) if own_data else ((), (data,))
-        if (
-            strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1
-        ):  # vmap over one lane compiles to a different program
+        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # vmap over one lane would compile differently
             each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
             return jax.tree.map(lambda a: a[None], lane(*each, *shared))
         if strategy == "vmap":

@@ -126,8 +126,7 @@ def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision
 
 
 def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
-    """Returns the seconds of an all-reduce over devices of this machine, or None if the probe did not time one over all
-    of them.
+    """Returns the seconds of an all-reduce over devices of this machine, or None if the probe did not time one.
 
     Times are interpolated and extrapolated linearly in the bytes per device.
     """

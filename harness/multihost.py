@@ -1,10 +1,10 @@
-"""The processes, one per host, that run a study together in lockstep.
+"""Multi-host runs: one process per host, all of which run a study in lockstep.
 
-Every process runs the same scheduler on the same metrics, so they exchange very little. The first process is the
-leader. It decides everything that depends on a store, a clock or a signal, and only it reads and writes the store. A
-single process is its own leader, and the functions here then cost nothing.
+Every process runs the same scheduler on the same metrics, so processes exchange very little. The first process is the
+leader. It makes all decisions that depend on the store, a clock or a signal, and is the only one to read and write the
+store. In a single-process run, that process is the leader, and the functions in this module have no overhead.
 
-JAX is imported inside functions, because commands that only plan import this module.
+JAX is imported inside functions because planning commands import this module.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from results.bad_input import BadInput, first_line
 from results.cli import say
 
 T = TypeVar("T")
-SHARED_SECONDS = 60.0  # within which a failure on all processes counts as a failure of the study
+SHARED_SECONDS = 60.0  # a failure on all processes within this time counts as a failure of the study
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Hosts:
     Attributes:
       coordinator: HOST:PORT of the first process.
       count: number of processes.
-      index: index of this process, from 0.
-      heartbeat_seconds: a process without a heartbeat for this long is lost.
-      cluster: the cluster that provided any of these values, or None if the command line did.
+      index: zero-based index of this process.
+      heartbeat_seconds: time without a heartbeat after which a process counts as lost.
+      cluster: name of the cluster that provided some of these values, or None if all come from the command line.
     """
 
     coordinator: str
@@ -48,7 +48,7 @@ class Hosts:
     cluster: str | None = None
 
     def check(self) -> None:
-        """Raises BadInput for invalid values."""
+        """Raises BadInput if a value is invalid."""
         if self.heartbeat_seconds < 1:
             raise BadInput(f"launcher.heartbeat_seconds must be at least 1, not {self.heartbeat_seconds}")
         _check_address(self.coordinator)
@@ -71,7 +71,7 @@ def find(
     heartbeat_seconds: int,
     environment: Environment,
 ) -> Hosts:
-    """The addresses of the processes. The cluster provides values that are None, and a coordinator that is auto.
+    """Returns the addresses of the processes. Values that are None, and a coordinator ``auto``, come from the cluster.
 
     Raises:
       BadInput: a value is missing or invalid.
@@ -104,15 +104,15 @@ def _check_address(coordinator: str) -> None:
 
 
 def start(hosts: Hosts, command: str = "", code: str = "") -> str:
-    """Connects to the other processes, before JAX is used for anything. Returns a line to report.
+    """Connects to the other processes. Call it before any use of JAX. Returns a line to report.
 
     Args:
-      hosts: their addresses.
-      command: a hash of the command, the same on all of them.
-      code: a hash of the code that runs it, also the same.
+      hosts: addresses of the processes.
+      command: hash of the command, which must be the same on all hosts.
+      code: hash of the code that runs it, which must also be the same.
 
     Raises:
-      BadInput: some process did not connect in time.
+      BadInput: a process did not connect in time.
     """
     import jax
 
@@ -132,7 +132,7 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
         raise BadInput(f"{hosts}: JAX cannot connect to the other hosts ({first_line(error)[:200]})") from None
     try:
         jax.devices()
-    except RuntimeError as error:  # such as a machine whose own host name does not resolve
+    except RuntimeError as error:  # such as a machine that cannot resolve its own host name
         raise BadInput(f"JAX finds no devices on host {hosts.index}: {first_line(error)[:200]}") from None
     _count.cache_clear()
     _pulses.append(_Pulse(hosts.heartbeat_seconds / 2))
@@ -143,9 +143,10 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
 
 
 class _Pulse:
-    """Detects that this process stood still, because earlier messages may arrive long after it resumes.
+    """Detects that this process was suspended, because messages sent before may arrive long after it resumes.
 
-    Its last heartbeat may already be half of ``heartbeat_seconds`` old, and the others give it up after the other half.
+    Its last heartbeat may already be half of ``heartbeat_seconds`` old, so the others give up on it after the other
+    half.
     """
 
     def __init__(self, most: float):
@@ -160,16 +161,16 @@ class _Pulse:
             time.sleep(min(1.0, self._most / 4))
 
     def has_stopped(self) -> bool:
-        """Whether the process ever stood still for longer than the others are certain to wait."""
+        """Returns whether the process was ever suspended for longer than the others are guaranteed to wait."""
         self._stopped |= time.monotonic() - self._at > self._most
         return self._stopped
 
 
-_pulses: list[_Pulse] = []  # of this process, once it is one of several
+_pulses: list[_Pulse] = []  # the pulse of this process, in multi-host runs
 
 
 def check_pulse() -> None:
-    """Raises an error that ``lost`` recognizes if this process stood still for so long that the others gave it up."""
+    """Raises an error that ``lost`` recognizes if the others gave up on this process because it was suspended."""
     if _pulses and _pulses[-1].has_stopped():
         raise RuntimeError("no heartbeat of this host for too long")
 
@@ -184,17 +185,17 @@ _times_asked = itertools.count(1)  # for ``preempted``
 
 
 def are_many() -> bool:
-    """Whether this process is one of several."""
+    """Returns whether this is a multi-host run."""
     return _count() > 1
 
 
 def leads() -> bool:
-    """Whether this process is the leader, which reads and writes the store and shows progress."""
+    """Returns whether this process is the leader, which reads and writes the store and shows progress."""
     return place()[0] == 0
 
 
 def broadcast(value: T) -> T:
-    """Broadcasts the leader's value, which must pickle. The argument of other processes is ignored."""
+    """Broadcasts the leader's value, which must be picklable. The argument of other processes is ignored."""
     if not are_many():
         return value
     from jax.experimental import multihost_utils
@@ -207,7 +208,7 @@ def broadcast(value: T) -> T:
 
 
 def numbers_of_leader(*values: float) -> tuple[float, ...]:
-    """Broadcasts a few numbers of the leader as float32, in one exchange."""
+    """Broadcasts the leader's numbers as float32, in a single exchange."""
     if not are_many():
         return values
     from jax.experimental import multihost_utils
@@ -216,7 +217,7 @@ def numbers_of_leader(*values: float) -> tuple[float, ...]:
 
 
 def longest(*seconds: float) -> tuple[float, ...]:
-    """The elementwise maximum over all processes, such as of seconds that each took."""
+    """Returns the elementwise maximum over all processes, for example of elapsed seconds."""
     if not are_many():
         return seconds
     from jax.experimental import multihost_utils
@@ -226,7 +227,7 @@ def longest(*seconds: float) -> tuple[float, ...]:
 
 
 def place() -> tuple[int, int]:
-    """The index of this process, from 0, and the number of processes."""
+    """Returns the zero-based index of this process, and the number of processes."""
     if not are_many():
         return 0, 1
     import jax
@@ -235,10 +236,10 @@ def place() -> tuple[int, int]:
 
 
 def preempted() -> bool:
-    """Whether any of the processes received SIGTERM. All must ask equally often, and all get the same answer.
+    """Returns whether any process received SIGTERM. All must call it equally often, and all get the same result.
 
-    JAX answers yes at only one step, the one after the latest that any process had asked at when the signal arrived.
-    Steps are therefore counted for as long as the process lives, and a new study does not start again from 1.
+    JAX reports the signal at exactly one step: the step after the latest one at which any process had polled when the
+    signal arrived. Steps are therefore counted over the lifetime of the process and do not restart with a new study.
     """
     if not are_many():
         return False
@@ -248,19 +249,19 @@ def preempted() -> bool:
 
 
 def all_fail(study: str) -> bool:
-    """Whether all processes fail at a study, so that they can continue with the next. Each failing process calls it."""
+    """Returns whether all processes failed at a study and can continue with the next. Each failing process calls it."""
     from jax._src import distributed
 
     client: Any = distributed.global_state.client
     try:
         client.wait_at_barrier(f"failed: {study}", round(1000 * SHARED_SECONDS))
-    except RuntimeError:  # the others are computing and wait for this process
+    except RuntimeError:  # the others are still computing and will wait for this process
         return False
     return True
 
 
 def on_host(arrays: Any) -> Any:
-    """Arrays of the mesh as complete NumPy arrays, in every process."""
+    """Returns sharded arrays as complete NumPy arrays, in every process."""
     import jax
 
     if not are_many():
@@ -281,7 +282,7 @@ def _copied(sharding: Any) -> Any:
 
 
 def leave(code: int, why: str = "") -> NoReturn:
-    """Ends this process without notifying the others, which may be gone: JAX's shutdown would wait and then abort."""
+    """Ends this process without notifying the others. They may be gone, and JAX's shutdown would wait, then abort."""
     if why:
         say(why)
     sys.stdout.flush()
@@ -289,6 +290,6 @@ def leave(code: int, why: str = "") -> NoReturn:
 
 
 def lost(error: BaseException) -> bool:
-    """Whether an error indicates that another process is gone."""
+    """Returns whether an error indicates that another process is gone."""
     text = f"{type(error).__name__}: {error}"
     return are_many() and re.search("gloo|nccl|coordination|heartbeat|UNAVAILABLE|DEADLINE", text, re.I) is not None

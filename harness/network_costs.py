@@ -1,4 +1,4 @@
-"""The costs of studies that train networks: a step and an evaluation, lowered from shapes only."""
+"""Costs of studies that train networks: a step and an evaluation, lowered from shapes only."""
 
 import functools
 import json
@@ -19,13 +19,13 @@ from harness.training import Spans, TrainState
 from results.plans.batch_study import BatchStudy
 from workloads.workload import DATA, Examples, Workload
 
-IMPOSSIBLE = 1.5  # times the available memory, beyond which no compiler makes a step fit
+IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
-MOST_TRIED = 4  # number of divisions to compile before the last one
+MOST_TRIED = 4  # number of partitions to compile before the finest one
 
 
 def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
-    """Counts the costs of a study on one of the devices that share its batch."""
+    """Counts the costs of a study on one of the devices that share a batch."""
     key = programs_key(study)
     workload = programs.workload_of(key, source)
     shards = settings.shards or 1
@@ -52,9 +52,9 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
 
 
 def _least_bytes(workload: Workload, share: int, settings: Settings, held: float) -> float:
-    """Approximate bytes on a device if its share is processed in the smallest possible parts.
+    """Returns the approximate bytes on a device that processes its share in the smallest possible parts.
 
-    Small networks need little memory in any case and are not counted again.
+    Small networks need little memory anyway and are not counted again.
     """
     fewest = min(share, workload.group)
     if held < LARGE or settings.microbatches is not None or fewest == share:
@@ -64,13 +64,13 @@ def _least_bytes(workload: Workload, share: int, settings: Settings, held: float
 
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
-    """The work, held bytes and equations of an evaluation, which all batch sizes share."""
+    """Returns the work, held bytes and equations of an evaluation, which all batch sizes share."""
     jaxpr = evaluation_jaxpr(programs.workload_of(key, json.loads(source)), shards)
     return (jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
-    """The program of a step, from selecting the examples to the new parameters."""
+    """Returns the program of a step, from selecting the examples to the new parameters."""
     step, given = a_step(workload, examples, microbatches)
     with jax.default_matmul_precision("highest"):
         return jax.make_jaxpr(step)(*given)
@@ -79,7 +79,7 @@ def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
 def a_step(
     workload: Workload, examples: int, microbatches: int = 1
 ) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
-    """A step on one device as a function that returns the next carry, and the shapes of its arguments, carry first."""
+    """Returns a function that takes a step on one device, and its arguments' shapes (carry first)."""
     division = Division(1, microbatches)
     carry, spans = programs.one_lane(workload)
     train = workload.shapes.train
@@ -104,7 +104,7 @@ def a_step(
 
 
 def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
-    """The program of an evaluation of one shard of all splits."""
+    """Returns the program that evaluates one shard of all splits."""
     carry, _ = programs.one_lane(workload)
     whole = evaluation.prepared_shapes(workload, shards)
     splits = tuple(training.with_rows(each, each.labels.shape[0] // shards) for each in whole)
@@ -117,10 +117,10 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
 
 
 def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles a step of a study for a topology, divided as the engine would divide it.
+    """Compiles a step of a study for a topology, partitioned as the engine would partition it.
 
-    The engine takes the first division that fits. This function does the same, but skips divisions whose arrays need
-    several times the memory of a device.
+    Like the engine, this function takes the first partition that fits. It skips partitions whose arrays need several
+    times the memory of a device.
     """
     workload = programs.workload_of(programs_key(study), source)
     on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
@@ -154,12 +154,12 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
         if found.fits:
             return found
         per_share = (found.needed_bytes or 0.0) / share
-    assert found is not None  # there is a candidate
+    assert found is not None  # there is always a candidate
     return found
 
 
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
-    """A function from the examples processed at once and the number of trials to approximate bytes on a device."""
+    """Returns a function (examples processed at once, number of trials) -> approximate bytes on a device."""
     few = max(8, workload.group)
     one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
     each = (two - one) / few

@@ -1,7 +1,7 @@
-"""Predictions: seconds from work and the rates of a device, always with a range and always labelled predicted.
+"""Predicts seconds from the work of a program and the rates of a device, always with a range.
 
-The time of a program is the sum of its matmul, memory and per-operation times, assuming that nothing overlaps. A device
-kind's rates come from tables. They are ``scaled`` by measured runs if there are any, otherwise by the steps of a probe
+The time of a program is the sum of its matmul, memory and per-operation times, assuming no overlap. Tables list the
+rates of each device kind. The rates are ``scaled`` by measured runs if available, otherwise by the steps of a probe
 (``harness.probe``). This module does not read the clock or the disk, and does not import JAX.
 """
 
@@ -14,21 +14,21 @@ from typing import NamedTuple
 from harness.costs import Work
 from harness.layout_costs import HARDWARE, passes
 
-PREDICTOR = "3"  # version of the method, since ratios to measurements are valid for one version
+PREDICTOR = "3"  # version of the method; ratios to measurements are valid for one version only
 FEWEST = 3  # measurements needed to estimate the error of predictions
 
 
 class Rates(NamedTuple):
-    """Rates of a kind of device.
+    """Rates of a device kind.
 
     Attributes:
       flops: matmul FLOPs per second.
       bytes: memory traffic per second.
-      operation_seconds: least seconds of an operation.
-      call_seconds: seconds that the host needs to start programs and read their results.
-      equation_seconds: compile time per operation of a program.
-      factor: predictions are within this factor of the truth with 90 % confidence.
-      source: source of these numbers, in words.
+      operation_seconds: minimum seconds of an operation.
+      call_seconds: seconds that the host needs per call to start programs and read their results.
+      equation_seconds: compile time per operation in the text of a program.
+      factor: predictions are within this factor of the measured time with 90 % confidence.
+      source: readable description of the source of these numbers.
     """
 
     flops: float
@@ -41,18 +41,18 @@ class Rates(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Predicted seconds with a 90 % range."""
+    """Predicted seconds with a 90 % interval."""
 
     middle: float
     low: float
     high: float
 
     def times(self, count: float) -> "Seconds":
-        """The seconds of ``count`` repetitions."""
+        """Returns the seconds of ``count`` repetitions."""
         return Seconds(*(count * each for each in self))
 
     def plus(self, other: "Seconds") -> "Seconds":
-        """The sum with other seconds whose errors are fully correlated."""
+        """Returns the sum with other seconds, assuming fully correlated errors."""
         return Seconds(*(one + two for one, two in zip(self, other, strict=True)))
 
 
@@ -60,8 +60,8 @@ NOTHING = Seconds(0.0, 0.0, 0.0)
 # A core of a server processor, fitted to the steps of results/published, which were measured on AMD EPYC. Rates differ
 # by a factor of 2 between processors, and by a factor of 2 between programs on one processor.
 CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "rates of a typical processor core")
-STARTING = 400  # a process needs as long for its first program as for compiling about this number of operations
-# JAX's names of devices, and their rows in the hardware table. The form factor of a GPU decides its rates.
+STARTING = 400  # a process's first program takes as long as compiling about this number of operations
+# JAX's device names and their rows in the hardware table. The rates of a GPU depend on its form factor.
 _KINDS = (
     (r"TPU v2", "v2"),
     (r"TPU v3", "v3"),
@@ -73,20 +73,20 @@ _KINDS = (
     (r"\bH200$", "h200"),
     (r"\bH100 80GB HBM3$", "h100"),
     (r"\bH100 PCIe$", "h100_pcie"),
-    (r"\bGH200 (120|480)GB$", "gh200"),  # the size of the CPU's memory
+    (r"\bGH200 (120|480)GB$", "gh200"),  # the number is the size of the CPU's memory
 )
-REACHED = (0.35, 0.6)  # shares of a table's peaks, for matmuls and for memory, that untuned programs reach
-_LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # seconds of an operation
-CALL_SECONDS = 1e-3  # time that an accelerator's host needs for a call
+REACHED = (0.35, 0.6)  # fractions of the table's peak rates, for matmuls and for memory, that untuned programs reach
+_LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # seconds per operation
+CALL_SECONDS = 1e-3  # host time per call on accelerators
 
 
 def hardware_of(device_kind: str) -> str | None:
-    """The row of the hardware table for JAX's name of a device kind, or None if there is no such row."""
+    """Returns the row of the hardware table for JAX's name of a device kind, or None if there is no such row."""
     return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Rates of a device kind from tables, for matmuls of a precision, or None if the tables lack it."""
+    """Returns rates of a device kind from the tables, for matmuls of a precision, or None if the tables lack it."""
     if backend == "cpu":
         return CPU
     row = hardware_of(device_kind)
@@ -105,33 +105,33 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 
 def seconds(of: Work, at: Rates, lanes: int = 1) -> Seconds:
-    """Predicted seconds of a program, per trial.
+    """Returns the predicted seconds of a program per trial.
 
     Args:
-      of: the work of one trial.
+      of: work of one trial.
       at: rates of the device.
-      lanes: number of batched trials, which share the least time of each operation.
+      lanes: number of batched trials, which share the minimum time of each operation.
     """
     middle = of.flops / at.flops + of.fused_bytes / at.bytes + of.operations * at.operation_seconds / lanes
     return around(middle, at.factor)
 
 
 def compiling_seconds(equations: float, at: Rates) -> float:
-    """Predicted seconds of compiling the programs of a study, including a fixed cost per process."""
+    """Returns the predicted seconds to compile the programs of a study, including a fixed cost per process."""
     return (equations + STARTING) * at.equation_seconds
 
 
 def around(middle: float, factor: float) -> Seconds:
-    """Seconds with a range of a factor in both directions."""
+    """Returns seconds with a range of this factor in both directions."""
     return Seconds(middle, middle / factor, middle * factor)
 
 
 class Calibration(NamedTuple):
-    """The ratio of measured to predicted seconds on a device kind.
+    """Ratios of measured to predicted seconds on a device kind.
 
     Attributes:
       scale: median ratio.
-      factor: other ratios are within this factor of the median with 90 % confidence.
+      factor: a new ratio is within this factor of the median with 90 % confidence.
       runs: number of measured runs.
     """
 
@@ -141,9 +141,9 @@ class Calibration(NamedTuple):
 
 
 def calibration(ratios: Sequence[float]) -> Calibration | None:
-    """The calibration from ratios of measured to predicted seconds, or None without ratios.
+    """Returns the calibration from ratios of measured to predicted seconds, or None without ratios.
 
-    A few ratios cannot show their spread, so the spread of the tables is used for them.
+    If there are only a few ratios, the spread of the tables is used instead of theirs.
     """
     logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
     if not logs:
@@ -159,7 +159,7 @@ def calibration(ratios: Sequence[float]) -> Calibration | None:
 
 
 def scaled(at: Rates, by: Calibration, source: str | None = None) -> Rates:
-    """Rates that agree with measurements on average. ``source`` describes their origin in words."""
+    """Returns rates that agree with measurements on average. ``source`` describes where the rates come from."""
     return at._replace(
         flops=at.flops / by.scale,
         bytes=at.bytes / by.scale,

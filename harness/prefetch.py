@@ -1,4 +1,4 @@
-"""Prefetching of streamed data: all batches of a call form one array, made while the devices train on the last one."""
+"""Prefetches streamed data: the batches of a call form one array, built while the devices train on the last one."""
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -13,10 +13,10 @@ from workloads.workload import Examples, Workload
 
 
 class Feeder:
-    """The superbatches of a study's calls, [L, steps, shards · examples per shard, ...], on the devices.
+    """Superbatches of a study's calls, [L, steps, shards · examples per shard, ...], on the devices.
 
     Args:
-      make: makes the superbatch of a call, ``fed`` with its other arguments.
+      make: function that builds the superbatch of a call: ``fed`` with its other arguments bound.
       steps: the most steps of a call.
     """
 
@@ -27,11 +27,11 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans) -> Examples:
-        """The superbatch of a call. Starts to prefetch the next call, which begins where this one ends."""
+        """Returns the superbatch of a call, and prefetches the next one, assuming that it continues from this call."""
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
             superbatch = self._make(spans) if ready is None else ready.result()
-        except CancelledError:  # the decoding processes were replaced meanwhile
+        except CancelledError:  # the decoding processes were replaced in the meantime
             superbatch = self._make(spans)
         works = spans.stop > spans.start
         after = spans._replace(start=spans.stop, stop=np.where(works, spans.stop + self._steps, spans.stop))
@@ -39,7 +39,7 @@ class Feeder:
         return superbatch
 
     def close(self) -> None:
-        """Drops the prefetched superbatch at the end of a study."""
+        """Drops the prefetched superbatch. Call it at the end of a study."""
         if self._next is not None:
             self._next[1].cancel()
             self._next = None
@@ -48,15 +48,15 @@ class Feeder:
 def fed(
     workload: Workload, batch_size: int, division: Division, steps: int, sharding: NamedSharding, spans: Spans
 ) -> Examples:
-    """The superbatch of a call, with zeros for unused steps, beyond the end of a batch and for other hosts.
+    """Returns the superbatch of a call. Unused steps, padding of batches, and parts of other hosts are zero.
 
     Args:
-      workload: a workload with ``feed``.
-      batch_size: number of examples in a whole batch.
-      division: division of each batch.
+      workload: workload that has ``feed``.
+      batch_size: number of examples in the whole batch.
+      division: partition of each batch.
       steps: the most steps of a call.
       sharding: sharding of the superbatch. Each host loads only the batches of its own lanes and shards.
-      spans: the work of the call.
+      spans: work of each lane in the call.
     """
     assert workload.feed is not None and workload.shapes.train is not None
     size = division.examples(batch_size) * division.shards
@@ -73,14 +73,14 @@ def fed(
 
 
 def _begins(made: Spans, spans: Spans) -> bool:
-    """Whether a superbatch contains the batches of a call: those of each lane that takes steps, from its first step."""
+    """Returns whether a superbatch contains the batches of a call, for every lane that takes steps."""
     works = spans.stop > spans.start
     same = (made.seed == spans.seed) & (made.start == spans.start) & (made.stop >= spans.stop)
     return bool(np.all(same[works]))
 
 
 def _own(sharding: NamedSharding, shape: tuple[int, ...]) -> list[range]:
-    """For each axis, the contiguous range of indices that the devices of this process hold."""
+    """Returns, for each axis, the contiguous range of indices that the devices of this process hold."""
     found = sharding.addressable_devices_indices_map(shape).values()
     sides = [[index[axis].indices(n) for index in found if index is not None] for axis, n in enumerate(shape)]
     return [range(min(first for first, *_ in side), max(last for _, last, _ in side)) for side in sides]

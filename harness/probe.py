@@ -1,9 +1,9 @@
 """python -m harness.probe: measures the speed of a device of this machine, and stores the measurements for predictions.
 
-Predictions use the time to compile and to train some small networks, bfloat16 matmuls relative to float32, and with
-several devices all-reduces over all of them. For a device that is not in the tables, they also use matmuls, memory and
-operations. Gathers, empty programs and all-to-alls are only printed. On a CPU, one physical core is probed, since a
-study uses one.
+Predictions use the time to compile and train some small networks, the speed of bfloat16 matmuls relative to float32,
+and, with several devices, all-reduces over all of them. For a device that is not in the tables, they also use the times
+of matmuls, memory traffic and single operations. Gathers, empty programs and all-to-alls are printed only. On a CPU,
+one physical core is probed because a study uses one.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that errors in them are reported in one line
+if __name__ == "__main__":  # precedes all other imports, so that import errors are reported in one line
     cli.run("harness.probe")
 
 from harness import microbenchmarks, processors, provenance
@@ -23,7 +23,7 @@ from harness.microbenchmarks import Trained
 from results.plans.batch_study import BatchStudy
 
 # JAX is imported inside functions, so that --help stays fast.
-# Sizes m × k × n of matmuls. Tests use others.
+# Sizes m × k × n of matmuls. Tests override them.
 PRODUCTS = (
     (64, 64, 64),
     (1, 256, 256),
@@ -35,9 +35,9 @@ PRODUCTS = (
     (2048, 2048, 2048),
     (4096, 4096, 4096),
 )
-LARGEST_FLOPS = {"cpu": 5e9, "gpu": 2e14, "tpu": 2e14}  # limit per matmul, because larger ones take too long
-VECTORS = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # lengths of vectors that are read and written
-# Networks to train, different from those of tasks: data set, model, its options, optimizer, batch size.
+LARGEST_FLOPS = {"cpu": 5e9, "gpu": 2e14, "tpu": 2e14}  # limit per matmul; larger ones take too long
+VECTORS = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # lengths of vectors to read and write
+# Networks to train, distinct from those of the tasks: data set, model, model options, optimizer, batch size.
 NETWORKS: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
     ("digits", "fully_connected", {"widths": [32]}, "sgd", 4),
     ("digits", "fully_connected", {"widths": [128]}, "momentum", 32),
@@ -47,10 +47,10 @@ NETWORKS: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
     ("pydoc", "lstm", {"d_model": 24}, "momentum", 8),
     ("pydoc", "transformer", {"layers": 1, "d_model": 64, "heads": 4}, "sgd", 16),
 )
-STEPS = 1000  # of each network, with an evaluation whenever their number has grown by a tenth, as in small sweeps
-CHAIN = 2000  # steps in one call, so that the time of the call itself does not matter
-LEAST_SECONDS = 0.02  # least duration of a timed loop
-ROUNDS = 5  # the fastest one counts, because other load on the machine only slows it down
+STEPS = 1000  # steps per network; as in small sweeps, it is evaluated whenever their number has grown by a tenth
+CHAIN = 2000  # steps in one call, so that the overhead of the call is negligible
+LEAST_SECONDS = 0.02  # minimum duration of a timed loop
+ROUNDS = 5  # the fastest round counts, because other load only slows rounds down
 PRECISIONS = {"float32": "highest", "bfloat16": "default"}
 
 
@@ -58,7 +58,7 @@ EXCHANGES = ("all_reduce", "all_to_all")
 
 
 class Product(NamedTuple):
-    """A measured matmul: its sizes m × k × n, and seconds."""
+    """A measured matmul: sizes m × k × n, and seconds."""
 
     m: int
     k: int
@@ -77,20 +77,20 @@ class Product(NamedTuple):
 
 
 class ProductRates(NamedTuple):
-    """Seconds of a matmul as a sum: per FLOP, per byte, and per start."""
+    """Seconds of a matmul: the sum of terms per FLOP, per byte, and per start."""
 
     flop_seconds: float
     byte_seconds: float
     start_seconds: float
 
     def seconds(self, m: int, k: int, n: int, itemsize: int) -> float:
-        """Predicted seconds of a matmul of other sizes."""
+        """Returns the predicted seconds of a matmul of other sizes."""
         each = Product(m, k, n, 0.0)
         return each.flops * self.flop_seconds + each.numbers * itemsize * self.byte_seconds + self.start_seconds
 
 
 def fitted(products: Sequence[Product], itemsize: int) -> ProductRates:
-    """The rates that best fit measured matmuls, in relative error and without negative values."""
+    """Returns the non-negative rates that minimize the relative error over measured matmuls."""
     import numpy as np
     from scipy.optimize import nnls
 
@@ -125,7 +125,7 @@ def main(argv: list[str]) -> int:
 
 
 def _rows(found: Mapping[str, Any]) -> list[tuple[str, float, str]]:
-    """Rows of the printed table: name, value, unit."""
+    """Returns the rows of the printed table: name, value, unit."""
     one = found["rates"]["float32"]
     rows = [(f"products, {precision}", own["flops"] / 1e9, "GFLOP/s") for precision, own in found["rates"].items()]
     rows += [
@@ -147,7 +147,7 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, float, str]]:
 
 
 def measured(backend: str) -> dict[str, Any]:
-    """Measurements of the first device of this process, and of all of them together, as plain data."""
+    """Returns measurements of the first device of this process, and of all devices together, as plain data."""
     import jax
     import jax.numpy as jnp
 
@@ -177,9 +177,9 @@ def measured(backend: str) -> dict[str, Any]:
 
 
 def best(run: Callable[[], Any]) -> float:
-    """Seconds of a call, repeated until it takes long enough to be timed. The fastest of some rounds counts.
+    """Returns the seconds of a call, repeated until the loop is long enough to be timed. The fastest round counts.
 
-    On a CPU these are processor seconds, because one core is probed and others may be busy.
+    On a CPU, CPU seconds are measured, because one core is probed while others may be busy.
     """
     import jax
 
@@ -189,7 +189,9 @@ def best(run: Callable[[], Any]) -> float:
         began = clock()
         for _ in range(times):
             last = run()
-            if jax.default_backend() == "cpu":  # concurrent programs with collectives would wait for each other
+            if (
+                jax.default_backend() == "cpu"
+            ):  # programs with collectives that run concurrently would wait for each other
                 jax.block_until_ready(last)
         jax.block_until_ready(last)
         return clock() - began
@@ -202,7 +204,7 @@ def best(run: Callable[[], Any]) -> float:
 
 
 def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: float) -> list[Product]:
-    """Times matmuls as they occur in a program, many in a loop, so that the time of the call does not count."""
+    """Times matmuls as they occur in a program: many in a loop, so that the overhead of the call is excluded."""
     import jax
     import jax.numpy as jnp
 
@@ -213,7 +215,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
         turns = max(1, int(2e7 // (m * k * n)) * 4)
 
         def loop(a: Any, b: Any, turns: int = turns) -> Any:
-            # The next matmul depends on the previous one, but so weakly that its result does not change.
+            # Each matmul depends on the previous one, but so weakly that its result does not change.
             def turn(_: Any, carry: Any) -> Any:
                 left, total = carry
                 with jax.default_matmul_precision(PRECISIONS[precision]):
@@ -223,7 +225,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
             return jax.lax.fori_loop(0, turns, turn, (a, jnp.zeros((), a.dtype)))
 
         dtype = jnp.dtype(precision)
-        # Random numbers, so that the compiler cannot compute the result.
+        # Random numbers prevent the compiler from precomputing the result.
         a, b = (jax.random.normal(jax.random.key(i), shape).astype(dtype) for i, shape in enumerate(((m, k), (k, n))))
         program = jax.jit(loop)
         found.append(Product(m, k, n, best(lambda program=program, a=a, b=b: program(a, b)) / turns))  # type: ignore[misc]
@@ -231,7 +233,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
 
 
 def _vectors(count: int) -> float:
-    """Seconds of an in-place sum of two vectors of this length."""
+    """Returns the seconds of an in-place sum of two vectors of this length."""
     import jax
     import jax.numpy as jnp
 
@@ -243,7 +245,7 @@ def _vectors(count: int) -> float:
 
 
 def _gather_rate() -> float:
-    """Bytes per second of gathering rows from a table, counting reads and writes."""
+    """Returns the bytes per second of gathering rows from a table, counting reads and writes."""
     import jax
     import jax.numpy as jnp
 
@@ -257,7 +259,7 @@ def _gather_rate() -> float:
 
 
 def _operation_seconds() -> float:
-    """Seconds of an operation with almost no work, from steps of a small network on one example."""
+    """Returns the seconds of an operation with almost no work, from steps of a small network on one example."""
     import jax
     import jax.numpy as jnp
 
@@ -274,7 +276,7 @@ def _operation_seconds() -> float:
 
 
 def trained(study: BatchStudy) -> Trained:
-    """Trains a network twice as a run does, recompiling its programs. The faster run counts.
+    """Trains a network twice, as a run does, and recompiles its programs each time. The faster run counts.
 
     On a CPU, seconds are multiplied by this process's share of its core, since others may be busy.
     """
@@ -340,7 +342,7 @@ def _without_cache() -> Any:
 
 
 def exchange_seconds(name: str) -> list[tuple[int, int, float]]:
-    """Devices, bytes per device and seconds of a collective over all devices, or an empty list for one device."""
+    """Returns (devices, bytes per device, seconds) of a collective over all devices. Empty for a single device."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import AxisType, NamedSharding, PartitionSpec

@@ -1,4 +1,4 @@
-"""The processors that this process may use: physical cores and accelerators. Does not initialize JAX."""
+"""The processors that this process may use: physical cores and accelerators. This module does not initialize JAX."""
 
 import fcntl
 import functools
@@ -20,7 +20,7 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 # The number of devices per chip that JAX shows, by PCI device id: each half of a v2, v3 or TPU7x chip is one.
 GOOGLE = "0x1ae0"
 TPUS = {"0x0027": 2, "0x0056": 1, "0x005e": 1, "0x0062": 1, "0x0063": 1, "0x006f": 1, "0x0076": 2}
-# JAX's names by PCI device id. The id of v2 and v3 is the same, so they are missing.
+# JAX's names by PCI device id. v2 and v3 are missing because they share an id.
 TPU_NAMES = {
     "0x005e": "TPU v4",
     "0x0062": "TPU v5",
@@ -28,7 +28,7 @@ TPU_NAMES = {
     "0x006f": "TPU v6 lite",
     "0x0076": "TPU7x",
 }
-# JAX's plugins for kinds of accelerators: modules (any one suffices), the extra that installs them, a description.
+# JAX's plugins by accelerator: modules (any one suffices), the extra that installs them, and a description.
 PLUGINS = {
     "gpu": (("jax_cuda12_plugin", "jax_cuda13_plugin"), "cuda", "NVIDIA GPU"),
     "tpu": (("libtpu",), "tpu", "TPU"),
@@ -45,8 +45,8 @@ def affinity() -> Cpus:
 def physical_cores() -> list[Cpus]:
     """The physical cores that this process may use, each as its logical processors.
 
-    CPU affinity or a control group's quota may reduce their number. If the system does not report which logical
-    processors share a core, each counts as one core.
+    CPU affinity or a cgroup quota may reduce their number. If the system does not report which logical processors share
+    a core, each counts as a core.
     """
     cores: dict[str, list[int]] = {}
     for cpu in affinity():
@@ -60,7 +60,7 @@ def physical_cores() -> list[Cpus]:
 def unclaimed_cores(count: int) -> list[Cpus]:
     """Up to ``count`` physical cores that no other process has claimed with this function.
 
-    A claim ends with the process. This is for processes that a cluster starts side by side without binding them.
+    A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them.
     """
     folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
     claimed: list[Cpus] = []
@@ -75,14 +75,14 @@ def unclaimed_cores(count: int) -> list[Cpus]:
             except BlockingIOError:
                 os.close(handle)
                 continue
-            claimed.append(core)  # the handle stays open
+            claimed.append(core)  # the handle stays open to keep the claim
     except OSError:  # the folder cannot be created
         pass
     return claimed
 
 
 def model() -> str:
-    """The model of the processor, such as "AMD EPYC"; times on different models are not comparable."""
+    """Returns the model of the processor, such as "AMD EPYC". Times on different models are not comparable."""
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -90,10 +90,10 @@ def model() -> str:
 
 
 def accelerators() -> tuple[str, int]:
-    """The kind and number of the machine's accelerators as JAX counts devices: ("gpu", n), ("tpu", n), or ("cpu", 0).
+    """Returns the kind and number of the machine's accelerators as JAX devices: ("gpu", n), ("tpu", n), or ("cpu", 0).
 
     Raises:
-      BadInput: JAX's plugin for them is missing, so it would silently compute on the CPU.
+      BadInput: JAX's plugin for the accelerators is missing, so JAX would silently use the CPU.
     """
     if os.environ.get("JAX_PLATFORMS", "").lower() == "cpu":
         return "cpu", 0
@@ -104,7 +104,7 @@ def accelerators() -> tuple[str, int]:
 
 
 def accelerator_model(kind: str) -> str:
-    """JAX's name of the machine's first accelerator if it can be found without JAX, otherwise its kind."""
+    """Returns JAX's name of the machine's first accelerator if it can be found without JAX, otherwise its kind."""
     if kind == "gpu":
         for described in sorted(GPUS.glob("*/information")):
             lines = dict(line.split(":", 1) for line in described.read_text().splitlines() if ":" in line)
@@ -124,7 +124,7 @@ def _accelerators_there() -> tuple[str, int]:
 
 
 def _visible(names: str, gpus: int) -> int:
-    """The number of the named GPUs that CUDA shows. The first invalid name, such as -1, ends the list."""
+    """Returns the number of named GPUs that are visible to CUDA. The first invalid name, such as -1, ends the list."""
 
     def names_one(name: str) -> bool:
         return 0 <= int(name) < gpus if re.fullmatch(r"[+-]?\d+", name) else bool(name)
@@ -133,12 +133,12 @@ def _visible(names: str, gpus: int) -> int:
 
 
 def devices_of_chips() -> list[int]:
-    """The number of devices that JAX shows for each TPU chip of the machine."""
+    """Returns the number of JAX devices of each TPU chip of the machine."""
     return [TPUS[number] for number in _google_ids() if number in TPUS]
 
 
 def _google_ids() -> list[str]:
-    """The device ids of Google's PCI devices."""
+    """Returns the device ids of Google's PCI devices."""
     vendors = [vendor for vendor in sorted(PCI.glob("*/vendor")) if vendor.read_text().strip() == GOOGLE]
     return [vendor.with_name("device").read_text().strip() for vendor in vendors]
 

@@ -1,4 +1,4 @@
-"""The compiled programs of a study: lowered from shapes only, then combined with the shared data."""
+"""The compiled programs of a study. They are lowered from shapes only, then combined with the shared data."""
 
 import contextlib
 import functools
@@ -21,21 +21,21 @@ from harness.training import CALL_STEPS, Spans, TrainState
 from workloads import registry
 from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
 
-FED_BYTES = 256 << 20  # limit on the prefetched batches of one call, on each device
+FED_BYTES = 256 << 20  # limit on the prefetched batches of a call per device
 
 
 class Programs(NamedTuple):
-    """Compiled functions on device-resident data.
+    """Compiled functions and the device-resident data they use.
 
     Attributes:
-      advance: ``(carry, Spans) -> carry``. It donates the old carry.
+      advance: ``(carry, Spans) -> carry``. The old carry is donated.
       evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
         trials with a non-finite parameter.
-      empty: ``() -> carry``. It puts the data on the devices.
-      put: ``(carry, {lane: arrays}) -> carry``. It replaces the leaves of the given lanes' carries.
+      empty: ``() -> carry``. Also puts the data on the devices.
+      put: ``(carry, {lane: arrays}) -> carry``. Replaces the leaves of the given lanes' carries.
       lane_shapes: shapes of the leaves of one lane's carry.
-      metrics: names of the M metrics.
-      lanes: L.
+      metrics: names of the metrics, M in number.
+      lanes: number of lanes, L.
       strategy: map or vmap.
       division: division of each batch.
       call_steps: the most steps of a call. None means any number.
@@ -58,12 +58,12 @@ class Programs(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """The arguments that programs are lowered for, as ``jax.ShapeDtypeStruct`` with their sharding.
+    """Arguments that programs are lowered for, as ``jax.ShapeDtypeStruct`` with sharding.
 
     Attributes:
-      carry, spans, active: arrays over lanes.
-      train: the training set, or None if it is not resident on the devices.
-      splits: the evaluated splits.
+      carry, spans, active: arrays with a leading lane axis.
+      train: training set, or None if it is not resident on the devices.
+      splits: evaluated splits.
     """
 
     carry: TrainState
@@ -74,7 +74,7 @@ class Shapes(NamedTuple):
 
 
 def default_strategy() -> str:
-    """The default strategy: ``map`` on a CPU, fast and bitwise reproducible, and ``vmap`` on GPUs and TPUs."""
+    """Returns the default strategy: ``map`` on a CPU (fast and bitwise reproducible), ``vmap`` on GPUs and TPUs."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
@@ -85,11 +85,11 @@ def programs_for(
     division: Division,
     source: Mapping[str, Any] | None = None,
 ) -> tuple[Programs, bool]:
-    """The programs that a study runs on, and whether this call built them.
+    """Returns the programs of a study, and whether this call built them.
 
     Args:
-      key: the key of the study.
-      lanes: number of trials that run side by side, a multiple of the devices on the axis ``trial``.
+      key: key of the study's programs.
+      lanes: number of trials that run concurrently. It must be a multiple of the devices on the axis ``trial``.
       strategy: map or vmap.
       division: division of each batch.
       source: options of the user's own data set, as in ``registry.dataset``.
@@ -99,13 +99,13 @@ def programs_for(
 
 
 def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Workload:
-    """The workload of the programs."""
+    """Returns the workload of the programs."""
     row = registry.dataset(key.dataset, source)
     return registry.workload(row, key.model, json.loads(key.model_options), key.optimizer, key.precision)
 
 
 def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
-    """The shapes of all arguments of programs over a mesh, without reading data or using a device."""
+    """Returns the shapes of all program arguments for a mesh, without reading data or using a device."""
 
     def of_lanes(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((lanes, *array.shape), array.dtype, sharding=mesh.by_lane(on))
@@ -122,7 +122,7 @@ def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
 
 
 def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
-    """The shapes of a trial's state and of its work."""
+    """Returns the shapes of a trial's state and of its spans."""
     f32, i32, u32 = (jax.ShapeDtypeStruct((), np.dtype(name)) for name in ("float32", "int32", "uint32"))
     names = [*inspect.signature(workload.update_rule).parameters, "label_smoothing"]
     spans: Any = Spans(i32, i32, u32, i32, f32, f32, dict.fromkeys(names, f32))
@@ -130,7 +130,7 @@ def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
 
 
 def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
-    """The program ``(carry, Spans, None) -> carry`` that initializes the lanes that start from step 0."""
+    """Returns the program ``(carry, Spans, None) -> carry`` that initializes lanes starting from step 0."""
     lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload), P())
     return _lowered(jax.jit(lanes, donate_argnums=0), on, shapes.carry, shapes.spans, None)
 
@@ -138,7 +138,7 @@ def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowe
 def lower_train(
     workload: Workload, on: Mesh, strategy: str, shapes: Shapes, batch_size: int, microbatches: int
 ) -> jax.stages.Lowered:
-    """The program ``(carry, Spans, train) -> carry`` that takes steps."""
+    """Returns the program ``(carry, Spans, train) -> carry`` that takes steps."""
     division = Division(on.shape[DATA], microbatches)
     lanes = shapes.active.shape[0]
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], batch_size)
@@ -154,7 +154,7 @@ def lower_train(
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
-    """The most steps of a call, given the number of lanes on a device. None means any number."""
+    """Returns the maximum number of steps per call, given the number of lanes on a device, or None for no limit."""
     most = CALL_STEPS if strategy == "vmap" or workload.feed else None
     if workload.feed and workload.shapes.train:
         example = sum(math.prod(a.shape[1:]) * np.dtype(a.dtype).itemsize for a in workload.shapes.train)
@@ -163,9 +163,9 @@ def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -
 
 
 def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
-    """The program ``(carry, active, splits) -> (metrics, finite)``, which computes only active lanes.
+    """Returns the program ``(carry, active, splits) -> (metrics, finite)``, which computes active lanes only.
 
-    Only a few lanes reach an evaluation at a time, and the examples of one lane keep a device busy.
+    Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
     """
     lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
     lanes = mesh.over_lanes(on, "map", lane, P(DATA))
@@ -173,9 +173,9 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.L
 
 
 def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
-    """Lowers a program with float32 products in full precision, which TPUs and GPUs would otherwise reduce.
+    """Lowers a program with full-precision float32 matmuls. By default, TPUs and GPUs reduce their precision.
 
-    An abstract mesh has no devices. A program over it is lowered for TPUs and cannot be compiled.
+    A program over an abstract mesh, which has no devices, is lowered for TPUs and cannot be compiled.
     """
     platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
     with jax.default_matmul_precision("highest"):
@@ -183,7 +183,7 @@ def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stag
 
 
 class Data(NamedTuple):
-    """The data of a data set on the devices of a mesh: training examples, and evaluated splits."""
+    """A data set on the devices of a mesh: training examples and evaluated splits."""
 
     train: Examples | None
     splits: tuple[Examples, ...]
@@ -191,7 +191,7 @@ class Data(NamedTuple):
 
 @functools.lru_cache(maxsize=2)  # for the current study and the previous one
 def _data(dataset: str, version: str, source: str, shards: int) -> Data:
-    """The data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
+    """Returns the data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
     loaded = row.load()
@@ -204,7 +204,7 @@ def _data(dataset: str, version: str, source: str, shards: int) -> Data:
 
 
 class _SharedPrograms(NamedTuple):
-    """The programs that all batch sizes share, and the shapes of all programs."""
+    """Returns the programs that all batch sizes share, and the shapes of all program arguments."""
 
     workload: Workload
     on: Mesh

@@ -1,4 +1,4 @@
-"""The key of a study's compiled programs, for scheduling studies without importing JAX."""
+"""Computes the key of a study's compiled programs, which is used to schedule studies without importing JAX."""
 
 import json
 from typing import NamedTuple
@@ -8,15 +8,15 @@ from workloads import registry
 
 
 class ProgramsKey(NamedTuple):
-    """The key of a study's programs: studies with equal keys share them.
+    """A key of compiled programs. Studies with equal keys share their programs.
 
     Attributes:
-      dataset, model: names.
-      data: version and options of the data, as JSON.
-      model_options: as JSON.
-      optimizer: the first of those with the same update rule, since they share programs.
-      precision: as in the plan.
-      batch_size: studies that differ only in it share the programs that start and evaluate trials.
+      dataset, model: names of the data set and the model.
+      data: version and options of the data set, as JSON.
+      model_options: options of the model, as JSON.
+      optimizer: name of the first optimizer with the same update rule. Optimizers that share a rule share programs.
+      precision: matmul precision, as in the plan.
+      batch_size: batch size. Studies that differ only in it share the programs that start and evaluate trials.
     """
 
     dataset: str
@@ -29,7 +29,7 @@ class ProgramsKey(NamedTuple):
 
 
 def programs_key(study: BatchStudy) -> ProgramsKey:
-    """The key of a study's programs."""
+    """Returns the key of a study's programs."""
     update_rule = registry.OPTIMIZERS[study.optimizer].update_rule
     stand_in = next(name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
     options = json.dumps(dict(study.model_options), sort_keys=True)

@@ -17,7 +17,7 @@ COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras,
 
 
 def software() -> dict[str, Any]:
-    """Columns with the versions of this software and of the packages that computed. They do not need a device."""
+    """Returns columns with the versions of this software and of the packages it used. No device is needed."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES} | installed(COMPILERS)
     return {
         "code_version": importlib.metadata.version("scaling-limits"),
@@ -30,12 +30,12 @@ def software() -> dict[str, Any]:
 
 
 def device(cores: int | None = None) -> dict[str, Any]:
-    """Columns about the devices that computed, the first ``cores`` or all. Initializes JAX if necessary.
+    """Returns columns about the devices that were used: the first ``cores``, or all. Initializes JAX if necessary.
 
     Raises:
       BadInput: JAX finds no device.
     """
-    import jax  # here, because commands that only plan import this module
+    import jax  # imported here because planning commands import this module
 
     try:
         devices = (jax.devices() if multihost.are_many() else jax.local_devices())[:cores]

@@ -1,7 +1,7 @@
-"""Rendezvous: hosts meet at the port of the first host before JAX uses it, so that all can report who is missing.
+"""Rendezvous of hosts at the first host's port, before JAX uses it. If a host is missing, all others report it.
 
-Every other host sends the first host its index, and the first host replies when all have arrived. JAX then takes the
-same port. A blocked port is thus found here and reported in one line on every host.
+Every other host sends its index to the first host, which replies when all hosts have arrived. JAX then uses the same
+port, so a blocked port is detected here and reported in one line on every host.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from results.bad_input import BadInput
 
-SECONDS = 30.0  # that hosts wait for each other
+SECONDS = 30.0  # time that hosts wait for each other
 _ANSWER_SECONDS = 5.0  # additional time that others wait for the reply of the first host
 _RETRY_SECONDS = 0.2
 _BYTES = 4096  # limit on a message
@@ -26,14 +26,14 @@ _FIREWALL = "Is the command the same there, and does the firewall allow that por
 
 
 class Arrival(NamedTuple):
-    """The message of a host. All fields except ``host`` must agree.
+    """A message from a host. All fields except ``host`` must agree between hosts.
 
     Attributes:
-      host: its index, from 0.
-      hosts: the number of hosts it was given.
+      host: zero-based index of the host.
+      hosts: number of hosts, as configured on this host.
       versions: versions of the software, such as JAX.
-      command: a hash of the command.
-      code: a hash of the code that runs it.
+      command: hash of the command.
+      code: hash of the code that runs the command.
     """
 
     host: int
@@ -47,11 +47,11 @@ def meet(coordinator: str, own: Arrival) -> None:
     """Returns when all hosts have arrived.
 
     Args:
-      coordinator: HOST:PORT of the first host, where no process listens yet.
-      own: the message of this host.
+      coordinator: HOST:PORT of the first host. No process may be listening on it yet.
+      own: message of this host.
 
     Raises:
-      BadInput: some hosts did not arrive or disagree. The message names them.
+      BadInput: some hosts did not arrive, or they disagree. The error message names them.
     """
     host, _, port = coordinator.rpartition(":")
     if own.host:
@@ -64,7 +64,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
     _allow(own.hosts + _ROOM)
     deadline = time.monotonic() + SECONDS
     came: dict[int, socket.socket] = {}
-    waiting: dict[socket.socket, bytes] = {}  # with the bytes received so far
+    waiting: dict[socket.socket, bytes] = {}  # sockets, with the bytes received so far
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(_listening(port, own.hosts))
         wrong = None
@@ -74,7 +74,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
                     waiting[stack.enter_context(listening.accept()[0])] = b""
                     continue
                 received = _received(ready)
-                if ready not in waiting:  # it disconnected, and may connect again
+                if ready not in waiting:  # it disconnected, but may reconnect
                     came = {i: each for i, each in came.items() if each is not ready}
                     continue
                 waiting[ready] += received
@@ -83,7 +83,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
                 elif waiting[ready].endswith(b"\n"):
                     other = _read(waiting.pop(ready))
                     if other is None:
-                        continue  # not one of our hosts
+                        continue  # not a host of this run
                     wrong = wrong or _differs(own, other, came)
                     came.setdefault(other.host, ready)
         missing = [i for i in range(1, own.hosts) if i not in came]
@@ -93,7 +93,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
             with contextlib.suppress(OSError):
                 each.sendall(_ANSWER + (wrong or "").encode() + b"\n")
                 each.settimeout(_ANSWER_SECONDS)
-                each.recv(1)  # wait until the other end closes, which frees the port
+                each.recv(1)  # waits until the other end closes, which frees the port
     if wrong is not None:
         raise BadInput(wrong)
 
@@ -149,7 +149,7 @@ def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.s
 
 
 def _allow(count: int) -> None:
-    """Raises the limit on file descriptors by ``count``, as far as allowed. Many systems start at 1,024."""
+    """Raises the limit on file descriptors by ``count``, as far as allowed. The default is often 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = soft + count if hard == resource.RLIM_INFINITY else min(hard, soft + count)

@@ -1,4 +1,4 @@
-"""Random numbers of a trial: initial parameters and data order are pure functions of (seed, step)."""
+"""Random numbers of a trial. Initial parameters and data order are pure functions of (seed, step)."""
 
 import functools
 import math
@@ -9,7 +9,7 @@ from jax import Array
 
 
 def keys(seed: Array) -> tuple[Array, Array]:
-    """The keys for a trial's initial parameters and for its data, from its seed uint32[].
+    """Returns the keys for a trial's initial parameters and for its data, given its seed uint32[].
 
     The words of a key are (purpose, seed). They are distinct without hashing and do not depend on JAX's default
     generator.
@@ -22,27 +22,27 @@ def _key(purpose: int, seed: Array) -> Array:
 
 
 def example_keys(seed: Array, step: Array, positions: Array) -> Array:
-    """One key per example for the randomness within a training step, such as dropout.
+    """Returns one key per example for randomness within a training step, such as dropout.
 
     Args:
-      seed: uint32[], the trial's seed.
-      step: int32[], the number of steps taken before.
-      positions: int32[b], positions of the examples in the whole batch. Keys thus do not depend on its division.
+      seed: uint32[], seed of the trial.
+      step: int32[], number of steps taken before.
+      positions: int32[b], positions of the examples in the whole batch. Keys thus do not depend on the batch partition.
     """
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(_key(2, seed), step), positions)
 
 
 def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
-    """The order in which an epoch visits the training set.
+    """Returns the order in which an epoch visits the training set.
 
-    Each number has random bits above the index, and the numbers are sorted. On a CPU this is five times as fast as
-    sorting indices by random keys. A round has 32 random bits minus the bits of the index. Enough rounds are used that
-    fewer than one tied pair is expected among n²/2. Tied indices keep their order.
+    Sorts numbers that consist of random high bits and the index in the low bits. On a CPU this is five times as fast as
+    sorting indices by random keys. Each round has 32 random bits minus the bits of the index. The number of rounds is
+    chosen so that fewer than one tie is expected among n²/2 pairs. Tied indices keep their order.
 
     Args:
       key: data key of the trial.
       epoch: int32[].
-      examples: n, the size of the training set, below 2^24.
+      examples: size n of the training set, below 2^24.
 
     Returns:
       int32[n], a permutation of 0..n−1.

@@ -1,4 +1,4 @@
-"""A run of a study: its settings, its progress and the record of its measurements."""
+"""A run of a study: settings, progress and the record of measurements."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -15,27 +15,28 @@ COMPILING = "compiling"
 TRAINING = "training"
 _NONE: Mapping[int, int] = {}
 
-# Options of the user's own data set or ratings, as plain data. None if the plan has all of them.
+# Options of the user's own data set or ratings, as plain data, or None if the plan contains all of them.
 Source = Mapping[str, Any] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a run. On a CPU, only ``shards`` and ``microbatches`` change the numbers of a finished trial.
+    """Settings of a run. On a CPU, only ``shards`` and ``microbatches`` affect the results of a finished trial.
 
     Attributes:
-      lanes: number of trials side by side, rounded up to a multiple of the devices they are divided over. The default
-        depends on the study.
+      lanes: number of trials to run concurrently, rounded up to a multiple of the devices they are divided over. The
+        default depends on the study.
       lane_strategy: ``map``, ``vmap``, or ``auto``, which is map on a CPU and vmap on GPUs and TPUs.
-      time_limit_seconds: limit after which unfinished trials end as INCOMPLETE(time_limit). None means no limit.
-      flush_seconds: interval at which finished trials are handed over while others train.
-      shards: number of devices that each batch is divided over. More than 1 changes results within rounding. None means
-        as few as memory allows.
-      microbatches: number of parts that each shard of a batch is processed in, one after another, to save memory. More
-        than 1 changes results within rounding. None means as few as memory allows.
-      checkpoint_seconds: least interval between checkpoints of trials under way. None saves only when the run is
-        stopped. A resumed run gives the same numbers.
-      checkpoint_dir: folder or URL of the checkpoints. None stores them with the results of their study.
+      time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit), or None for no limit.
+      flush_seconds: interval at which finished trials are reported while others train.
+      shards: number of devices that each batch is divided over. Values above 1 change results within rounding. By
+        default (None), the smallest number that fits in memory.
+      microbatches: number of parts in which each shard of a batch is processed, one after another, to save memory.
+        Values above 1 change results within rounding. By default (None), the smallest number that fits in memory.
+      checkpoint_seconds: minimum interval between checkpoints of running trials. With None, they are saved only when
+        the run is stopped. Resuming does not change results.
+      checkpoint_dir: folder or URL of the checkpoints. By default (None), they are stored with the results of their
+        study.
     """
 
     lanes: int | None = None
@@ -52,10 +53,10 @@ class RunProgress(NamedTuple):
     """The progress of a run of a study.
 
     Attributes:
-      doing: the current activity: STARTING (imports, data), COMPILING or TRAINING.
-      ended: number of ended trials, by the steps that each took.
-      live: number of trials under way, by the steps that each has taken.
-      steps: steps taken in this run, summed over trials.
+      doing: current activity: STARTING (imports, data), COMPILING or TRAINING.
+      ended: number of ended trials, by steps taken.
+      live: number of running trials, by steps taken so far.
+      steps: number of steps taken in this run, summed over trials.
       train_seconds: seconds spent on these steps.
       seconds: seconds since the first step began, including evaluations and everything else.
     """
@@ -74,19 +75,20 @@ class RunProgress(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The measurements of a run of a study, or a part of them: some finished trials with all their evaluations.
+    """Measurements of a run of a study, or of some of its finished trials, with all their evaluations.
 
     Attributes:
-      trials: the trials with their seeds and metaparameters.
-      outcomes: outcome of each of these trials, by id.
-      trial, step: int32[rows], the trial and step of each evaluation, sorted by (trial, step).
-      metrics: values[rows] by name: float32 metrics, then further columns of the kind (see ``results.plans.kinds``).
-      compile_seconds: seconds spent on building programs in this run. For a factorization, before its first epoch.
+      trials: trials with their seeds and metaparameters.
+      outcomes: outcomes of these trials, by id.
+      trial, step: int32[rows], trial and step of each evaluation, sorted by (trial, step).
+      metrics: arrays [rows] by name: float32 metrics, then additional columns of the kind (see
+        ``results.plans.kinds``).
+      compile_seconds: seconds spent on building programs in this run (for a factorization, before its first epoch).
       train_seconds, evaluate_seconds, run_seconds: seconds in training, in evaluations and in total, without compiling.
-      trial_steps: steps taken, summed over trials. This number and the seconds cover all trials of the run so far, even
-        in a partial record. All are None if the run took no step.
-      steps_per_epoch: steps that see as many examples as the training set has. None for an endless stream.
-      lanes, lane_strategy, shards, microbatches: the values used. None if the kind has no lanes.
+      trial_steps: number of steps taken, summed over trials. Even in a partial record, this number and the seconds
+        cover all trials of the run so far. They are None if the run did not take a step.
+      steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
+      lanes, lane_strategy, shards, microbatches: values that were used, or None if the kind does not have lanes.
     """
 
     trials: Sequence[Trial]
@@ -111,6 +113,6 @@ OnFinished = Callable[[Record], None]
 
 
 def unmeasured(trials: Sequence[Trial], end: TrialOutcome) -> Record:
-    """The record of trials that all ended with this outcome before any measurement."""
+    """Returns the record of trials that all ended with this outcome before any measurement."""
     empty = np.empty(0, np.int32)
     return Record(trials, {trial.id: end for trial in trials}, empty, empty, {})

@@ -1,6 +1,6 @@
-"""Runners: functions that run the trials of each kind of study and answer questions about its costs.
+"""Runners of each kind of study: functions that run its trials and answer questions about its costs.
 
-Modules that import JAX are imported when a study of their kind first runs, so that listing runners stays fast.
+Modules that import JAX are imported when a study of their kind first runs, so that listing the runners is fast.
 """
 
 import dataclasses
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Trials to run, with the callbacks that receive their progress.
+    """Trials to run, and the callbacks that receive their progress.
 
     Attributes:
-      study: the plan, of the kind of the runner.
+      study: plan of the study, of the runner's kind.
       trials: trials of the study, with distinct ids.
-      settings: how to run them.
+      settings: settings of the run.
       checkpoints: checkpoints of the study.
-      source: the source of its data, if its plan does not specify it. See ``sweeps.kind_configs``.
-      best: answers of trials that already ran. Exact pruning starts from them.
+      source: source of the study's data, if the plan does not specify it. See ``sweeps.kind_configs``.
+      best: results of trials that have already run. Exact pruning starts from them.
       on_progress: called with the progress of the run.
       on_finished: called with newly finished trials.
-      confirming: called when all trials have ended and been handed over. Returns trials that confirm the best ones.
-      shutdown: shutdown of this process, which does not end in the middle of a write.
+      confirming: called when all trials have ended and been reported. Returns further trials that confirm the best
+        ones.
+      shutdown: shutdown state of this process. The process does not end during a write.
     """
 
     study: Any
@@ -55,19 +56,23 @@ class Job:
 
 
 class Runner(NamedTuple):
-    """The runner of a kind of study.
+    """A runner of a kind of study.
 
     Attributes:
-      run: runs a job and returns the outcome of each trial.
-      evaluations: given a study, the steps at which its trials are evaluated and may end, increasing to the budget.
-      programs: given a study, a key. Studies with equal keys share compiled programs.
-      over_hosts: whether several processes can run one study together.
-      saves_in_parts: whether each of these processes saves a part of a trial. All must then reach one folder.
-      after_death: removes a possible cause of the death of a study's process before the study is retried.
-      counts: counts the costs of a study from shapes only, given its plan, the source of its data and settings. None
-        for kinds without predicted costs.
-      verdict: compiles a study for a topology, given also the topology. None for kinds without predicted costs.
-      process: given a study that needs the whole machine, a key. Studies with equal keys share one process.
+      run: function that runs a job and returns the outcome of each trial.
+      evaluations: function that returns the steps at which a study's trials are evaluated and may end, up to the
+        budget.
+      programs: function that returns the key of a study's compiled programs. Studies with equal keys share them.
+      over_hosts: whether multi-host runs are supported.
+      saves_in_parts: whether each process of a multi-host run saves a part of a trial. All then need access to one
+        folder.
+      after_death: function that removes a possible cause of the death of a study's process before a retry.
+      counts: function that counts the costs of a study from shapes only, given its plan, the source of its data and
+        settings. None for kinds without predicted costs.
+      verdict: function that compiles a study for a topology, given the same arguments and the topology. None for kinds
+        without predicted costs.
+      process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
+        process.
     """
 
     run: Callable[[Job], Outcomes]
@@ -82,7 +87,7 @@ class Runner(NamedTuple):
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
-    """A function whose module is imported when it is first called."""
+    """Returns a function whose module is imported on the first call."""
     return lambda *arguments: getattr(importlib.import_module(module), name)(*arguments)
 
 
@@ -120,7 +125,7 @@ def _layout(job: Job) -> Outcomes:
 
 
 def _discard_kernel(study: Any) -> None:
-    """Removes the cached kernel, which may have killed the process, so that it is recompiled."""
+    """Removes the cached kernel, which may have crashed the process, so that it is recompiled."""
     from workloads.factorization import fused
 
     if study.kernel == "fused":
@@ -157,7 +162,7 @@ def answer(question: Question) -> Answer:
     """The answer to a question, as plain data."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
-    assert runner.counts is not None and runner.verdict is not None  # callers check this first
+    assert runner.counts is not None and runner.verdict is not None  # checked by callers
     try:
         if question.topology is None:
             return runner.counts(study, question.source, question.settings)._asdict()
@@ -167,7 +172,7 @@ def answer(question: Question) -> Answer:
 
 
 def answer_all() -> None:
-    """Answers the questions of ``harness.costs``, one line of JSON each, from standard input.
+    """Answers the questions of ``harness.costs`` from standard input, one line of JSON each.
 
     Prints one line per question: the fields of ``Counts``, those of ``Verdict`` if it has a topology, or ``refused``.
     """

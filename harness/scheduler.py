@@ -1,4 +1,4 @@
-"""The trial scheduler: decides which trial runs next and which may stop. Touches no device array."""
+"""The trial scheduler decides which trial runs next and which may stop. It does not access device arrays."""
 
 import dataclasses
 from collections import Counter, deque
@@ -10,13 +10,13 @@ import numpy as np
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target, Trial
 
-# For each target, the fewest steps that any trial took to reach it, and that trial's id. The smaller id wins a tie.
+# For each target, the fewest steps in which any trial reached it, and that trial's id. The smaller id wins ties.
 BestSteps = Mapping[Target, tuple[int, int]]
 
 
 @dataclasses.dataclass
 class Live:
-    """A trial in its lane, with the number of steps and evaluations so far."""
+    """A trial in a lane, with its number of steps and evaluations so far."""
 
     trial: Trial
     lane: int
@@ -26,7 +26,7 @@ class Live:
 
 
 class Saved(NamedTuple):
-    """The saved state of a trial: the steps it had taken, and its metrics (float32[]) by evaluation."""
+    """The saved state of a trial: number of steps, and metrics (float32[]) by evaluation."""
 
     step: int
     evaluations: Sequence[Mapping[str, Any]]
@@ -34,7 +34,7 @@ class Saved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TrialOutcome:
-    """How a trial ended: its status, the reason if INCOMPLETE, and the steps taken at its last evaluation."""
+    """The outcome of a trial: its status, the reason if INCOMPLETE, and the steps taken at its last evaluation."""
 
     status: str
     reason: str | None
@@ -45,25 +45,25 @@ Outcomes = Mapping[int, TrialOutcome]
 
 
 class TrialScheduler:
-    """Assigns a study's trials to lanes, and ends each as soon as it is settled.
+    """Assigns a study's trials to lanes, and ends each as soon as its outcome is settled.
 
-    Without pruning, every live trial advances to its next evaluation. Exact pruning always advances the least advanced
-    trials, and ends a trial once it cannot be the first to reach any remaining target. Ties go to the smaller id. A
-    pruned trial could not have changed an answer, so answers do not depend on pruning, lanes or order. Trials that
-    confirm the best ones run after all others have ended, and are never pruned.
+    Without pruning, every live trial advances to its next evaluation. Exact pruning always advances the trials with the
+    fewest steps, and ends a trial once it can no longer be the first to reach any remaining target. Ties go to the
+    smaller id. A pruned trial could not have changed a result, so results do not depend on pruning, lanes or order.
+    Trials that confirm the best ones run after all others have ended and are never pruned.
 
     Args:
       study: the plan.
-      trials: in the order in which they start.
+      trials: trials in the order in which they start.
       lanes: lane numbers, in the order in which they are filled.
-      best: answers to prune against from the start.
+      best: results to prune against from the start.
     """
 
     def __init__(self, study: BatchStudy, trials: Sequence[Trial], lanes: Sequence[int], best: BestSteps):
         self.grid = study.evaluations
         self.trials = {trial.id: trial for trial in trials}
         self.outcomes: dict[int, TrialOutcome] = {}
-        self.ended: Counter[int] = Counter()  # number of trials by the steps they had taken when they ended
+        self.ended: Counter[int] = Counter()  # number of ended trials by steps taken
         self._study = study
         self._queue = deque(trials)
         self._idle = list(lanes)[::-1]
@@ -73,9 +73,9 @@ class TrialScheduler:
         self._resumed: dict[int, Live] = {}
 
     def resume(self, trials: Iterable[Trial], saved: Mapping[int, Saved]) -> None:
-        """Resumes saved trials, before any other trial starts.
+        """Resumes saved trials before any other trial starts.
 
-        The targets they have reached count at once, so other trials are pruned against them.
+        Targets that they have already reached count immediately, so other trials are pruned against them.
         """
         for trial in trials:
             if trial.id in saved:
@@ -98,7 +98,7 @@ class TrialScheduler:
             yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
-        """The trials to advance to their next evaluation now. The list is empty when all are settled."""
+        """Returns the trials to advance to their next evaluation, or an empty list when all are settled."""
         while self._idle and self._queue:
             live = self._first()
             live.lane = self._idle.pop()
@@ -109,7 +109,7 @@ class TrialScheduler:
         return [live for live in self._live if live.evaluated == least]
 
     def _first(self) -> Live:
-        """Takes the next trial from the queue. Resumed trials come first."""
+        """Takes the next trial from the queue, resumed trials first."""
         if not self._resumed:
             return Live(self._queue.popleft(), -1, unreached=self._study.targets)
         live = self._resumed.pop(next(iter(self._resumed)))
@@ -117,12 +117,12 @@ class TrialScheduler:
         return live
 
     def stop(self, live: Live) -> int:
-        """The number of steps that the trial will have taken at its next evaluation."""
+        """Returns the step of the trial's next evaluation."""
         return int(self.grid[live.evaluated])
 
     @property
     def live(self) -> list[Live]:
-        """The trials in lanes."""
+        """Returns the trials in lanes."""
         return list(self._live)
 
     def record(self, live: Live, measured: Mapping[str, np.ndarray], finite: bool) -> None:
@@ -142,7 +142,7 @@ class TrialScheduler:
             self._best[target] = min(self._best.get(target, (steps, live.trial.id)), (steps, live.trial.id))
 
     def prune(self) -> None:
-        """Ends the trials that cannot be the first to reach any target. Call it after a round of ``record``."""
+        """Ends trials that can no longer be the first to reach any target. Call it after each round of ``record``."""
         if not self._prunes:
             return
         for live in list(self._live):

@@ -1,4 +1,4 @@
-"""Search: draws each trial's metaparameters from a scrambled Halton sequence over the study's search space."""
+"""Draws each trial's metaparameters from a scrambled Halton sequence over the study's search space."""
 
 import hashlib
 from collections.abc import Iterable
@@ -11,24 +11,23 @@ from results.rules.confirmation import original
 
 
 def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
-    """The trials of a study with these ids, a pure function of (the study's stream, id).
+    """Returns the trials of a study with these ids, as a pure function of (the study's stream, id).
 
-    A longer search begins with the trials of a shorter one. The scrambling derives from the study's stream, so two
+    A longer search starts with the trials of a shorter one. The scrambling is seeded by the study's stream, so two
     studies of networks do not share points (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
-    Factorizations of the same data do share them. A trial that repeats another has the same metaparameters and its own
-    seed.
+    Factorizations of the same data do share them. A repeat of a trial has the same metaparameters but its own seed.
 
     Args:
-      study: its ``stream`` seeds all randomness.
-      ids: ids of trials, from 0, and of their repeats. See ``results.rules.confirmation``.
+      study: study whose ``stream`` seeds all randomness.
+      ids: zero-based ids of trials, and ids of repeats (see ``results.rules.confirmation``).
 
     Returns:
-      Trials in the order of ``ids``.
+      The trials in the order of ``ids``.
     """
     originals = list(ids)
     if not originals:
         return []
-    from scipy.stats import qmc  # slow to import, and not needed by commands that draw no trials
+    from scipy.stats import qmc  # slow to import, and not needed by commands that do not draw trials
 
     scramble = np.random.default_rng(int(study.stream[:32], 16))
     points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)

@@ -1,8 +1,8 @@
-"""Orderly shutdown of a training process: finished trials are handed over, and those under way are saved.
+"""Orderly shutdown of a training process: finished trials are reported, and running trials are saved.
 
-Python runs signal handlers only between computations, which may take minutes, so a thread waits for the signal and for
-the end of the parent process. Training normally stops soon after. If it does not, the thread hands over finished trials
-and ends the process.
+Python runs signal handlers only between computations, which may take minutes. A thread therefore waits for the signal
+or the end of the parent process. Training usually stops shortly afterwards. If it does not, the thread reports finished
+trials and ends the process.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from typing import NoReturn
 from results.cli import say
 from results.exit_codes import PREEMPTED, TERMINATED
 
-STOP_SECONDS = 5.0  # that training may take to stop
-SAVE_SECONDS = 60.0  # that a write under way may take after it
+STOP_SECONDS = 5.0  # time that training may take to stop
+SAVE_SECONDS = 60.0  # additional time for a write in progress
 
 
 class Stopped(Exception):
-    """Training stopped because its process must end. Trials under way are saved."""
+    """Training stopped because its process must end. Running trials are saved."""
 
 
 class Shutdown:
-    """The state of a shutdown and the work to do before the process ends.
+    """The state of a shutdown, and the work to do before the process ends.
 
     Attributes:
-      lock: held while finished trials are recorded or stored, or others saved. The process does not end meanwhile.
-      requested: whether the process must end. The training loop stops at the next point from which it can resume.
+      lock: held while trials are recorded, stored or saved. The process does not end while it is held.
+      requested: whether the process must end. The training loop stops at the next point at which it can resume.
       saved: whether there is a checkpoint to resume from.
-      time_is_up: whether trials under way must be saved and end as INCOMPLETE(time_limit), after SIGUSR1.
+      time_is_up: whether SIGUSR1 was received. Running trials must be saved and end as INCOMPLETE(time_limit).
     """
 
     def __init__(self) -> None:
@@ -59,31 +59,31 @@ class Shutdown:
         try:
             if self.lock.acquire(timeout=SAVE_SECONDS) and self._first is not None:
                 self._first()
-        except Exception as error:  # a failed disk, or another process that took over the study
+        except Exception as error:  # such as a failed disk, or another process that took over the study
             say(f"the last finished trials are not stored: {error}")
         finally:
             self.leave()
 
     def leave(self) -> NoReturn:
-        """Ends the process after everything is stored. The exit code tells the parent whether it can resume."""
+        """Ends the process after everything is stored. The exit code indicates whether the run can be resumed."""
         os._exit(PREEMPTED if self._signalled and self.saved else TERMINATED)
 
     def watch(self, parent: int) -> None:
-        """Watches for SIGUSR1, and for SIGTERM and the end of the parent, either of which ends the process.
+        """Watches for SIGUSR1, SIGTERM and the end of the parent. The latter two end the process.
 
         Call it from the main thread of a child process.
 
         Args:
-          parent: descriptor of a pipe whose other end only the parent holds and never writes to.
+          parent: descriptor of a pipe. Only the parent holds the other end, and it never writes to it.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
         for each in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(each, lambda number, frame: None)  # only the byte in the pipe matters, the signal's number
+            signal.signal(each, lambda number, frame: None)  # only the byte in the pipe (the signal's number) matters
 
         def wait() -> None:
-            waiting = select.poll()  # unlike poll, select fails for descriptors above 1,023
+            waiting = select.poll()  # select fails for descriptors above 1,023, poll does not
             for each in (reader, parent):
                 waiting.register(each, select.POLLIN)
             while not self._signalled and reader in dict(waiting.poll()):

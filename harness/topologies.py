@@ -1,4 +1,4 @@
-"""Devices of TPUs that need not be attached, for the compiler of the extra ``plan``."""
+"""Devices of TPUs that are not attached, for the compiler of the extra ``plan``."""
 
 import importlib.util
 import math
@@ -12,15 +12,15 @@ from results.bad_input import BadInput, nearest
 if TYPE_CHECKING:
     import jax
 
-# Directions in which the chips of a version are linked.
+# Number of directions in which the chips of a TPU version are linked.
 DIRECTIONS = {"v2": 2, "v3": 2, "v4": 3, "v5e": 2, "v5p": 3, "v6e": 2, "tpu7x": 3}
 TWO_DEVICES = ("v2", "v3", "tpu7x")  # versions with two devices per chip, as JAX counts them
-# Several processes may load the library, and it must not query a TPU's metadata.
+# Lets several processes load the library, and keeps it from querying a TPU's metadata.
 _ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def check(topology: str) -> None:
-    """Raises BadInput for an invalid slice, such as v5e:2x2x2, since chips of a v5e are linked in two directions."""
+    """Raises BadInput for an invalid slice, such as v5e:2x2x2: chips of a v5e are linked in two directions only."""
     version, colon, chips = topology.partition(":")
     if colon and version not in DIRECTIONS:
         known = nearest(version, DIRECTIONS)
@@ -36,14 +36,14 @@ def check(topology: str) -> None:
 
 
 def count(topology: str) -> int:
-    """The number of devices in a slice. Raises BadInput for an invalid one."""
+    """Returns the number of devices in a slice. Raises BadInput for an invalid slice."""
     check(topology)
     version, _, chips = topology.partition(":")
     return math.prod(map(int, chips.split("x"))) * (2 if version in TWO_DEVICES else 1)
 
 
 def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
-    """The number of chips along each direction of the torus, or None without one, as for emulated devices."""
+    """Returns the number of chips along each torus dimension, or None without a torus, as for emulated devices."""
     places = [getattr(device, "coords", None) for device in devices]
     if any(place is None for place in places):
         return None
@@ -51,10 +51,10 @@ def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
 
 
 def devices(topology: str) -> "list[jax.Device]":
-    """The devices of a slice, ordered so that the last axis of a mesh consists of neighbours.
+    """Returns the devices of a slice, ordered so that the last axis of a mesh consists of neighbours.
 
     Args:
-      topology: such as v5e:16x16, chips along each direction.
+      topology: version and number of chips along each direction, such as v5e:16x16.
 
     Raises:
       BadInput: the slice does not exist, or its compiler is not installed.
@@ -67,7 +67,7 @@ def devices(topology: str) -> "list[jax.Device]":
     os.environ |= {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
     try:
         found = described.get_topology_desc(platform="tpu", topology_name=topology).devices
-    except Exception as error:  # the library raises various classes
+    except Exception as error:  # the library raises exceptions of various types
         chips = topology.partition(":")[2].split("x")
         if any(int(each) % 2 for each in chips[:2]) and math.prod(map(int, chips)) > 0:
             why = "hosts have 2x2 chips, so the number along the first two directions must be even"

@@ -1,4 +1,4 @@
-"""Training of one lane: a step sums a batch over shards and microbatches, and a call takes steps across epochs."""
+"""Trains one lane. A step sums a batch over shards and microbatches. A call takes steps, possibly across epochs."""
 
 import functools
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from harness.batch_partition import Division
 from workloads import losses, optimizers
 from workloads.workload import Array, Examples, Params, State, Variables, Workload
 
-CALL_STEPS = 32  # the most that batched lanes take in one call, because a lane that arrives waits for the others
+CALL_STEPS = 32  # maximum for batched lanes, because a lane that is done waits for the others
 
 
 class Spans(NamedTuple):
-    """The work of each lane in one call. Every array has the lanes as its leading axis.
+    """The work of each lane in one call. Every array has a leading lane axis.
 
     Attributes:
-      start, stop: int32[L], steps taken before and after the call. Both are 0 for an idle lane, which keeps its state.
-        A fresh trial starts from 0.
-      seed: uint32[L], the trial's seed.
-      schedule: int32[L], a value of ``optimizers.SCHEDULES``.
+      start, stop: int32[L], number of steps taken before and after the call. A new trial starts from 0. Both are 0 for
+        an idle lane, whose state does not change.
+      seed: uint32[L], seed of the trial.
+      schedule: int32[L], value in ``optimizers.SCHEDULES``.
       decay_steps, end_factor: float32[L], parameters of the schedule.
-      metaparameters: float32[L] by name, those of the update rule and label_smoothing.
+      metaparameters: float32[L] by name: those of the update rule, and label_smoothing.
     """
 
     start: Array
@@ -51,9 +51,9 @@ class Batch(NamedTuple):
 
     Attributes:
       examples: [b, ...].
-      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label. None means all are 1.
+      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label. With None, all are 1.
       positions: int32[b], positions of the examples in the whole batch.
-      labels: the number of labels in the whole batch.
+      labels: number of labels in the whole batch.
     """
 
     examples: Examples
@@ -63,15 +63,15 @@ class Batch(NamedTuple):
 
 
 def with_rows(examples: Examples, *leading: int, sharding: Any = None) -> Examples:
-    """The shapes of examples with other leading dimensions."""
+    """Returns the shapes of examples with other leading dimensions."""
     return Examples(*(jax.ShapeDtypeStruct((*leading, *a.shape[1:]), a.dtype, sharding=sharding) for a in examples))
 
 
 def fresh(workload: Workload, spans: Spans) -> TrainState:
-    """The initial state of a trial. The optimizer state comes from the rule that takes the first step.
+    """Returns the initial state of a trial. The optimizer state is initialized by the rule that takes the first step.
 
-    Some rules keep metaparameters in their state. A learning rate kept there is that of the first step, as in optax's
-    own ``init``. A rule that needs the current learning rate gets it in its update.
+    Some rules keep metaparameters in their state. As in optax's ``init``, a learning rate in the state is that of the
+    first step. A rule that needs the current learning rate gets it in its update.
     """
     init_key, _ = rng.keys(spans.seed)
     params, state = workload.init(init_key)
@@ -94,17 +94,17 @@ def train_lane(
 ) -> TrainState:
     """Takes one trial from step ``start`` to ``stop``, inside ``shard_map``. An idle lane is unchanged.
 
-    Batched lanes have a bounded number of steps and compute the orders of all epochs when the call begins. Computing
-    an order at the start of its epoch would stall the other lanes, which are elsewhere in their epochs.
+    Batched lanes take a bounded number of steps and compute the orders of all epochs at the start of the call.
+    Computing an order at the start of its epoch would stall the other lanes, whose epochs start at different steps.
 
     Args:
-      workload: the workload to train.
-      batch_size: the number of examples in the whole batch.
-      division: the division of each batch.
-      call_steps: the most steps of a call of batched lanes, or None if lanes run one by one.
+      workload: workload to train.
+      batch_size: number of examples in the whole batch.
+      division: partition of each batch.
+      call_steps: maximum number of steps per call of batched lanes, or None if lanes run one by one.
       carry, spans: state and work of the trial.
-      train: the training set. For prefetched data, this shard's part of each batch in the call, [K, b, ...]. None for a
-        stream.
+      train: training set, or None for a stream. For prefetched data, this shard's part of each batch in the call, [K,
+        b, ...].
     """
     _, data_key = rng.keys(spans.seed)
 
@@ -122,7 +122,7 @@ def train_lane(
         epochs = 1 if call_steps is None else (call_steps - 1) // (len(train.labels) // batch_size) + 2
         return _epochs(step, spans, carry, data_key, batch_size, division, train, epochs)
     draw = workload.draw
-    assert draw is not None  # a data set without a training set has it
+    assert draw is not None  # a data set without a training set defines it
 
     def step_of_stream(at: Array, carry: TrainState) -> TrainState:
         drawn = draw(jax.random.fold_in(data_key, at), batch_size)
@@ -151,15 +151,15 @@ def gradients(
 ) -> Variables:
     """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
-    The mean is a sum divided by the number of labels, which is known in advance, so sums over shards and microbatches
-    need no other scaling. Each part updates the same network state, and the updates are averaged.
+    Since the number of labels is known in advance, the mean is a sum of scaled terms, and sums over shards and
+    microbatches do not need further scaling. Each part updates the same network state, and the updates are averaged.
     """
 
     count: Array | np.float32 = np.float32(batch.labels)
     if workload.padding is not None:
         real = losses.label_weights(batch.examples.labels, batch.weights, workload.padding)
         batch = batch._replace(weights=real)
-        count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may contain only padding
+        count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may consist of padding only
 
     def loss(params: Params, examples: Examples, weights: Array | None, keys: Array) -> tuple[Array, State]:
         value, state = workload.loss(params, carry.state, examples, weights, keys, label_smoothing)
@@ -193,7 +193,7 @@ def _epochs(
     train: Examples,
     epochs: int,
 ) -> TrainState:
-    """Takes steps over the training set, reshuffled every epoch. A last partial batch is dropped.
+    """Takes steps over the training set, which is reshuffled every epoch. The last partial batch is dropped.
 
     Computes the orders of ``epochs`` epochs at a time.
     """
@@ -221,18 +221,18 @@ def _epochs(
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
-    """This shard's examples of a batch of ``count`` starting at ``first`` in ``order`` (None: the stored order)."""
+    """Returns this shard's examples of a batch of ``count`` starting at ``first`` in ``order`` (None: stored order)."""
     whole = batch_fed(examples, count, division)
     if division == Division() and order is None:
         return whole
     places = first + (whole.positions if whole.weights is None else jnp.minimum(whole.positions, count - 1))
-    # A gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
+    # Uses a gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
     rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
     return whole._replace(examples=Examples(*(_rows(array, rows) for array in examples)))
 
 
 def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
-    """This shard's part of a prefetched batch of ``count`` examples."""
+    """Returns this shard's part of a prefetched batch of ``count`` examples."""
     own = division.examples(count)
     positions = mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
     weights = None if own * division.shards == count else (positions < count).astype(jnp.float32)
@@ -240,13 +240,13 @@ def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
 
 
 def _rows(array: Array, rows: Array) -> Array:
-    """Rows of an array. Flattened to a matrix, so that a CPU does not divide by every dimension to find an element."""
+    """Returns rows of an array, flattened to a matrix: a CPU would divide by every dimension to find an element."""
     flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
     return flat.reshape(len(rows), *array.shape[1:])
 
 
 def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
-    """The update rule after ``at`` steps (int32[]), with the trial's metaparameters and decayed learning rate."""
+    """Returns the update rule after ``at`` steps (int32[]), with the trial's metaparameters and learning rate."""
     decay = optimizers.decay_factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
     metaparameters = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
     return workload.update_rule(**metaparameters | {"learning_rate": metaparameters["learning_rate"] * decay})

@@ -240,7 +240,7 @@ def test_a_fused_kernel_without_a_compiler(
     assert_refused(line, "als.kernel=fused needs CXX=no-such-compiler, which does not exist; install one", capsys)
     monkeypatch.setenv("CXX", "false")
     fused.library.cache_clear()
-    assert_refused(line, "/false cannot compile the kernel (exit code 1); use als.kernel=xla", capsys)
+    assert_refused(line, "/false cannot compile the kernel (exit code 1). Use als.kernel=xla.", capsys)
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
     factorizations.make_ready([ConfiguredStudy(study, data)], said.append)
-    assert "ratings: 2 rows with held-out links have no history to be solved from and are left out" in said
+    assert "ratings: 2 rows with held-out links have no history and cannot be evaluated" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
     assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 0 rows. Half of", capsys)

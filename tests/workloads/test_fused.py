@@ -111,15 +111,15 @@ def assert_refused(folder: Path) -> None:
     with pytest.raises(BadInput) as error:
         fused.library.__wrapped__(DIM)
     assert str(error.value).startswith(
-        f"als.kernel=fused: {folder} is not a folder that only you can write to; remove it"
+        f"als.kernel=fused: {folder} is not a folder that only you can write to. Remove it"
     )
 
 
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("no-such-compiler", "CXX=no-such-compiler, which does not exist; install one, or use als.kernel=xla"),
-        ("false", "cannot compile the kernel (exit code 1); use als.kernel=xla"),
+        ("no-such-compiler", "CXX=no-such-compiler, which does not exist. Install one, or use als.kernel=xla."),
+        ("false", "cannot compile the kernel (exit code 1). Use als.kernel=xla."),
     ],
 )
 def test_without_a_compiler_there_is_a_line(monkeypatch: pytest.MonkeyPatch, command: str, line: str) -> None:

@@ -104,7 +104,7 @@ def test_duplicates_are_merged_and_zeros_are_no_links(tmp_path: Path) -> None:
     assert dense(ratings.train).tolist() == [[False, True, False, True], [False, False, True, False], [False] * 4]
     assert ratings.lines() == (
         "2 duplicate links were merged",
-        "1 row with held-out links has no history to be solved from and are left out",
+        "1 row with held-out links has no history and cannot be evaluated",
     )
 
 
@@ -183,10 +183,10 @@ def test_matrices_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -
 def test_tables_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "wrong.parquet"
     for columns, text in (
-        ({"row": [0, 1], "col": [2, -7]}, f"{path}: col -7 is negative; ids start at 0"),
+        ({"row": [0, 1], "col": [2, -7]}, f"{path}: col -7 is negative. Ids start at 0."),
         ({"row": [0, 4], "col": [2, 1]}, f"{path}: row 4 is out of range. {good[0]} has 4 of them"),
         ({"row": [0, 1], "col": [2, 5]}, f"{path}: col 5 is out of range. {good[0]} has 5 of them"),
-        ({"row": [0, 1 << 60], "col": [2, 5]}, f"{path}: row {1 << 60} is out of range; ids go to"),
+        ({"row": [0, 1 << 60], "col": [2, 5]}, f"{path}: row {1 << 60} is out of range. Ids go up to"),
         (
             {"row": [0, 1.0], "col": [2, 5]},
             f"{path}: column row is double. Ids must be integers without missing values",

@@ -68,8 +68,8 @@ def test_no_pairs_are_an_empty_matrix() -> None:
 @pytest.mark.parametrize(
     ("rows", "columns", "text"),
     [
-        ([0, -3], [0, 0], "here: row -3 is negative; ids start at 0"),
-        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range; ids go to {MOST_IDS - 1}"),
+        ([0, -3], [0, 0], "here: row -3 is negative. Ids start at 0."),
+        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range. Ids go up to {MOST_IDS - 1}."),
     ],
 )
 def test_ids_that_cannot_be(rows: list[int], columns: list[int], text: str) -> None:
@@ -119,7 +119,7 @@ def test_rows_without_a_history_are_in_neither_half() -> None:
     assert sorted(found) == np.flatnonzero(there).tolist() != np.flatnonzero(heldout.lengths).tolist()
     left = int((heldout.lengths > 0).sum() - there.sum())
     (line,) = Ratings(history, history, heldout, 0).lines()
-    assert line == f"{left} rows with held-out links have no history to be solved from and are left out"
+    assert line == f"{left} rows with held-out links have no history and cannot be evaluated"
 
 
 def test_a_larger_sample_of_rows_holds_the_smaller_ones() -> None:

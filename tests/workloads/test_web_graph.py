@@ -89,7 +89,7 @@ def assert_read(rows: Graph, variant: str) -> None:
     assert as_sets(ratings.heldout) == [set(sought) for _, sought in test]
     without = sum(bool(sought and not links) for links, sought in test)
     rows_have = "row with held-out links has" if without == 1 else "rows with held-out links have"
-    left_out = [f"{without} {rows_have} no history to be solved from and are left out"] if without else []
+    left_out = [f"{without} {rows_have} no history and cannot be evaluated"] if without else []
     assert ratings.lines() == ("1 duplicate link was merged", *left_out)
 
 

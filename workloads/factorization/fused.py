@@ -1,9 +1,9 @@
-"""The fused kernel of a CPU: rotated conjugate gradients and their gathers in one program of C++, compiled on demand.
+"""The fused CPU kernel: rotated conjugate gradients and their gathers in one C++ function, compiled on demand.
 
-XLA copies the vectors of a row's links and passes over the copy for every product. ``fused.cc`` leaves them where they
-are, and takes both products of a look at a link at once. The machine's own C++ compiler compiles it for its
-processor and one length of vectors, which takes seconds. The library is cached in a folder that nobody else can write
-to, with its sha256 beside it, so that nothing but the compiler's output is ever loaded.
+XLA copies the vectors of a row's links and reads the copy once per product. ``fused.cc`` does not copy them, and
+computes both products when it reads a vector. The local C++ compiler compiles it for this processor and one vector
+length, which takes seconds. The library is cached together with its sha256 in a folder that only the user can write to,
+so that only the compiler's output is ever loaded.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jax import Array
 
 SOURCE = Path(__file__).with_name("fused.cc")
-# Sums may be taken in any order, but NaN and infinity are kept.
+# Sums may be reordered, but NaN and infinity are preserved.
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math")
 LINKED = ("-fno-math-errno", "-shared", "-fPIC", "-w")
 SECONDS = 300
@@ -36,7 +36,7 @@ NAME = "scaling_limits_fused"
 
 
 def compiler() -> str:
-    """The C++ compiler: CXX, or the first of c++, g++ and clang++ that is there; BadInput if none is."""
+    """Returns the C++ compiler: CXX, or the first of c++, g++ and clang++ that exists. Raises BadInput without one."""
     named = os.environ.get("CXX")
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):
@@ -44,7 +44,7 @@ def compiler() -> str:
     missing = (
         f"CXX={named}, which does not exist" if named else "a C++ compiler, but c++, g++ and clang++ are not installed"
     )
-    raise BadInput(f"als.kernel=fused needs {missing}; install one, or use als.kernel=xla")
+    raise BadInput(f"als.kernel=fused needs {missing}. Install one, or use als.kernel=xla.")
 
 
 def rows(
@@ -53,11 +53,11 @@ def rows(
     """Solves rows as ``solvers.conjugate_gradients`` does with a diagonal αG.
 
     Args:
-      table: float32[slots, d], of the other side.
-      columns: int32[rows, length], slots of the links, those that are there first.
-      counts: float32[rows], how many are.
+      table: float32[slots, d], table of the other side.
+      columns: int32[rows, length], slots of the links, followed by padding.
+      counts: float32[rows], number of links.
       ridge, start, diagonal: float32[rows], [rows, d] and [d], as in ``solvers.System``.
-      steps: at least 1.
+      steps: number of steps, at least 1.
 
     Returns:
       float32[rows, d].
@@ -70,33 +70,33 @@ def rows(
 
 @functools.cache
 def library(dim: int) -> tuple[str, ctypes.CDLL]:
-    """The kernel for vectors of one length, compiled unless it is cached, and a name for it.
+    """Returns a name for the kernel for one vector length, and its library. Compiles it unless it is cached.
 
     Raises:
-      BadInput: there is no compiler, or it fails, or the cache cannot be written, or others can write to it.
+      BadInput: there is no compiler, compilation fails, or the cache is not writable or is writable by others.
     """
     import jax
 
-    # The name holds everything that the binary depends on, so that another compiler or processor has another file.
+    # The name contains a hash of everything that the binary depends on, including the compiler and the processor.
     command = compiler()
-    machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # version, instructions of the processor
+    machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # compiler version and instruction set
     parts = (SOURCE.read_bytes(), str(dim).encode(), " ".join((*FLAGS, *LINKED, jax.__version__)).encode(), machine)
     name = f"{NAME}_{dim}_{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
     path = _own_folder() / f"{name}.so"
-    # A cached library is loaded if its hash is right; otherwise it is compiled, and has to load then.
+    # Loads a cached library if its hash is correct, otherwise compiles it.
     loaded = _load(path)
     if loaded is None:
         _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
         loaded = _load(path)
     if loaded is None:
         raise BadInput(
-            f"als.kernel=fused: the library {command} compiled from {SOURCE.name} cannot be loaded; use als.kernel=xla"
+            f"als.kernel=fused: the library {command} compiled from {SOURCE.name} cannot be loaded. Use als.kernel=xla."
         )
     return name, loaded
 
 
 def discard(dim: int) -> None:
-    """Removes the cached kernel for one length, which may have killed a process; it is compiled again then."""
+    """Removes the cached kernel for one vector length, which may have crashed a process, so that it is recompiled."""
     for path in caches.folder("kernels").glob(f"{NAME}_{dim}_*"):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -104,7 +104,7 @@ def discard(dim: int) -> None:
 
 @functools.cache
 def _register(dim: int) -> str:
-    """The name by which XLA knows the kernel."""
+    """Registers the kernel with XLA and returns its name."""
     import jax
 
     name, loaded = library(dim)
@@ -113,7 +113,7 @@ def _register(dim: int) -> str:
 
 
 def _own_folder() -> Path:
-    """The folder of cached kernels; BadInput if others could have put something there, or it cannot be made."""
+    """Returns the folder of cached kernels. Raises BadInput if others can write to it or it cannot be created."""
     folder = caches.folder("kernels")
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -122,21 +122,21 @@ def _own_folder() -> Path:
         raise _unwritable(error) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise BadInput(
-            f"als.kernel=fused: {folder} is not a folder that only you can write to; remove it, or choose another "
-            "with SCALING_LIMITS_CACHE=DIR"
+            f"als.kernel=fused: {folder} is not a folder that only you can write to. Remove it, or choose another "
+            "with SCALING_LIMITS_CACHE=DIR."
         )
     return folder
 
 
 def _unwritable(error: OSError) -> BadInput:
     return BadInput(
-        f"als.kernel=fused: {caches.folder('kernels')} cannot be written ({error.strerror}); choose another with "
-        "SCALING_LIMITS_CACHE=DIR"
+        f"als.kernel=fused: {caches.folder('kernels')} cannot be written ({error.strerror}). Choose another with "
+        "SCALING_LIMITS_CACHE=DIR."
     )
 
 
 def _load(path: Path) -> ctypes.CDLL | None:
-    """The library; None if there is none, or its hash is not the one of the compiled file."""
+    """Returns the library, or None if it is missing or its hash is wrong."""
     try:
         intact = path.with_suffix(".sha256").read_text() == caches.file_digest(path)
         return ctypes.CDLL(str(path)) if intact else None
@@ -145,7 +145,7 @@ def _load(path: Path) -> ctypes.CDLL | None:
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Runs a compiler, with the file to write as the last word, and caches the library with its hash beside it."""
+    """Runs a compile command, appending the output file, and caches the library together with its hash."""
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=durable.TEMPORARY) as folder:
             library = Path(folder) / path.name
@@ -160,9 +160,9 @@ def _output(command: list[str]) -> bytes:
     try:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BadInput(f"als.kernel=fused: {command[0]} cannot be run ({error}); use als.kernel=xla") from None
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot be run ({error}). Use als.kernel=xla.") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
         why = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {done.returncode}")
-        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile the kernel ({why[:200]}); use als.kernel=xla")
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile the kernel ({why[:200]}). Use als.kernel=xla.")
     return done.stdout

@@ -1,4 +1,4 @@
-"""Half an epoch: solves all rows of one side against the other side's table, sharded over cores; and the objective."""
+"""Half an epoch, which solves all rows of one side given the other side's table, and the objective."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _SUMMED = 1024  # rows summed in float32; their sums are added up on the host in
 
 
 class Weights(NamedTuple):
-    """Tuned weights: that of unobserved pairs α and the norm penalty λ, float32[]; NumPy's or JAX's."""
+    """Tuned weights, float32[]: the weight α of unobserved pairs, and the norm penalty λ."""
 
     unobserved: Any
     norm: Any
@@ -35,16 +35,16 @@ def solved_rows(
     """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
 
     Args:
-      own: [slots, d], this core's shard of the table to be solved: where the solvers start.
-      other: [other slots, d], its shard of the other table; the last row is zero.
-      work: which links to solve; its arrays without the axis of cores.
-      weights: α and λ.
-      places: of the rows to be solved.
-      other_rows: how many rows the other side really has.
-      als: how.
+      own: [slots, d], this core's shard of the table to solve, from which iterative solvers start.
+      other: [other slots, d], this core's shard of the other table. The last row is zero.
+      work: route of the links, without the core axis.
+      weights: weights α and λ.
+      places: placement of the rows to solve.
+      other_rows: number of rows of the other side, without padding.
+      als: options of the solver.
 
     Returns:
-      The new shard, and the other one, rotated if the solver rotates.
+      The new shard, and the shard of the other table, which is rotated if the solver rotates tables.
     """
     kind = jnp.dtype(als.solver_dtype)
     gram = _gram(other, kind)
@@ -75,15 +75,15 @@ def objective_terms(
     sizes: tuple[int, int],
     frequency_ridge: bool,
 ) -> Array:
-    """One core's terms of the objective but for a 1 of every link, for inside ``shard_map``: float32[terms].
+    """Returns one core's terms of the objective, float32[terms], inside ``shard_map``. Constants are omitted.
 
-    Σ_observed ((1 − u·v)² − 1) + α Σ_all (u·v)² + Σ ridge ‖u‖² + Σ ridge ‖v‖², summed over few rows each.
+    The terms are partial sums of Σ_observed ((1 − u·v)² − 1) + α Σ_all (u·v)² + Σ ridge ‖u‖² + Σ ridge ‖v‖².
 
     Args:
-      own, other, work, weights, places: as of ``solved_rows``; nothing is changed.
-      other_counts: float32[other slots], links of every row of the other side.
-      sizes: how many rows and columns there really are.
-      frequency_ridge: ridge λ (links of the row + α · other rows), as in ALX; else λ alone.
+      own, other, work, weights, places: as in ``solved_rows``. The tables are not changed.
+      other_counts: float32[other slots], number of links of each row of the other side.
+      sizes: number of rows and of columns, without padding.
+      frequency_ridge: whether the ridge is λ (links of the row + α · other rows), as in ALX, rather than λ.
     """
     own = own.astype(jnp.float32)
     other = other.astype(jnp.float32)
@@ -103,14 +103,15 @@ def objective_terms(
 def half_epoch(
     mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als, fold_in: bool = False
 ) -> Callable[[Array, Array, Route, Weights], Any]:
-    """``solved_rows`` over all cores of ``mesh``, compiled at its first call; donates both tables.
+    """Returns ``solved_rows`` over all cores of ``mesh``, compiled on the first call. It donates both tables.
 
-    Its arguments are those of ``solved_rows`` with tables [cores · slots, d] sharded by rows and the arrays of the
-    route with their axis of cores.
+    Its arguments are those of ``solved_rows``, with tables [cores · slots, d] sharded by rows, and route arrays with
+    their core axis.
 
     Args:
-      mesh, places, other_rows, als: as of ``solved_rows``.
-      fold_in: rows are not trained: the function gives them alone, and does not donate the other table.
+      mesh: mesh of the cores.
+      fold_in: whether to fold in rows that are not trained. The function then returns only these rows and does not
+        donate the other table.
     """
 
     def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
@@ -124,7 +125,7 @@ def half_epoch(
 def objective(
     mesh: Mesh, *, places: RowPlacement, sizes: tuple[int, int], frequency_ridge: bool
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
-    """``objective_terms`` over all cores of ``mesh``, on every core, compiled at its first call."""
+    """Returns ``objective_terms`` over all cores of ``mesh``, replicated and compiled on the first call."""
 
     def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
         mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
@@ -143,7 +144,7 @@ def _over_cores(mesh: Mesh, of_core: Callable[..., Any], given: Any, out: Any, d
 
 
 def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with matrix products of float32 in float32, which TPUs and GPUs would round to fewer bits."""
+    """Wraps a function to use full-precision float32 matmuls. By default, TPUs and GPUs reduce their precision."""
 
     @functools.wraps(function)
     def precise(*arguments: Any) -> Any:
@@ -154,12 +155,12 @@ def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiler_options(mesh: Mesh | AbstractMesh) -> dict[str, Any] | None:
-    """Compiler options of the programs over ``mesh``.
+    """Returns compiler options for programs over ``mesh``.
 
-    On a CPU LLVM's higher levels take longer and, with jaxlib 0.10.2, make gathers of vectors of 64 numbers so much
-    slower that half-epochs take twice as long.
+    On a CPU, LLVM's higher optimization levels compile more slowly. With jaxlib 0.10.2 they also make gathers of
+    vectors of 64 numbers so slow that half-epochs take twice as long.
     """
-    there = not isinstance(mesh, AbstractMesh)  # which has no devices, and whose programs are not compiled
+    there = not isinstance(mesh, AbstractMesh)  # an abstract mesh has no devices, and its programs are not compiled
     return {"xla_backend_optimization_level": 1} if there and mesh.devices.flat[0].platform == "cpu" else None
 
 
@@ -172,10 +173,10 @@ def _over_rows(
     places: RowPlacement,
     of_bucket: Callable[..., Array] | None = None,
 ) -> Array:
-    """The results of ``of_rows`` (links, ridge[rows], start[rows, d]) for all rows of a core, [slots, width].
+    """Returns ``of_rows(links, ridge[rows], start[rows, d])`` for all rows of a core, [slots, width].
 
-    Rows without links, and the zero row at the end, give zeros. ``of_bucket`` (table, columns, counts of links, ridge,
-    start), if there is one, gives the same for many rows at once, which no loop has to cut into chunks then.
+    Results are zero for rows without links and for the zero row at the end. If ``of_bucket(table, columns, counts of
+    links, ridge, start)`` is given, it computes the same for a whole block at once, without a loop over chunks.
     """
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
@@ -186,10 +187,11 @@ def _over_rows(
         everybody = [jax.lax.all_gather(array[:at], AXIS, tiled=True) for array in (ridge, start)]
         hubs = of_rows(_hub_links(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)
         pieces.append(jax.lax.dynamic_slice_in_dim(hubs, jax.lax.axis_index(AXIS) * at, at))
-    # Then the buckets: a loop over blocks, each of which fetches its part of the other table, and over their chunks.
+    # Then buckets: a loop over blocks, each of which fetches its part of the other table, and an inner loop over
+    # chunks.
     for bucket, (_, rows, chunks) in enumerate(places.buckets):
         count = chunks * rows
-        blocks = work.columns[bucket].shape[:2]  # of chunks; the last one may hold more of them than there are
+        blocks = work.columns[bucket].shape[:2]  # numbers of blocks and of chunks per block, including padding
 
         def block(_: None, step: tuple[Any, ...]) -> tuple[None, Array]:
             send, *of_chunks = step
@@ -208,13 +210,13 @@ def _over_rows(
         solved = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
         pieces.append(solved.reshape(-1, solved.shape[-1])[:count])
         at += count
-    # The rest of the shard, rows without links and the zero row, is zero.
+    # The rest of the shard (rows without links and the zero row) is zero.
     width = pieces[0].shape[1] if pieces else start.shape[1]
     return jnp.concatenate([*pieces, jnp.zeros((len(start) - at, width), kind)])
 
 
 def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hubs: int, size: int) -> Observed:
-    """The links of rows that are split over all cores; every function sums over segments, then over cores."""
+    """Returns the links of rows that are split over all cores. Each function sums over segments, then over cores."""
 
     def over_segments(per_segment: Callable[[Observed, Array], Array], shape: tuple[int, ...]) -> Array:
         def block(total: Array, step: tuple[Any, ...]) -> tuple[Array, None]:
@@ -240,9 +242,9 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
 
 
 def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
-    """The function that gives a block its columns: all shards at once, or only the rows the block needs."""
+    """Returns a function that fetches the table for a block: all shards, or only the rows that the block needs."""
     if not exchange:
-        alone = jax.lax.axis_size(AXIS) == 1  # whose shard would be copied
+        alone = jax.lax.axis_size(AXIS) == 1  # avoids a copy of the shard
         everything = other if alone else jax.lax.all_gather(other, AXIS, tiled=True)
         return lambda send: everything
     return lambda send: jax.lax.all_to_all(other[send], AXIS, 0, 0).reshape(-1, other.shape[1])
@@ -253,7 +255,7 @@ def _gather(table: Array, columns: Array, kind: Any) -> Array:
 
 
 def _in_blocks(array: Array, blocks: tuple[int, int], rows: int) -> Array:
-    """Rows [chunks · rows, …] as [blocks, chunks of a block, rows, …], filled up with ones."""
+    """Reshapes rows [chunks · rows, …] to [blocks, chunks of a block, rows, …], padded with ones."""
     fill = blocks[0] * blocks[1] * rows - len(array)
     filled = jnp.pad(array, [(0, fill)] + [(0, 0)] * (array.ndim - 1), constant_values=1)
     return filled.reshape(*blocks, rows, *array.shape[1:])

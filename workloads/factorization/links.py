@@ -1,4 +1,4 @@
-"""Links: which columns each row is linked to, a sparse matrix without values, and how pairs in any order become one."""
+"""Links: a sparse matrix without values, and its construction from unordered pairs."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ import numpy as np
 from results.bad_input import BadInput
 
 BLOCK = 1 << 24  # links counted at once
-MOST_IDS = 2**31 - 2**16  # of rows and of columns; they are stored as int32
-PAIRS_BLOCK = 1 << 22  # pairs handled at once
-BYTES_PER_LINK = 12  # at most, while ``links`` works: a key and a column
+MOST_IDS = 2**31 - 2**16  # limit on rows and on columns, whose ids are stored as int32
+PAIRS_BLOCK = 1 << 22  # pairs processed at once
+BYTES_PER_LINK = 12  # peak memory of ``links``: a key and a column
 BYTES_PER_ROW = 24
 
 
@@ -17,9 +17,9 @@ class Links(NamedTuple):
     """A binary sparse matrix.
 
     Attributes:
-      starts: int64[rows + 1], where each row's columns start in ``columns``.
-      columns: int32[links], sorted and distinct within a row.
-      column_count: how many columns there are.
+      starts: int64[rows + 1], start of each row in ``columns``.
+      columns: int32[links], columns of all rows, sorted and distinct within a row.
+      column_count: number of columns of the matrix.
     """
 
     starts: np.ndarray
@@ -32,28 +32,28 @@ class Links(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64[rows], links of every row."""
+        """Number of links of each row, int64[rows]."""
         return np.diff(self.starts)
 
     @property
     def column_lengths(self) -> np.ndarray:
-        """int64[columns], links of every column."""
+        """Number of links of each column, int64[columns]."""
         counts = np.zeros(self.column_count, np.int64)
         for start in range(0, len(self.columns), BLOCK):
             counts += np.bincount(self.columns[start : start + BLOCK], minlength=self.column_count)
         return counts
 
     def of_rows(self, rows: np.ndarray) -> "Links":
-        """The links of some rows, in their order."""
+        """Returns the links of some rows, in the given order."""
         lengths = self.lengths[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + within], self.column_count)
 
     def transpose(self, kept: np.ndarray | None = None) -> "Links":
-        """The same links, seen from the columns; with ``kept``, bool[columns], those of these columns alone.
+        """Returns the transposed links, restricted to the columns in ``kept`` (bool[columns]) if it is given.
 
-        Of a part of the columns memory is taken for their links, and for a block of all.
+        With ``kept``, the memory used is that of the kept links and of one block of all links.
         """
         if kept is not None:
             return self._of_columns(kept)
@@ -77,10 +77,10 @@ class Links(NamedTuple):
 
 
 class Pairs:
-    """Pairs of ids, each packed into 64 bits, row above column, so that one sort in place orders and merges them.
+    """Pairs of ids, packed into 64 bits (row in the high bits) so that one in-place sort orders and merges them.
 
     Attributes:
-      rows, columns: one more than the largest ids so far.
+      rows, columns: largest id so far plus one.
     """
 
     def __init__(self) -> None:
@@ -88,11 +88,11 @@ class Pairs:
         self._blocks: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray, columns: np.ndarray, where: str) -> None:
-        """Adds links; raises BadInput, beginning with ``where``, if an id is negative or too large.
+        """Adds links. Raises BadInput if an id is negative or too large.
 
         Args:
-          rows, columns: integer[pairs].
-          where: they come from.
+          rows, columns: integer[pairs], ids.
+          where: source of the links, which starts the error message.
         """
         if not len(rows):
             return
@@ -104,12 +104,12 @@ class Pairs:
         self._blocks.append(keys)
 
     def links(self, shape: tuple[int, int]) -> tuple[Links, int]:
-        """Links, and the number of duplicates; consumes the pairs.
+        """Returns links and the number of duplicates. Consumes the pairs.
 
         Args:
-          shape: rows and columns there are, at least those that were added.
+          shape: number of rows and of columns, at least ``rows`` and ``columns``.
         """
-        # One sort brings duplicates together; then blocks of distinct keys are unpacked into the matrix.
+        # One sort makes duplicates adjacent. Blocks of distinct keys are then unpacked into the matrix.
         keys = self._take()
         keys.sort()
         columns = np.empty(len(keys), np.int32)
@@ -134,7 +134,7 @@ class Pairs:
         return Links(np.cumsum(starts, out=starts), columns[:count] if merged else columns, shape[1]), merged
 
     def _take(self) -> np.ndarray:
-        """All keys in one array; blocks are freed one by one, so that memory is not needed twice."""
+        """Returns all keys as one array. Blocks are freed one by one, so that keys are not in memory twice."""
         if len(self._blocks) == 1:
             return self._blocks.pop()
         keys = np.empty(sum(map(len, self._blocks)), np.int64)
@@ -150,7 +150,7 @@ def _count(ids: np.ndarray, name: str, where: str) -> int:
     low = int(ids.min())
     high = int(ids.max())
     if low < 0:
-        raise BadInput(f"{where}: {name} {low} is negative; ids start at 0")
+        raise BadInput(f"{where}: {name} {low} is negative. Ids start at 0.")
     if high >= MOST_IDS:
-        raise BadInput(f"{where}: {name} {high} is out of range; ids go to {MOST_IDS - 1}")
+        raise BadInput(f"{where}: {name} {high} is out of range. Ids go up to {MOST_IDS - 1}.")
     return high + 1

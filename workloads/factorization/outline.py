@@ -1,7 +1,8 @@
-"""Outline: the shapes of a factorization's work, from how many rows, columns and links there are, without the data.
+"""Outlines a factorization: the shapes of its work, derived from the number of rows, columns and links only.
 
-Links are taken to be all of different rows of the other table, and rows to be of two lengths, half of them each, whose
-mean is that of all. Data whose rows differ more have more buckets, and split the longest rows over the cores.
+Links are assumed to refer to distinct rows of the other table. Half of the rows are assumed to have each of two
+lengths, with the correct mean. Data whose row lengths vary more need more buckets, and their longest rows are split
+over the cores.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ from workloads.factorization.ratings import Size
 from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.training import GATHER_BYTES, exchanges, lengths
 
-SPREAD = (0.4, 1.6)  # of the two lengths, over their mean
+SPREAD = (0.4, 1.6)  # the two lengths, relative to their mean
 BUCKET = 8  # lengths are multiples of this
 
 
 class Outline(NamedTuple):
-    """Places and work of both sides, as the shapes of one core's; and the numbers of rows and columns."""
+    """Placements and routes of both sides as shapes of one core, and the number of rows and of columns."""
 
     places: tuple[RowPlacement, RowPlacement]
     work: tuple[Route, Route]
@@ -31,18 +32,18 @@ class Outline(NamedTuple):
 
 
 def bucket_lengths(links: float, rows: int) -> tuple[int, ...]:
-    """The two lengths of rows that have so many links together."""
+    """Returns the two row lengths that give a total number of links."""
     return tuple(max(1, BUCKET * round(share * links / rows / BUCKET)) for share in SPREAD)
 
 
 def outline(size: Size, cores: int, als: Als, own_lengths: Sequence[int] | None = None) -> Outline:
-    """The outline of a factorization on so many cores.
+    """Returns the outline of a factorization on a number of cores.
 
     Args:
-      size: of the data.
-      cores: to be spread over.
-      als: how it is solved; ``auto`` gathers as it would choose to for this size.
-      own_lengths: the lengths of rows and of columns; None: of the mean of all links.
+      size: size of the data.
+      cores: number of cores.
+      als: options of the solver. ``auto`` is resolved for this size.
+      own_lengths: lengths of rows and of columns. With None, they are derived from the mean.
     """
     chunk, _, _ = lengths(als)
     counts = (size.rows, size.columns)
@@ -79,7 +80,7 @@ def _int32(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def calls(of: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Programs of an epoch over a mesh, by name, each with the shapes it is lowered for."""
+    """Returns the programs of an epoch over a mesh by name, each with the shapes of its arguments."""
     cores = mesh.shape[AXIS]
     by_core = NamedSharding(mesh, BY_CORE)
     everywhere = NamedSharding(mesh, REPLICATED)

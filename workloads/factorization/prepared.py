@@ -1,4 +1,4 @@
-"""Prepared ratings: cached on disk under the hash of their original data, memory-mapped when they are loaded."""
+"""Prepared ratings: cached on disk by the hash of their original data, and memory-mapped when loaded."""
 
 import hashlib
 import json
@@ -15,28 +15,27 @@ from workloads import caches
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size
 
-FORMAT = 1  # of the folders, and part of their names
+FORMAT = 1  # format of the folders, part of their names
 PARTS = ("train", "history", "heldout")
 
 
 class Corrupted(Exception):
-    """A folder whose content has changed; the text says which file."""
+    """The content of a folder has changed. The message names the file."""
 
 
 def check(source: RatingsSource) -> None:
-    """Raises those errors of ``load`` that are known beforehand; none for ratings that are prepared already."""
+    """Raises those errors of ``load`` that can be predicted, unless the ratings are already prepared."""
     if not _place(source).exists():
         source.check()
 
 
 def load(source: RatingsSource) -> Ratings:
-    """The ratings of a source, prepared now unless they are already.
+    """Returns the ratings of a source. Prepares them if necessary.
 
-    Files on disk are verified by their hashes. If they have changed, the ratings are prepared again, and a remark says
-    so.
+    Files are verified by their hashes. If they have changed, the ratings are prepared again, and a remark is added.
 
     Returns:
-      Ratings on read-only, memory-mapped arrays: memory is taken as they are read, and given back under pressure.
+      Ratings backed by read-only, memory-mapped arrays, which are paged in as they are read.
     """
     place = _place(source)
     remarks: tuple[str, ...] = ()
@@ -51,19 +50,19 @@ def load(source: RatingsSource) -> Ratings:
     ratings = source.build()
     try:
         _write(place, ratings)
-        del ratings  # which the files replace
+        del ratings  # the memory-mapped files replace them
         loaded = _read(place)
     except (OSError, Corrupted) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise BadInput(
-            f"prepared ratings cannot be stored in {place.parent}: {reason}; choose another folder with "
-            "SCALING_LIMITS_CACHE=DIR"
+            f"prepared ratings cannot be stored in {place.parent}: {reason}. Choose another folder with "
+            "SCALING_LIMITS_CACHE=DIR."
         ) from None
     return loaded._replace(remarks=remarks + loaded.remarks)
 
 
 def size(source: RatingsSource) -> Size | None:
-    """How large ratings are, told without reading them: by their source, or by files that are prepared already."""
+    """Returns the size of ratings without reading them: from their source, or from prepared files."""
     told = source.size()
     if told is not None:
         return told
@@ -79,7 +78,7 @@ def _place(source: RatingsSource) -> Path:
 
 
 def _write(place: Path, ratings: Ratings) -> None:
-    """Writes the ratings atomically; if another process was faster, its files are kept."""
+    """Writes the ratings atomically. If another process was faster, its files are kept."""
     durable.make_folder(place.parent)
     durable.remove_leftovers(place.parent)
     try:
@@ -106,7 +105,7 @@ def _write(place: Path, ratings: Ratings) -> None:
 
 
 def _read(place: Path) -> Ratings:
-    """Ratings as they were written; FileNotFoundError if there are none, Corrupted if they have changed."""
+    """Reads prepared ratings. Raises FileNotFoundError if they do not exist, and Corrupted if they have changed."""
     if not place.exists():
         raise FileNotFoundError(place)
     try:
@@ -129,7 +128,7 @@ def _read(place: Path) -> Ratings:
 
 def _links(place: Path, part: str, column_count: int) -> Links:
     arrays = (np.load(place / f"{part}.{name}.npy", mmap_mode="r") for name in ("starts", "columns"))
-    starts, columns = (np.asarray(array) for array in arrays)  # as plain arrays
+    starts, columns = (np.asarray(array) for array in arrays)  # plain arrays rather than memmaps
     return Links(starts, columns, column_count)
 
 
@@ -142,10 +141,10 @@ def _discard(place: Path) -> None:
     grave = place.parent / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     try:
         place.rename(grave)
-    except FileNotFoundError:  # another process did
+    except FileNotFoundError:  # removed by another process
         return
     except OSError as error:
-        raise BadInput(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None
+        raise BadInput(f"{place} is corrupted and cannot be removed: {error.strerror}. Remove it.") from None
     if grave.is_dir():
         shutil.rmtree(grave, ignore_errors=True)
     else:

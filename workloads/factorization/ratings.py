@@ -1,4 +1,4 @@
-"""Ratings: the links a factorization is trained on and those it is tested with, and where they come from."""
+"""Ratings: the links that a factorization is trained and tested on, and their sources."""
 
 import functools
 import hashlib
@@ -11,20 +11,20 @@ import numpy as np
 from workloads import caches
 from workloads.factorization.links import Links
 
-HELDOUT_SHARE = 0.2  # of the links of an evaluation row, where a data set does not say which ones
+HELDOUT_SHARE = 0.2  # share of an evaluation row's links, if a data set does not define its own
 HALVES_SEED = 1
 
 
 class Ratings(NamedTuple):
-    """The data of a factorization. Ratings have no values: every rating is a link.
+    """The data of a factorization. Every rating is a link, without a value.
 
     Attributes:
-      train: rows × columns.
-      history: evaluation rows × columns: the links an evaluation row is solved from (fold-in).
-      heldout: the same rows: the links to be found, none of them in ``history``, at least one in every row. ``halves``
-        says which of the rows are validation and which are test; those without a history are neither.
-      merged: links that were given more than once, and are one now.
-      remarks: other lines of ``lines``, such as that the data had to be prepared anew.
+      train: training links, rows × columns.
+      history: evaluation rows × columns, the links that evaluation rows are solved from (fold-in).
+      heldout: links of the same rows that should be predicted, at least one per row and distinct from ``history``.
+        ``halves`` divides the rows into validation and test, except for rows without a history.
+      merged: number of duplicate links that were merged.
+      remarks: additional lines for the user, for example if the data had to be prepared again.
     """
 
     train: Links
@@ -34,19 +34,19 @@ class Ratings(NamedTuple):
     remarks: tuple[str, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
-        """Notes for the user about these data, a line each; mostly none."""
+        """Returns notes for the user about these data, one line each. The list is usually empty."""
         lines = []
         if self.merged:
             links = "1 duplicate link was" if self.merged == 1 else f"{self.merged:,} duplicate links were"
             lines.append(f"{links} merged")
         if bare := int(np.sum((self.heldout.lengths > 0) & (self.history.lengths == 0))):
             rows = "1 row with held-out links has" if bare == 1 else f"{bare:,} rows with held-out links have"
-            lines.append(f"{rows} no history to be solved from and are left out")
+            lines.append(f"{rows} no history and cannot be evaluated")
         return (*self.remarks, *lines)
 
 
 class Size(NamedTuple):
-    """How large ratings are: rows and columns of training, and its links, about."""
+    """The size of ratings: training rows, training columns, and the approximate number of training links."""
 
     rows: int
     columns: int
@@ -54,15 +54,15 @@ class Size(NamedTuple):
 
 
 class RatingsSource(NamedTuple):
-    """A data set of ratings: its builder, and metadata available without loading it.
+    """A data set of ratings: its builder, and metadata that are available without loading it.
 
     Attributes:
-      name: of files and messages, without a slash.
-      version: hash of the content, ``sha256:`` and 16 hex digits; part of every study's identity.
-      check: raises BadInput where ``build`` would, as far as that can be told without reading it all:
-        among others where memory is too small.
-      build: makes the ratings from the original data; slow, use ``prepared.load``.
-      size: how large they are, where that is known without the data; None where it is not.
+      name: name for files and messages, without a slash.
+      version: hash of the content, ``sha256:`` and 16 hex digits. Part of every study's identity.
+      check: function that raises BadInput if ``build`` would, for example for lack of memory, as far as this can be
+        determined without reading all data.
+      build: function that builds the ratings from the original data. It is slow; use ``prepared.load`` instead.
+      size: function that returns the size, or None if it is unknown without the data.
     """
 
     name: str
@@ -73,18 +73,18 @@ class RatingsSource(NamedTuple):
 
 
 def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
-    """Splits the links of every row at random into history and held-out ones.
+    """Randomly splits the links of each row into history and held-out links.
 
     Args:
-      links: of the evaluation rows, at least 2 each.
-      seed: decides, together with ``links``.
+      links: links of the evaluation rows, at least 2 each.
+      seed: seed of the split.
 
     Returns:
-      History and held-out links; of the latter ``HELDOUT_SHARE`` of the row's links, rounded, but at least one.
+      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links, rounded, and at least one, is held out.
     """
     lengths = links.lengths
     row = np.repeat(np.arange(links.row_count), lengths)
-    # One sort by row, then by random bits; where a place in the row falls below the quota, the link is held out.
+    # Links are sorted by row, then by random bits. The first links of each row, up to its quota, are held out.
     order = np.argsort(row << 32 | random_bits(seed, len(row)) >> 32, kind="stable")
     quota = np.maximum(1, np.rint(HELDOUT_SHARE * lengths)).astype(np.int64)
     is_heldout = np.empty(len(row), bool)
@@ -93,17 +93,17 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
 
 
 def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
-    """The evaluation rows in two halves: ``validation``, by which trials are chosen, and ``test``, which is reported.
+    """Splits the evaluation rows in halves: ``validation``, used to select trials, and ``test``, which is reported.
 
-    The rows with a history and held-out links at random, as many in either (of an odd number one more is validation),
-    always the same of the same data.
+    Rows with a history and held-out links are split at random into equal halves; if their number is odd, validation
+    gets one more. The split depends only on the data.
 
     Args:
-      history, heldout: of the evaluation rows.
-      most: rows in all; a sample of more is of the same rows and further ones. None takes all.
+      history, heldout: links of the evaluation rows.
+      most: maximum number of rows in total, or None for all. A larger sample contains the rows of a smaller one.
 
     Returns:
-      Sorted numbers of rows by split, int64[rows].
+      Sorted row numbers by split, int64[rows].
     """
     rows = np.flatnonzero((history.lengths > 0) & (heldout.lengths > 0))
     order = np.argsort(random_bits(HALVES_SEED, len(rows)), kind="stable")
@@ -115,14 +115,15 @@ def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str,
 
 
 def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Links, Links, int]:
-    """The evaluation rows of matrices of one shape: those with held-out links that are not known already.
+    """Returns the evaluation rows of matrices of one shape: rows with held-out links that are not already known.
 
     Args:
-      train, heldout: links.
-      history: None where a row's history is its links in ``train``.
+      train, heldout: training links and held-out links.
+      history: history links, or None if the history of a row is its links in ``train``.
 
     Returns:
-      History and held-out links of these rows, and how many held-out links were left out as known.
+      History and held-out links of these rows, and the number of held-out links that were left out because they are
+      known.
     """
     rows = np.flatnonzero(heldout.lengths)
     candidates = heldout.of_rows(rows)
@@ -136,23 +137,23 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
 
 
 def short(*parts: object) -> str:
-    """The version of data: ``sha256:`` and 16 hex digits, of the texts of some parts."""
+    """Returns a version of data: ``sha256:`` and 16 hex digits of a hash of texts."""
     return f"sha256:{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
 def file_digest(file: Path) -> str:
-    """sha256 of a file; it is read once in a process, unless its size or time changes."""
+    """Returns the sha256 of a file. Each process reads the file once, unless its size or modification time changes."""
     stat = file.stat()
     return _file_digest(file, stat.st_size, stat.st_mtime_ns)
 
 
 def left_out(known: int) -> tuple[str, ...]:
-    """The remark on held-out links that ``evaluation`` left out."""
+    """Returns the remark about held-out links that ``evaluation`` left out."""
     return (f"{known:,} held-out links were known from training or history and are left out",) if known else ()
 
 
 def random_bits(seed: int, count: int) -> np.ndarray:
-    """int64[count] of 63 random bits, the same with every version of NumPy and on every machine."""
+    """Returns 63-bit random numbers, int64[count], independent of the version of NumPy and the machine."""
     return (np.random.SFC64(seed).random_raw(count) >> np.uint64(1)).astype(np.int64)
 
 
@@ -162,7 +163,7 @@ def _select(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
 
 
 def _without(links: Links, others: Links) -> Links:
-    """The links that are not among ``others``, which has the same rows and columns."""
+    """Returns the links that are not in ``others``, a matrix of the same shape."""
     row = np.repeat(np.arange(links.row_count), links.lengths)
     other_row = np.repeat(np.arange(others.row_count), others.lengths)
     shared = np.isin(row << 32 | links.columns, other_row << 32 | others.columns, assume_unique=True)

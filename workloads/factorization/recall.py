@@ -1,7 +1,8 @@
-"""Recall of held-out links: rows ranked against all columns, exactly, with the links they were solved from left out.
+"""Recall of held-out links. All columns are ranked exactly for each row, except the links it was solved from.
 
-A batch of rows meets a block of columns in one product, whose scores are few enough to stay in a cache. A core's
-columns are taken by rising number, so that of equal scores the smaller number is first, wherever the columns lie.
+The scores of a batch of rows and a block of columns are computed in one matmul, and are few enough to stay in a cache.
+A core's columns are processed in increasing order, so that the smaller column number wins ties, wherever columns are
+placed.
 """
 
 from collections.abc import Callable
@@ -18,23 +19,23 @@ from workloads.factorization.links import Links
 from workloads.factorization.routes import RowPlacement
 from workloads.workload import ArrayPair
 
-ROWS = 256  # of a batch, at most
-FEWEST = 64  # rows: a block is sized for at least so many, as its columns are copied
-SCORES = 1 << 22  # of a batch and a block, float32: 16 MiB of a core
-GROUP = 16  # columns in a group: first the best score of each group is compared, then the columns of the best groups
-FEW = 16  # groups of a block that a row's best are joined with, if no row of the batch has more that matter
+ROWS = 256  # maximum per batch
+FEWEST = 64  # minimum number of rows that the size of a block assumes, because its columns are copied
+SCORES = 1 << 22  # scores of a batch and a block, float32: 16 MiB per core
+GROUP = 16  # columns per group: the best scores of groups are compared first, then the columns of the best groups
+FEW = 16  # groups of a block that are merged into a row's best, if no row of the batch has more relevant groups
 
 
 class Batches(NamedTuple):
-    """Evaluation rows in batches, the same on every core, and each core's columns in blocks: NumPy's or JAX's arrays.
+    """Evaluation rows in batches, replicated on all cores, and each core's columns in blocks (NumPy or JAX arrays).
 
     Attributes:
-      rows: int32[batches, rows], slots of the evaluation rows; filled up with any.
-      columns: int32[cores, blocks, groups, GROUP], a core's columns by rising number; -1 where there is none.
-      slots: int32[cores, blocks, GROUP · groups], where these lie in the core's shard: the first of all groups, then
-        the second ones, and so on, so that groups are compared side by side.
-      hidden: int32[cores, blocks, batches, links], places in the scores [rows, GROUP · groups] of what is left out;
-        beyond them where there is none.
+      rows: int32[batches, rows], slots of the evaluation rows, with arbitrary padding.
+      columns: int32[cores, blocks, groups, GROUP], columns of a core in increasing order. Padding is -1.
+      slots: int32[cores, blocks, GROUP · groups], slots of these columns in the core's shard: the first column of each
+        group, then the second column of each group, and so on. This layout vectorizes the comparison of groups.
+      hidden: int32[cores, blocks, batches, links], flat indices of excluded links in the scores [rows, GROUP · groups].
+        Padding is out of range.
     """
 
     rows: Any
@@ -44,14 +45,14 @@ class Batches(NamedTuple):
 
 
 def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batches:
-    """Puts the rows of ``history`` in batches and the columns in blocks.
+    """Divides the rows of ``history`` into batches and the columns into blocks.
 
     Args:
-      history: what is left out of each row.
-      rows: where the evaluation rows lie.
-      columns: where the columns lie.
+      history: links that are excluded in each row.
+      rows: placement of the evaluation rows.
+      columns: placement of the columns.
     """
-    # Rows in equal batches; blocks of equal width, no wider than a batch of scores allows.
+    # Batches have equal numbers of rows. Blocks have equal widths, limited by the scores of a batch.
     count = -(-history.row_count // ROWS)
     size = -(-history.row_count // count)
     core, local = np.divmod(columns.slot, columns.slots_per_core)
@@ -59,14 +60,14 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
     blocks = -(-int(per_core.max()) // (SCORES // max(size, FEWEST) // GROUP * GROUP))
     groups = -(-int(per_core.max()) // (blocks * GROUP))
     width = groups * GROUP
-    # Every column has a rank among those of its core, and from that a block and a place within it.
+    # The rank of a column among those of its core determines its block and its place in the block.
     by_core = np.argsort(core, kind="stable")
-    rank = np.empty(len(core), np.int64)  # of a column among those of its core
+    rank = np.empty(len(core), np.int64)  # rank of each column among those of its core
     rank[by_core] = np.arange(len(core)) - np.repeat(np.cumsum(per_core) - per_core, per_core)
     block, within = np.divmod(rank, width)
     column = np.full((columns.cores, blocks, width), -1, np.int32)
     column[core, block, within] = np.arange(len(core))
-    # In the scores the first columns of all groups come first, then the second ones: see ``Batches.slots``.
+    # Scores are ordered like ``Batches.slots``.
     place = within % GROUP * groups + within // GROUP
     slots = np.full((columns.cores, blocks, width), columns.slots_per_core - 1, np.int32)
     slots[core, block, place] = local
@@ -82,12 +83,12 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
 def _hidden(
     history: Links, at: tuple[np.ndarray, np.ndarray], cells: tuple[int, int, int], shape: tuple[int, int]
 ) -> np.ndarray:
-    """``Batches.hidden`` from the core and block of every column and its place there, and from a batch's scores."""
+    """Returns ``Batches.hidden``, given the core, block and place of each column."""
     (block, place), (size, width), count = at, shape, cells[2]
     batch, row = np.divmod(np.repeat(np.arange(history.row_count), history.lengths), size)
-    cell = block[history.columns] * count + batch  # of core, block and batch, in one number
+    cell = block[history.columns] * count + batch  # core, block and batch as one number
     links = np.bincount(cell, minlength=int(np.prod(cells)))
-    # Links in the order of their cells; each cell's are numbered from 0, which is their place in the padded array.
+    # Links are sorted by cell. Their index within a cell is their place in the padded array.
     order = np.argsort(cell, kind="stable")
     hidden = np.full((len(links), int(links.max())), size * width, np.int32)
     rank = np.arange(len(order)) - np.repeat(np.cumsum(links) - links, links)
@@ -96,11 +97,11 @@ def _hidden(
 
 
 def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
-    """The ``best`` columns of every evaluation row, by score in float32, compiled at its first call.
+    """Returns a function, compiled on first use, that finds the ``best`` columns of each evaluation row.
 
-    The function takes the evaluation rows [cores · slots, d] and the columns' table [cores · slots, d], both sharded by
-    rows, and batches, whose arrays with an axis of cores are sharded along it; it gives columns int32[batches, rows,
-    best], of equal scores the smaller number first, -1 where there are no more.
+    Columns are ranked by float32 score. The function takes the evaluation rows [cores · slots, d] and the column table
+    [cores · slots, d], both sharded by rows, and batches, sharded along their core axis. It returns columns
+    int32[batches, rows, best], padded with -1. The smaller column number wins ties.
     """
 
     @in_full
@@ -120,7 +121,7 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 
             return jax.lax.map(batch, (work.rows, hidden, *so_far)), None
 
-        # Each core scans its blocks; then all cores' best are sorted together, by score and then by number.
+        # Each core scans its blocks. The best columns of all cores are then sorted by score and number.
         shape = (*work.rows.shape, best)
         nothing = jnp.full(shape, -jnp.inf, jnp.float32), jnp.full(shape, -1, jnp.int32)
         own, _ = jax.lax.scan(block, nothing, (columns, slots, hidden))
@@ -134,17 +135,18 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> ArrayPair:
     """Joins the best so far with those of a block.
 
-    A block adds nothing from a group whose best is not above the last of the best so far; the best k of a block are in
-    the k groups whose best ones are best, as each group before another has a column before all of that one's. One group
-    more, as one may hold places without a column, which make it look better than it is. Later blocks have few groups
-    that add anything, and are joined with those alone.
+    A group can be skipped unless its best score is above the lowest of the best so far. The best k columns of a block
+    are in the k groups with the best maxima, because each of these groups contains a column that precedes all columns
+    of any other group. One more group is kept, because padding can make a group look better than it is. In later
+    blocks, few groups remain and only those are merged.
 
     Args:
       scores: [rows, GROUP · groups], in the order of ``Batches.slots``.
       columns: int32[groups, GROUP].
-      score, numbers_before: [rows, best], falling scores and their columns, which are smaller than those of the block.
+      score, numbers_before: [rows, best], decreasing scores and their columns, whose numbers are smaller than those of
+        the block.
     """
-    # The best of every group; groups that cannot add anything are out.
+    # The best score of each group. Groups that cannot contribute are excluded.
     rows, best = score.shape
     by_group = scores.reshape(rows, GROUP, -1)
     highest = _real(by_group.max(axis=1), columns[:, 0])
@@ -160,7 +162,7 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
         first, at = jax.lax.top_k(scores, best)
         return first, jnp.take_along_axis(numbers, at, axis=1)
 
-    # With few groups left, which is the rule in later blocks, the smaller join does.
+    # In later blocks few groups usually remain, so the smaller merge suffices.
     most = min(best + 1, len(columns))
     if most <= FEW:
         return joined(most)
@@ -169,19 +171,19 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
 
 
 def _real(scores: Array, columns: Array) -> Array:
-    """Scores as they are ranked: last where there is no column, and no -0, which would be below 0."""
+    """Returns scores for ranking. Padding comes last, and -0 becomes 0, because it would sort below 0."""
     return jnp.where(columns >= 0, jnp.where(scores == 0, 0, scores), -jnp.inf)
 
 
 def recall(ranking: np.ndarray, heldout: Links, k: int) -> float:
-    """Mean over rows with held-out links of hits among the first ``k`` over min(k, held-out links).
+    """Returns recall at ``k``: hits among the first ``k`` over min(k, held-out links), averaged over rows.
 
     Args:
-      ranking: int[rows, at least k], columns by falling score; -1 counts as none.
-      heldout: the links that were to be found.
-      k: how many are looked at.
+      ranking: int[rows, at least k], columns by decreasing score, padded with -1.
+      heldout: held-out links. Rows without any are ignored.
+      k: number of columns to consider.
     """
-    # A row and a column are one number, so that one membership test finds all hits.
+    # Rows and columns are combined into one number, so that a single membership test finds all hits.
     expected = np.repeat(np.arange(heldout.row_count, dtype=np.int64), heldout.lengths) * heldout.column_count
     expected += heldout.columns
     ranked = np.arange(heldout.row_count, dtype=np.int64)[:, None] * heldout.column_count + ranking[:, :k]

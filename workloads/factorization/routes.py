@@ -1,9 +1,10 @@
-"""Routes: the placement of a sparse matrix's rows on the cores, and the chunks of work that solve their links.
+"""Routes: the placement of a sparse matrix's rows on cores, and the chunks of work that solve them.
 
-Rows are relabelled so that a core's shard of the new table is what its chunks give, one after the other: hubs, rows so
-long that they are split in segments over all cores; buckets of rows of nearly one length, padded to the bucket's; rows
-without links; and a zero row, which all padding points to. All of this is computed once, on the host: of several hosts
-that work together each computes where every row lies, for which lengths are enough, and the work of its own cores.
+Rows are renumbered so that a core's shard of the new table is the concatenated output of its chunks. The order is:
+hubs, which are rows so long that they are split into segments over all cores; buckets of rows of similar length, padded
+to the length of the bucket; rows without links; and a zero row, which all padding refers to. This is computed once, on
+the host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and
+the work of its own cores.
 """
 
 import itertools
@@ -14,21 +15,21 @@ import numpy as np
 
 from workloads.factorization.links import Links
 
-MOST_BUCKETS = 24  # each is a loop of its own in the program and costs compile time
-PADDING = 1.18  # gathered links over links, at which no further bucket is added
-BLOCK = 1 << 22  # links placed at once: their indices take more memory than they do
+MOST_BUCKETS = 24  # each adds a loop to the program and increases compile time
+PADDING = 1.18  # ratio of gathered links, including padding, to links, below which buckets are not added
+BLOCK = 1 << 22  # links placed at once, because their indices need more memory than the links
 
 
 class RowPlacement(NamedTuple):
-    """The places of the rows of one side: ``slot`` int32[rows] in a table of ``cores * slots_per_core`` rows.
+    """The placement of the rows of one side in a table of ``cores * slots_per_core`` rows.
 
     Attributes:
-      slot: of every row, in the table of all cores.
-      slots_per_core: rows of a core's shard; the last one is always zero.
-      cores: how many.
-      buckets: of every bucket its length, its rows per chunk and its chunks per core.
-      hubs: rows too long for a bucket, padded to a multiple of the cores with -1.
-      bucket_rows: of every bucket the rows, int64[cores, chunks, rows per chunk], -1 where there is none.
+      slot: int32[rows], slot of each row in the table of all cores.
+      slots_per_core: number of rows in a core's shard. The last row is always zero.
+      cores: number of cores.
+      buckets: length, rows per chunk and chunks per core of each bucket.
+      hubs: rows that are too long for a bucket, padded with -1 to a multiple of the cores.
+      bucket_rows: int64[cores, chunks, rows per chunk], rows of each bucket. Padding is -1.
     """
 
     slot: np.ndarray
@@ -40,17 +41,17 @@ class RowPlacement(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The work of one side's half-epoch: NumPy's or JAX's arrays with a leading axis of cores.
+    """The work of one side's half-epoch, as NumPy or JAX arrays with a leading core axis.
 
     Attributes:
-      columns: of every bucket, int32[cores, blocks, chunks, rows, length]: slots in the other side's table, or, with
-        ``sends``, in what a core receives for the block. Without, there is one block.
-      sends: of every bucket, int32[cores, blocks, receiving cores, slots]: what a core sends of its shard of the other
-        table before a block; empty if every core holds all of it.
-      hub_columns: int32[cores, blocks, chunks, segments, length], links of rows that are split.
-      hub_of: int32[cores, blocks, chunks, segments], which hub a segment is of.
-      hub_sends: as ``sends``, or None.
-      counts: float32[cores, slots per core], links of the row in every slot.
+      columns: int32[cores, blocks, chunks, rows, length] for each bucket: slots in the other side's table or, with
+        ``sends``, in the rows that a core receives for the block. Without ``sends``, there is one block.
+      sends: int32[cores, blocks, receiving cores, slots] for each bucket: rows of its shard of the other table that a
+        core sends before a block. Empty if every core holds the whole table.
+      hub_columns: int32[cores, blocks, chunks, segments, length], links of the hubs.
+      hub_of: int32[cores, blocks, chunks, segments], hub of each segment.
+      hub_sends: like ``sends``, for hubs, or None.
+      counts: float32[cores, slots per core], number of links of the row in each slot.
     """
 
     columns: tuple[Any, ...]
@@ -62,16 +63,16 @@ class Route(NamedTuple):
 
 
 def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
-    """The lengths to pad rows to: as few as keep to ``PADDING``, and those with the fewest padded links in all.
+    """Returns the lengths to pad rows to: as few as achieve ``PADDING``, with the fewest padded links.
 
     Args:
-      lengths: of the rows, each at least 1.
-      most: buckets.
+      lengths: lengths of the rows, each at least 1.
+      most: maximum number of buckets.
     """
     if not len(lengths):
         return []
     candidates, counts = np.unique(lengths, return_counts=True)
-    # Candidates are the distinct lengths; of more than 256 only the largest in every step of 2 %, which is near enough.
+    # Candidates are the distinct lengths. If there are more than 256, only the largest in each 2 % interval is used.
     if len(candidates) > 256:
         grid = np.unique(
             np.ceil(candidates[0] * 1.02 ** np.arange(0, np.log(candidates[-1] / candidates[0]) / np.log(1.02) + 2))
@@ -88,7 +89,7 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
     least = candidates * below[1:]  # one bucket: all rows up to i are padded to length i
     chosen: list[np.ndarray] = []
     while len(chosen) < min(most, len(candidates)) - 1 and least[-1] > PADDING * lengths.sum():
-        # cost[i, j]: lengths up to j in earlier buckets, j + 1 … i in one of length i
+        # cost[i, j]: lengths up to j in earlier buckets, j + 1 … i in a bucket of length i
         cost = least[None, :] + candidates[:, None] * (below[1:, None] - below[None, 1:])
         cost = np.where(
             np.arange(len(candidates))[None, :] < np.arange(len(candidates))[:, None], cost, np.iinfo(np.int64).max
@@ -110,23 +111,23 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
 def places(
     lengths: np.ndarray, cores: int, chunk_slots: int, hub_length: int, most_buckets: int = MOST_BUCKETS
 ) -> RowPlacement:
-    """Lays out the rows of one side.
+    """Places the rows of one side on cores.
 
     Args:
-      lengths: int[rows], links of every row.
-      cores: to lay them out over.
-      chunk_slots: links, padding included, that one step of a loop gathers.
-      hub_length: rows longer than this are split.
-      most_buckets: see ``bucket_lengths``.
+      lengths: int[rows], number of links of each row.
+      cores: number of cores.
+      chunk_slots: number of links, including padding, that one step of a loop gathers.
+      hub_length: length above which rows are split.
+      most_buckets: maximum number of buckets.
     """
-    # Rows by falling length: hubs, filled up to a multiple of the cores, then those with links, then empty ones.
+    # Rows by decreasing length: hubs, padded to a multiple of the cores, then other rows with links, then empty rows.
     rows = np.argsort(-lengths, kind="stable")
     sorted_lengths = lengths[rows]
     hubs = rows[sorted_lengths > hub_length]
     hubs = np.concatenate([hubs, np.full(-len(hubs) % cores, -1)])
     empty = rows[sorted_lengths == 0]
     ends = bucket_lengths(sorted_lengths[(sorted_lengths > 0) & (sorted_lengths <= hub_length)], most_buckets)
-    # A slot is packed as core << 40 | place until it is known how many slots a core has; `at` is the next free place.
+    # Slots are packed as core << 40 | place until the number of slots per core is known. `at` is the next free place.
     slot = np.empty(len(lengths), np.int64)
     at = len(hubs) // cores  # the first places are those of the hubs
     shapes = []
@@ -138,18 +139,18 @@ def places(
         in_chunk = -(-per_core // chunks)
         padded = np.full(cores * chunks * in_chunk, -1)
         padded[: len(own)] = own
-        by_core = padded.reshape(chunks * in_chunk, cores).T  # dealt out like cards, so that cores have equal work
+        by_core = padded.reshape(chunks * in_chunk, cores).T  # round robin, so that cores have equal work
         present = by_core >= 0
         core, place = np.nonzero(present)
         slot[by_core[present]] = core * (1 << 40) + at + place
         at += chunks * in_chunk
         shapes.append((length, in_chunk, chunks))
         bucket_rows.append(by_core.reshape(cores, chunks, in_chunk))
-    # Empty rows, one after the other over the cores, and one place for the zero row.
+    # Empty rows are distributed round robin. One place is reserved for the zero row.
     index = np.arange(len(empty))
     slot[empty] = (index % cores) * (1 << 40) + at + index // cores
     at += -(-len(empty) // cores) + 1
-    # Hubs are in the first places of every core, in equal numbers.
+    # Hubs take the first places of each core, in equal numbers.
     real = hubs >= 0
     index = np.flatnonzero(real)
     per_core = max(1, len(hubs) // cores)
@@ -159,7 +160,7 @@ def places(
 
 
 def needed(own: RowPlacement, cores: slice) -> np.ndarray:
-    """bool[rows]: the rows whose links some cores need: their own, and those that are split over all."""
+    """Returns bool[rows], True for rows whose links some cores need: their own rows, and hubs."""
     core = own.slot // own.slots_per_core
     mine = (core >= cores.start) & (core < cores.stop)
     mine[own.hubs[own.hubs >= 0]] = True
@@ -174,17 +175,17 @@ def route(
     hub_length: int,
     cores: slice = slice(None),
 ) -> Route:
-    """The work of solving the rows of ``links``, whose columns lie where ``other`` says.
+    """Returns the work of solving the rows of ``links``.
 
     Args:
-      links: of all rows, or of those ``needed``.
-      own: places of the rows.
-      other: places of the columns.
+      links: links of all rows, or of those that are ``needed``.
+      own: placement of the rows.
+      other: placement of the columns.
       chunk_slots: as of ``places``.
       hub_length: as of ``places``.
-      cores: whose work it is; the arrays have an axis of these.
+      cores: cores to include, along the leading axis of the arrays.
     """
-    # Buckets, padded to their lengths; then hubs in segments, and the number of links in every slot.
+    # Buckets padded to their lengths, then the number of links in each slot and the segments of hubs.
     lengths = np.append(links.lengths, 0)
     columns = []
     for (length, _, _), rows in zip(own.buckets, own.bucket_rows, strict=True):
@@ -205,15 +206,15 @@ def with_exchange(
     largest: Callable[[int], int] = lambda number: number,
     dealt: Callable[[np.ndarray], Any] = lambda wanted: wanted.swapaxes(0, 2),
 ) -> Route:
-    """The same work for cores that cannot hold the other table: before each block of it they exchange what it needs.
+    """Returns the work for cores that cannot hold the other table and exchange rows before each block.
 
     Args:
-      route: from ``route``.
-      other: places of the other table.
-      received_slots: of the other table that a core may receive at once, about; a block has at least one chunk.
-      largest: a number to the largest of all hosts'.
-      dealt: what cores want, int32[cores, blocks, sending cores, slots], to what they send, [cores, blocks, receiving
-        cores, slots]; of all cores or, with several hosts, of each host's.
+      route: work without exchange.
+      other: placement of the rows of the other table.
+      received_slots: approximate number of rows that a core may receive at once. A block has at least one chunk.
+      largest: function that returns the maximum of a number over all hosts.
+      dealt: function that maps the rows that cores want, int32[cores, blocks, sending cores, slots], to the rows that
+        they send, [cores, blocks, receiving cores, slots], for all cores of this host.
     """
     blocks = [_exchange(columns, other, received_slots, largest) for columns in route.columns]
     blocks = [(received, dealt(wanted)) for received, wanted in blocks]
@@ -231,8 +232,8 @@ def with_exchange(
 def _exchange(
     columns: np.ndarray, other: RowPlacement, received_slots: int, largest: Callable[[int], int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Columns [cores, 1, chunks, rows, length] as places in each block's received rows, and what each core wants."""
-    # Chunks are grouped into blocks of equal size; chunks that fill up the last one want the zero row alone.
+    """Returns columns [cores, 1, chunks, rows, length] as places in a block's received rows, and the rows to request."""
+    # Chunks are grouped into blocks of equal size. Chunks that pad the last block only request the zero row.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
     blocks = -(-chunks // in_block)
@@ -241,13 +242,13 @@ def _exchange(
     short = blocks * in_block - chunks
     blocked = np.pad(columns[:, 0], ((0, 0), (0, short), (0, 0), (0, 0)), constant_values=zero)
     blocked = blocked.reshape(cores, blocks, -1)
-    # needed[core][block]: distinct slots of the other table; owners: the cores that hold them.
+    # needed[core][block] are distinct slots of the other table. owners are the cores that hold them.
     needed = [[np.unique(blocked[core, block]) for block in range(blocks)] for core in range(cores)]
     owners = [[each // other.slots_per_core for each in own] for own in needed]
     most = largest(max(int(np.bincount(o, minlength=1).max()) for own in owners for o in own))
-    widest = most + 1  # the last one sent is zero
+    widest = most + 1  # the last row sent is zero
     wanted = np.full((cores, blocks, other.cores, widest), zero, np.int32)
-    # Every owner sends the slots it holds in rising order; the receiver's columns become places among those it gets.
+    # Each owner sends its slots in increasing order. The receiver's columns become places in the received rows.
     received = np.empty_like(blocked)
     for core in range(cores):
         for block in range(blocks):
@@ -262,7 +263,7 @@ def _exchange(
 def _segments(
     links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int, segment: int, cores: slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hubs in segments, dealt over all cores: columns int32[cores, chunks, segments, length], and the hub of each."""
+    """Splits hubs into segments over all cores: columns int32[cores, chunks, segments, length], and the hub of each."""
     per_chunk = max(1, chunk_slots // segment)
     starts = []
     hub_of = []
@@ -288,7 +289,7 @@ def _segments(
 
 
 def _padded(links: Links, other: RowPlacement, first: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
-    """int32[rows, length]: slots of ``counts`` columns of every row, from link ``first`` on, then the zero row's."""
+    """Returns slots int32[rows, length]: ``counts`` columns of each row from link ``first``, then the zero row."""
     columns = links.columns if len(links.columns) else np.zeros(1, np.int32)
     padded = np.empty((len(first), length), np.int32)
     rows = max(1, BLOCK // length)

@@ -1,4 +1,4 @@
-"""Solvers of a row's normal equations, by name; batched over rows.
+"""Solvers for the normal equations of rows, batched over rows.
 
 A row x of the factors minimizes Σ_observed (1 − x·v)² + α Σ_all (x·v)² + ridge ‖x‖² (ALX, arXiv 2112.02194), so
 
@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-CONJUGATE = ("cg", "rotated_cg")  # which need no row's matrix
+CONJUGATE = ("cg", "rotated_cg")  # these do not need the matrices of rows
 
 
 class Observed(NamedTuple):
-    """Sums over the links of rows, as functions that gather the vectors they need.
+    """Sums over the links of rows, as functions that gather the required vectors.
 
     Attributes:
       residual: x[rows, d] → Σ v (1 − v·x), [rows, d].
@@ -37,10 +37,10 @@ class System(NamedTuple):
     """The normal equations of some rows.
 
     Attributes:
-      observed: their links.
-      shared: α G: [d, d], or only its diagonal [d] where the tables are rotated to make it one.
-      ridge: [rows].
-      start: [rows, d], the solution of the epoch before.
+      observed: sums over the links of the rows.
+      shared: α G, [d, d], or its diagonal [d] if the tables are rotated so that G is diagonal.
+      ridge: [rows], ridge of each row.
+      start: [rows, d], solution of the previous epoch.
     """
 
     observed: Observed
@@ -50,7 +50,7 @@ class System(NamedTuple):
 
 
 def conjugate_gradients(system: System, steps: int) -> Array:
-    """``steps`` steps from the epoch before; with a diagonal α G preconditioned by it and the ridge.
+    """Takes ``steps`` steps of conjugate gradients from ``start``, preconditioned by α G + ridge if α G is diagonal.
 
     Returns:
       [rows, d], in the dtype of ``start``.
@@ -64,7 +64,7 @@ def conjugate_gradients(system: System, steps: int) -> Array:
     def precondition(residual: Array) -> Array:
         return residual / (system.shared + ridge) if diagonal else residual
 
-    # The residual at the start, and the first direction.
+    # The initial residual and the first direction.
     x = system.start
     residual = system.observed.residual(x) - smooth(x)
     direction = preconditioned = precondition(residual)
@@ -78,7 +78,7 @@ def conjugate_gradients(system: System, steps: int) -> Array:
         last = size
         size = jnp.sum(residual * preconditioned, -1, keepdims=True)
         direction = preconditioned + _ratio(size, last) * direction
-    # The last step needs no new residual, so its links are read once, not twice.
+    # The last step does not need a new residual, so its links are read once rather than twice.
     curvature = system.observed.square(direction) + jnp.sum(direction * smooth(direction), -1, keepdims=True)
     return x + _ratio(size, curvature) * direction
 
@@ -88,7 +88,7 @@ def _ratio(over: Array, under: Array) -> Array:
 
 
 def dense(system: System, method: str) -> Array:
-    """The exact solution from the matrices themselves, in float32 or better whatever the dtype of ``start``.
+    """Solves the systems exactly, in float32 or better regardless of the dtype of ``start``.
 
     Returns:
       [rows, d], in the dtype of ``start``.
@@ -101,7 +101,7 @@ def dense(system: System, method: str) -> Array:
     batched = functools.partial(_solution, method=method)
 
     def one_by_one(matrix: Array, right: Array) -> Array:
-        # Batched LAPACK calls of several CPU devices wait for each other's threads for ever (jaxlib 0.10.2).
+        # Batched LAPACK calls on several CPU devices deadlock waiting for each other's threads (jaxlib 0.10.2).
         return jax.lax.map(lambda row: batched(*row), (matrix, right))
 
     return jax.lax.platform_dependent(matrix, right, cpu=one_by_one, default=batched)[..., 0].astype(dtype)
@@ -119,14 +119,14 @@ def _solution(matrix: Array, right: Array, *, method: str) -> Array:
 
 
 def solve(name: str, system: System, cg_steps: int) -> Array:
-    """The rows that solve ``system``, [rows, d], by a name of ``als.SOLVERS``; rotated_cg is cg on rotated tables."""
+    """Solves ``system`` with a solver of ``als.SOLVERS``, giving [rows, d]. rotated_cg is cg on rotated tables."""
     if name in CONJUGATE:
         return conjugate_gradients(system, cg_steps)
     return dense(system, name)
 
 
 def sums_over_links(vectors: Array) -> Observed:
-    """The sums for rows whose columns' vectors [rows, length, d] are gathered already; zero where there is none."""
+    """Returns the sums for rows from the gathered vectors of their columns, [rows, length, d], padded with zeros."""
 
     def along(x: Array) -> Array:
         return jnp.einsum("rld,rd->rl", vectors, x)

@@ -1,4 +1,4 @@
-"""A factorization on its cores: tables, work and compiled programs, ready to be run epoch by epoch."""
+"""A factorization on its cores: tables, work and compiled programs, to run epoch by epoch."""
 
 import dataclasses
 import math
@@ -18,21 +18,21 @@ from workloads.factorization.ratings import Ratings, halves
 from workloads.factorization.routes import Route, RowPlacement
 
 RECALL_AT = (20, 50)
-BEST = max(RECALL_AT)  # columns a row is ranked to
-FOLD_IN_BUCKETS = 4  # few, as they take longer to compile than to compute
-GATHER_BYTES = 2 << 30  # the largest table that every core holds a copy of
+BEST = max(RECALL_AT)  # number of ranked columns per row
+FOLD_IN_BUCKETS = 4  # few, because they take longer to compile than to run
+GATHER_BYTES = 2 << 30  # largest table that is replicated on all cores
 
 
 def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
-    """Links gathered at once; the length beyond which a row is split over the cores; and that of a row folded in."""
-    # 4 MiB of vectors, about what a core's share of the cache holds.
+    """Returns the number of links gathered at once, and the maximum lengths of trained and of folded-in rows."""
+    # 4 MiB of vectors, which is about a core's share of the cache.
     chunk = chunk_slots or max(1024, (1 << 20) // als.dim)
-    # The fused kernel cuts no chunks, which long rows would fill badly.
+    # The fused kernel does not use chunks, which long rows would fill poorly.
     return chunk, chunk if als.kernel == "fused" else chunk // 8, chunk // 8
 
 
 def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int:
-    """Size of the matrices [hubs, d, d] of rows that are split, all of which every core holds while they are solved."""
+    """Returns the bytes of the matrices [hubs, d, d] of split rows. Each core holds all of them during a solve."""
     _, split, folded = lengths(als, chunk_slots)
     evaluated = np.concatenate(list(halves(ratings.history, ratings.heldout, als.evaluation_rows).values()))
     hubs = [np.sum(ratings.history.lengths[evaluated] > folded)]
@@ -48,14 +48,14 @@ def exchanges(other: RowPlacement, als: Als) -> bool:
 
 
 class FactorTables(NamedTuple):
-    """Both tables, [cores · slots, d], sharded by rows over the cores."""
+    """Both tables, [cores · slots, d], sharded by rows over cores."""
 
     rows: Array
     columns: Array
 
 
 class Side(NamedTuple):
-    """One side's places, its work on the cores, and the row in each slot (int32[cores, slots], -1 for none)."""
+    """One side's placement, its work on the cores, and the row in each slot (int32[cores, slots], -1 if empty)."""
 
     places: RowPlacement
     work: Route
@@ -66,14 +66,14 @@ class Training:
     """A factorization on the cores of ``mesh``; see ``start``, ``row_half``, ``column_half`` and ``evaluate``.
 
     Args:
-      ratings: the data.
-      als: how it is solved.
-      mesh: the cores, along ``AXIS``; those of a host are neighbours. Every host has the same number of them.
-      chunk_slots: links gathered at once; None chooses for the cache.
+      ratings: data to factorize.
+      als: options of the solver.
+      mesh: cores along ``AXIS``. Cores of a host are neighbours, and all hosts have the same number of cores.
+      chunk_slots: number of links gathered at once, by default chosen for the cache.
 
     Attributes:
-      peak_bytes_per_core: peak bytes of each core: all arrays that are kept, and the largest reservation of the
-        compiled programs; 0 before ``compile``.
+      peak_bytes_per_core: peak bytes of each core: all resident arrays plus the largest temporary memory of the
+        compiled programs. 0 before ``compile``.
     """
 
     peak_bytes_per_core = 0
@@ -85,7 +85,7 @@ class Training:
         self._by_core = NamedSharding(mesh, BY_CORE)
         self._replicated = NamedSharding(mesh, REPLICATED)
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
-        # Places of both sides of training; of several hosts each has the links that its own cores need.
+        # Placements of both sides. In a multi-host run, each host has the links that its own cores need.
         cores = mesh.shape[AXIS]
         here = [i for i, device in enumerate(mesh.devices.flat) if device.process_index == jax.process_index()]
         self._here = slice(here[0], here[-1] + 1)
@@ -95,7 +95,7 @@ class Training:
             for lengths in (ratings.train.lengths, ratings.train.column_lengths)
         ]
         by_column = ratings.train.transpose(None if self._alone else routes.needed(sides[1], self._here))
-        # Evaluation rows: which there are, and the places of those that are folded in.
+        # Evaluation rows, and the placement of those that are folded in.
         split = halves(ratings.history, ratings.heldout, als.evaluation_rows)
         evaluated = np.sort(np.concatenate(list(split.values())))
         self._heldout = {
@@ -103,7 +103,7 @@ class Training:
         }
         self._history = ratings.history.of_rows(evaluated)
         sides.append(routes.places(self._history.lengths, cores, self.chunk_slots, folded_length, FOLD_IN_BUCKETS))
-        # The work of all three, and the programs; these are compiled by ``compile``, or at their first calls.
+        # The work of all three, and the programs, which are compiled by ``compile`` or on their first call.
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
         row_count = ratings.train.row_count
@@ -124,10 +124,10 @@ class Training:
         self._batches = recall.Batches(everywhere, *(self._put(array[self._here]) for array in columns))
 
     def compile(self, weights: Weights) -> None:
-        """Compiles all programs for arrays as they are, ahead of their first calls, without running any.
+        """Compiles all programs ahead of time, without running them.
 
         Args:
-          weights: any.
+          weights: weights with the dtypes and shapes to compile for. Their values are not used.
         """
         rows, columns, unsolved = (
             jax.ShapeDtypeStruct((places.cores * places.slots_per_core, self.als.dim), dtype, sharding=self._by_core)
@@ -155,7 +155,9 @@ class Training:
             self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + own)
 
     def start(self, seed: int) -> FactorTables:
-        """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
+        """Returns the initial tables: normal with variance 1/d, a function of row and seed. Zero for rows without
+        links.
+        """
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
         return FactorTables(
@@ -163,27 +165,27 @@ class Training:
         )
 
     def row_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
-        """Solves all rows. The tables that are given are used up."""
+        """Solves all rows. Donates the given tables."""
         return FactorTables(*self._row_half(tables.rows, tables.columns, self.rows.work, weights))
 
     def column_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
-        """Solves all columns. The tables that are given are used up."""
+        """Solves all columns. Donates the given tables."""
         columns, rows = self._column_half(tables.columns, tables.rows, self.columns.work, weights)
         return FactorTables(rows, columns)
 
     def objective(self, tables: FactorTables, weights: Weights) -> float:
-        """The objective, summed in float64 over terms of float32."""
+        """Returns the objective, summed in float64 over float32 terms."""
         terms = self._objective(tables.rows, tables.columns, self.rows.work, self.columns.work.counts, weights)
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
     def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
-        """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
+        """Returns the best columns of each evaluated row, folded in from its history, without it: int32[rows, best]."""
         folded = self._fold_in(self._zeros(), tables.columns, self.evaluated.work, weights)
         columns = np.asarray(self._rank(folded, tables.columns, self._batches))
         return columns.reshape(-1, columns.shape[-1])[: self._history.row_count]
 
     def evaluate(self, tables: FactorTables, weights: Weights) -> dict[str, float]:
-        """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
+        """Returns recall_20 and recall_50 of both halves of the evaluation rows, and the objective, by metric name."""
         ranking = self.ranking(tables, weights)
         recalls = {
             f"{split}_recall_{k}": recall.recall(ranking[rows], heldout, k)
@@ -193,27 +195,27 @@ class Training:
         return recalls | {"objective": self.objective(tables, weights)}
 
     def shards(self, tables: FactorTables) -> list[np.ndarray]:
-        """What this host's cores hold of both tables, [own cores · slots, d]; of a host alone all."""
+        """Returns the shards of both tables on this host's cores, [own cores · slots, d]."""
         parts = [sorted(t.addressable_shards, key=lambda shard: shard.index[0].start or 0) for t in tables]
         return [np.concatenate([np.asarray(shard.data) for shard in shards]) for shards in parts]
 
     def from_shards(self, shards: Sequence[np.ndarray]) -> FactorTables:
-        """Tables from every host's ``shards``, in memory of their own, which may be donated."""
+        """Returns tables from every host's ``shards``, copied so that they can be donated."""
         return FactorTables(*(jnp.copy(self._put(shard)) for shard in shards))
 
     def in_order(self, tables: FactorTables) -> tuple[np.ndarray, np.ndarray]:
-        """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
+        """Returns both tables on the host, [rows, d] and [columns, d], in the order of the data."""
         rows, columns = self._gather(tables)
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
 
     def bytes_per_core(self) -> int:
-        """Bytes of both tables and all work, on each core."""
+        """Returns the bytes of both tables and all work on each core."""
         tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.als.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.als.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
     def _zeros(self) -> Array:
-        """The start of folding in: zeros, float32[cores · slots, d]."""
+        """Returns the starting point for fold-in: zeros, float32[cores · slots, d]."""
         count = len(range(self.mesh.shape[AXIS])[self._here])
         return self._put(np.zeros((count * self.evaluated.places.slots_per_core, self.als.dim), np.float32))
 
@@ -229,7 +231,7 @@ class Training:
         return Side(own, *jax.tree.map(self._put, arrays))
 
     def _put(self, array: np.ndarray | Array) -> Array:
-        """An array on the devices, whose leading axis is of this host's cores, or of their rows."""
+        """Puts an array on the devices. Its leading axis is this host's cores, or their rows."""
         if isinstance(array, Array):
             return array
         cores = self.mesh.shape[AXIS]
@@ -243,7 +245,7 @@ class Training:
         return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
-        """What cores send, from what each host's cores want: see ``routes.with_exchange``."""
+        """Returns the rows that cores send, given those that each host's cores request; see ``routes.with_exchange``."""
 
         def of_core(wanted: Array) -> Array:
             return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)
@@ -253,7 +255,7 @@ class Training:
 
 
 def _bytes_of_core(array: Any) -> int:
-    """The bytes of an array on each core; of a number on the host, its own."""
+    """Returns the bytes of an array on each core, or of a number on the host."""
     if not isinstance(array, Array | jax.ShapeDtypeStruct):
         return int(np.asarray(array).nbytes)
     assert array.sharding is not None
@@ -261,14 +263,14 @@ def _bytes_of_core(array: Any) -> int:
 
 
 def _largest(number: int) -> int:
-    """The largest of all hosts' numbers."""
+    """Returns the maximum of a number over all hosts."""
     from jax.experimental import multihost_utils
 
     return int(np.max(multihost_utils.process_allgather(np.int32(number))))
 
 
 def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], Array]:
-    """A function that draws a table from a key, the row in each slot, and the number of that row's links."""
+    """Returns a function that draws a table, given a key, the row in each slot, and the number of its links."""
 
     def of_core(key: Array, row_of: Array, counts: Array) -> Array:
         draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))
