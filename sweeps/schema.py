@@ -82,7 +82,7 @@ class LauncherConfig:
 
 @dataclasses.dataclass
 class Bounds:
-    """The limits of a sweep, or of each of its studies. None means no limit.
+    """The limits of a sweep, or of each of its studies. By default they are unlimited.
 
     Attributes:
       max_hours: hours since the start, in this run of the command.
