@@ -1,4 +1,4 @@
-"""The command all: epochs, layouts, steps, fit and figures of a store, one after the other."""
+"""The `all` command: runs epochs, layouts, steps, fit and figures on a store, one after the other."""
 
 import argparse
 import importlib
@@ -9,7 +9,7 @@ from results import store
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs each command that the store has studies for."""
+    """Runs each command for which the store has studies."""
     kinds = {commit.kind for commit in store.catalogue(options.store)}
     drawn = {source for kind in kinds for source in PRESENTATIONS[kind].figures}
     names = []
