@@ -148,7 +148,7 @@ def _misfit(points: Region, least: float, positive: int) -> Misfit:
     """
     gains = {name: least - regions.best(points, [*LAW, term])[1] for name, term in LACKING.items()}
     likeliest = max(gains, key=lambda name: gains[name])
-    if gains[likeliest] > chdtri(1, 2 * CHANCE):  # a term cannot be negative, so half of the probability is on this side
+    if gains[likeliest] > chdtri(1, 2 * CHANCE):  # a term cannot be negative: half the chance is on this side
         return likeliest
     free = len(points.shares) - positive
     return "scatter" if free > 0 and least > chdtri(free, CHANCE) else "none"

@@ -1,8 +1,9 @@
-"""Fits of the curves of a store: the selected estimate of each and, with repeats, the confirmed one.
+"""Fits of a store's curves: the selected estimate of each curve and, if there are repeats, the confirmed one.
 
-Fits by k show how the critical batch size depends on the number of trials per point. A minimum falls as the search
-grows, and falls more if fewer trials reach the target. The first k trials of each study are a search of k trials. So
-studies without pruning have a fit for every k up to their number of trials, and pruned ones only for that number.
+Fits by k show how the critical batch size depends on the number of trials per point. A minimum decreases as the search
+grows, and decreases more if fewer trials reach the target. The first k trials of each study form a search of k trials.
+Studies without pruning therefore have a fit for every k up to their number of trials, and pruned studies only for that
+number.
 """
 
 import math
@@ -43,14 +44,14 @@ class CurveFits(NamedTuple):
     """A curve with its fits.
 
     Attributes:
-      curve: a workload over batch sizes, and a target.
-      selected: the points that the search selected, and their fit.
-      trials: the trials that each point is the best of, by batch size, over all studies at that batch size; rows as in
+      curve: workload over batch sizes, and a target.
+      selected: points selected by the search, and their fit.
+      trials: trials from which each point is the best, by batch size, over all studies at that batch size; rows as in
         ``trials.trials``. Batch sizes that met the target at the start are left out.
-      missed: batch sizes at which no trial reached the target, and the most steps that one took there.
-      confirmations: studies whose answer was confirmed, by batch size.
-      confirmed: the fit of the confirmed answers, or None without any.
-      label: its name in a legend.
+      missed: batch sizes at which no trial reached the target, with the most steps that one took there.
+      confirmations: studies with a confirmed answer, by batch size.
+      confirmed: fit of the confirmed answers, or None if there are none.
+      label: name in a legend.
     """
 
     curve: Curve
@@ -63,17 +64,17 @@ class CurveFits(NamedTuple):
 
     @property
     def drawable(self) -> bool:
-        """Whether there is any point."""
+        """Whether there are any points."""
         return len(self.selected.points.batch_size) > 0
 
     @property
     def why_nothing(self) -> str:
-        """The reason why there is no point."""
+        """The reason why there are no points."""
         return self.selected.points.refusal or "no trial reached the target at any batch size"
 
     @property
     def best(self) -> dict[int, pd.Series]:
-        """The trial with the fewest steps at every batch size (the smallest number on ties)."""
+        """The trial with the fewest steps at each batch size (the smallest number on ties)."""
         best = {}
         for size, rows in self.trials.items():
             reached = rows[rows["outcome"] == trials.REACHED]
@@ -91,14 +92,14 @@ class CurveFits(NamedTuple):
 
 @located
 def of_store(folder: Folder, request: tuple[str, float] | None = None) -> list[CurveFits]:
-    """Returns the curves of a store with their fits; ``request`` is a target (metric, value) instead of their own."""
+    """Returns a store's curves with their fits; ``request`` is a target (metric, value) to use instead of their own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
 
 
 def of_workload(
     workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None, label: str = ""
 ) -> CurveFits:
-    """Returns the curve of a workload with its fits, as ``curves.of_workload`` does; ``label`` is for a legend."""
+    """Returns a workload's curve with its fits, like ``curves.of_workload``; ``label`` is for a legend."""
     return of_curve(curves.of_workload(workload, target, rule, kept))._replace(label=label)
 
 
@@ -118,7 +119,7 @@ def of_curve(curve: Curve) -> CurveFits:
 
 
 def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
-    """Returns the trials that each point is the best of, by batch size."""
+    """Returns the trials from which each point is the best, by batch size."""
     ids = curve.trials.groupby("study")["trial"]
     ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
@@ -131,11 +132,11 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
 
 
 def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[tuple[str, ...], list[CurveFits]]]:
-    """Groups curves of one data set, model and target whose plans agree in all fields except ``leaving``.
+    """Groups curves with equal data set, model and target whose plans agree in all fields except ``leaving``.
 
     Returns:
-      The name of each group (data set, model, metric, value, and the fields that separate it from similar groups, if
-      there are any) and its curves.
+      The name of each group (data set, model, metric, value, and any fields that separate it from similar groups) and
+      its curves.
     """
     shared: dict[str, dict[str, object]] = {}
     groups: dict[tuple[str, ...], dict[str, list[CurveFits]]] = {}
@@ -159,7 +160,7 @@ def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
 
 
 def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of curves with ``COLUMNS``, a row for every fit of each curve, and the fits."""
+    """Returns the names of curves with ``COLUMNS``, one row for each fit of each curve, and the fits."""
     names, points_fits = [], []
     for one in fitted:
         for estimate, points_fit in answers(one):
