@@ -95,8 +95,7 @@ class Parquet:
         return decoded
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns the size of decoded columns in bytes, with strings as dictionaries. Raises TooLarge for other
-        types."""
+        """Returns the decoded size of columns in bytes, strings as dictionaries. Raises TooLarge for other types."""
         wanted: list[tuple[int, int, bool]] = []
         self._longest_texts = total = 0  # bytes of expanded strings if each were as long as its whole dictionary
         for name in columns:

@@ -140,8 +140,7 @@ def as_help(text: str, columns: int) -> str:
 
 
 def numbered(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Returns a key that sorts names by the numbers in them: b1, b2, b1024. Trailing hex hashes are compared as
-    text."""
+    """Returns a key that sorts names by their numbers: b1, b2, b1024. Trailing hex hashes are compared as text."""
     base, dash, tail = name.rpartition("-")
     if not dash or not re.fullmatch(r"[0-9a-f]{8,16}", tail):
         base, tail = name, ""

@@ -379,8 +379,7 @@ def lock(store: Folder, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_lock(path: Path, flags: int) -> Iterator[int]:
-    """Yields a handle for locking a file, without following links or changing it. Raises Damaged unless it is a
-    file."""
+    """Yields a handle for locking a file. Does not follow links or change the file. Raises Damaged for non-files."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:

@@ -70,8 +70,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
-    """Draws a fit with its band and its perfect-scaling line. If ``both`` answers are drawn, each has its own
-    colour."""
+    """Draws a fit with its band and its perfect-scaling line. With ``both`` answers, each has its own colour."""
     ax.add_line(draw.legend_entry(style, label if points_fit.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
     if points_fit.fit:

@@ -324,8 +324,7 @@ def _written(pictures: "Pictures", prefix: tuple[str, ...], out: Path, taken: se
 
 
 def _summarized(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
-    """Summarizes everything skipped in one line, with the command that shows the reasons. A single item is
-    unchanged."""
+    """Summarizes all skipped items in one line, with the command that shows the reasons. Keeps a single item."""
     from analysis.plotting.picture import Skipped
 
     (first, items), *others = passed.items()

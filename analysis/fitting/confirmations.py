@@ -57,8 +57,7 @@ class Confirmed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Confirmed over selected steps, or +inf if half of the repeats never reached. Above 1 is the winner's
-        curse."""
+        """Confirmed over selected steps, +inf if half of the repeats never reached. Above 1 is the winner's curse."""
         return middle(self.median) / middle(self.selected)
 
 

@@ -171,12 +171,12 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 @located
 def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
-    """Returns the fits of a store, a row for every fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
+    """Returns a store's fits, one row for each fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))
 
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
-    """Returns the names of curves, the estimate and the number of trials per point, a row each."""
+    """Returns the names of curves, the estimate and the number of trials per point, one row each."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
     values: list[tuple[Any, ...]] = [
         (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves
@@ -185,7 +185,7 @@ def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns a row of ``MOVED`` for every curve with a confirmed fit, with empty cells if a knee is not identified."""
+    """Returns a row of ``MOVED`` for each curve with a confirmed fit, with empty cells if a knee is not identified."""
     table = []
     for one in fitted:
         if one.confirmed is None:
@@ -198,12 +198,12 @@ def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def critical_batch_size(points_fit: PointsFit) -> float:
-    """Returns the critical batch size, examples, or NaN unless it is identified."""
+    """Returns the critical batch size in examples, or NaN unless it is identified."""
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
 
 
 class AtK(NamedTuple):
-    """The fit of a curve whose points are the best of k trials each."""
+    """The fit of a curve in which each point is the best of k trials."""
 
     one: CurveFits
     k: int
@@ -211,7 +211,7 @@ class AtK(NamedTuple):
 
 
 def trial_numbers(one: CurveFits) -> list[int]:
-    """Returns the powers of two from ``FEWEST_TRIALS`` up to the trials of a curve, and their number itself."""
+    """Returns the powers of two from ``FEWEST_TRIALS`` up to a curve's number of trials, and that number itself."""
     count = one.selected.points.trials or 0
     if one.curve.pruned or count < FEWEST_TRIALS:
         return [count] if count else []
@@ -220,11 +220,11 @@ def trial_numbers(one: CurveFits) -> list[int]:
 
 
 def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]:
-    """Fits every curve by k, sorted by k within a curve.
+    """Fits every curve for each k, sorted by k within a curve.
 
     Args:
-      curves: the curves.
-      ks: numbers of trials, without those at which a curve cannot be fitted. Empty for ``trial_numbers``.
+      curves: curves to fit.
+      ks: numbers of trials; those at which a curve cannot be fitted are left out. Empty for ``trial_numbers``.
     """
     return [
         AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))
@@ -235,7 +235,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]
 
 
 def rows_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of curves and numbers of trials, a row for every k of each curve, with the fits.
+    """Returns the names of curves and numbers of trials, one row for each k of each curve, with the fits.
 
     Raises:
       BadInput: no curve can be fitted at any requested number of trials.
@@ -255,7 +255,7 @@ def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
 
 
 def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
-    """Returns critical batch sizes in words: a row for every curve, a column for every k."""
+    """Formats critical batch sizes as a table: a row per curve and a column per k."""
     groups = comparable_groups([at.one for at in refits], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
@@ -268,7 +268,7 @@ def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
 
 
 def first_trials(curve: Curve, k: int) -> Curve:
-    """Returns the curve of the first k trials of each study that count."""
+    """Returns the curve of each study's first k trials that count."""
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 

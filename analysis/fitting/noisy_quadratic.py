@@ -20,8 +20,7 @@ LONGEST = 6000  # maximum steps to reach a loss of a tenth or more with little n
 
 
 def least_steps(study: BatchStudy) -> float:
-    """Returns the steps at which the best learning rate's expected loss reaches the target, or +inf if it never
-    does."""
+    """Returns the steps for the best learning rate's expected loss to reach the target, or +inf if it never does."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
     reaches = _expected(study, rates, high, curvature) <= goal

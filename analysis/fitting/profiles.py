@@ -118,8 +118,7 @@ def excess(ln_below_knee: np.ndarray, sharpness: np.ndarray | float) -> np.ndarr
 
 
 def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray:
-    """Returns the derivatives of the ln steps of the curve ``best`` (ln B*, a, m) by ln B*, ln a and m: float64[n,
-    3]."""
+    """Returns derivatives of the curve ``best`` (ln B*, a, m), in ln steps, by ln B*, ln a and m: float64[n, 3]."""
     ln_critical, sharpness, _ = best
     ln_below_knee = ln_critical - ln_batch
     perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * ln_below_knee)  # minus the curve's slope

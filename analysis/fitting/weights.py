@@ -91,8 +91,7 @@ def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
 
 
 def _first_of_subset(k: int, size: int) -> np.ndarray:
-    """Returns the probability that each rank is the best of a random ``size`` out of ``k`` trials: float64[k], sum
-    1."""
+    """Returns each rank's probability of being the best of a random ``size`` out of ``k`` trials: float64[k], sum 1."""
     rank = np.arange(1, k + 1)
     possible = k - rank >= size - 1
     worse = np.where(possible, k - rank, size - 1)  # trials left to fill the subset

@@ -96,8 +96,7 @@ def _read(name: str, columns: dict[str, str]) -> pd.DataFrame:
 
 
 def layouts() -> pd.DataFrame:
-    """Returns all published rows, then citation, url and terms of the source, and ``doubt``: any contradiction in a
-    row.
+    """Returns all published rows, then citation, url and terms of the source, and ``doubt`` on inconsistent rows.
 
     Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
     seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.

@@ -40,8 +40,7 @@ MINIMUM = Rule("minimum")
 
 
 class Answer(NamedTuple):
-    """The answer for a study and a target: the best trial needed more than ``steps_low`` and at most ``steps_high``
-    steps.
+    """The answer for a study and a target: the best trial needed (``steps_low``, ``steps_high``] steps.
 
     Both are 0 if the trial started at the target, which only published studies record. ``trial`` reached the target
     first, with ties broken by the smallest id.

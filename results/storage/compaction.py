@@ -107,8 +107,7 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 
 def parquet_options(columns: pa.Schema) -> dict[str, Any]:
-    """Returns the encoding for a table with these columns, as arguments for PyArrow's writers. See
-    ``parquet_bytes``."""
+    """Returns the encoding for a table with these columns, as PyArrow writer arguments. See ``parquet_bytes``."""
     texts = [f.name for f in columns if pa.types.is_dictionary(f.type) or pa.types.is_string(f.type)]
     ids = [name for name in ("trial", "step") if name in columns.names]
     # Byte-stream splitting makes these floats larger, and readers such as fastparquet do not support it.

@@ -137,8 +137,7 @@ class SharedFile:
         return ""
 
     def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups with all columns. Columns without values, according to their statistics, are not
-        decoded."""
+        """Returns row groups with all columns. Columns whose statistics report no values are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
         there: set[int] = set()
         for group in map(self._metadata.row_group, groups):
