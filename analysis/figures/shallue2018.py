@@ -145,7 +145,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     first, lines = members[0], [line for _, line in drawn]
     perfect = next((line.label for one, line in drawn if first.perfect in (one.series, _data(one))), first.perfect)
     ordered = all(one.workload == first.workload for one in members) and first.split is None
-    named = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # the goal is named in the titles or the legend
+    named = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # goals are named elsewhere
     panel = steps.panel(
         first.title,
         lines,

@@ -40,7 +40,7 @@ MINIMUM = Rule("minimum")
 
 
 class Answer(NamedTuple):
-    """The answer for a study and a target: the best trial needed (``steps_low``, ``steps_high``] steps.
+    """The answer for a study and a target: the best trial's steps lie in (``steps_low``, ``steps_high``].
 
     Both are 0 if the trial started at the target, which only published studies record. ``trial`` reached the target
     first, with ties broken by the smallest id.
