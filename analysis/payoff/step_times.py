@@ -41,7 +41,7 @@ FEWEST = 3  # minimum batch sizes for comparing a time with its neighbours
 INDEPENDENT = 18 / 35  # fraction of residuals that count as independent, for evenly spaced batch sizes
 GAP = 4.0  # a larger factor between neighbouring batch sizes leaves a gap
 BEND = 0.25  # maximum second derivative of ln(fixed + each · B) by ln B
-PER_OCTAVE = 4  # batch sizes per octave to try between the timed ones
+PER_OCTAVE = 4  # per-device batch sizes to try per octave, between the timed ones
 OWN = math.log(1.12)  # 90 % bound of a prediction's row-specific error
 SAME = 1 + 1e-9  # tolerance for equal numbers
 
@@ -144,12 +144,12 @@ class StepTimes(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Batch sizes available to a number of devices, with ln seconds per step. All float64.
+    """Batch sizes available for a device count, with ln seconds per step. All are float64.
 
     Attributes:
-      batch_size: [m], examples, or NaN if a step takes all data.
+      batch_size: [m], batch sizes in examples, or NaN if a step uses all data.
       middle: [m], ln seconds, or infinite if there is only a lower bound.
-      low, high: [m], bounds of ln seconds, without the errors of the rows.
+      low, high: [m], bounds on ln seconds, without the errors of the rows.
       weights: [m, r], weight of each row in ``middle``.
     """
 
@@ -161,7 +161,7 @@ class Choices(NamedTuple):
 
 
 def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
-    """Returns the times measured by the runs of a workload, one for each kind of device, sorted by its name.
+    """Returns the times measured by the runs of a workload, one item per device kind, sorted by its name.
 
     All steps at a number of devices and a batch size are averaged. Times of emulated devices are not used. Neither are
     steps of several trials at once (batched lanes, or device groups with separate trials), which measure throughput.
@@ -184,7 +184,7 @@ def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
 
 
 def _kind(run: dict[str, Any]) -> str:
-    """Returns the kind of device, which for a CPU includes the cores of each device if there are several."""
+    """Returns the device kind, which for a CPU includes the number of cores per device if there are several."""
     cores = (run["physical_cores"] or 1) // run["device_count"] if run["backend"] == "cpu" else 1
     kind: str = run["device_kind"] or "unknown"
     return f"{kind}, {cores} cores each" if cores > 1 else kind

@@ -283,7 +283,7 @@ def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:
 
 
 def on_front(seconds: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """Returns which of k choices are on the Pareto front, bool[k]: none is better in one and as good in the other."""
+    """Returns which of k choices are on the Pareto front, bool[k]: no other is better in one and as good in both."""
     faster = seconds[:, None] < seconds * (1 - SAME)  # [other, one]
     cheaper = cost[:, None] < cost * (1 - SAME)
     no_slower = seconds[:, None] <= seconds * (1 + SAME)

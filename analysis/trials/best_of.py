@@ -80,8 +80,7 @@ def median(low: np.ndarray, high: np.ndarray, k: int) -> Median:
 
 
 def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
-    """Returns a 90 % interval (Clopper and Pearson 1934) for the probability that a trial reaches. Ends are 95 %
-    bounds.
+    """Returns a 90 % interval (Clopper and Pearson 1934) for the probability to reach. Each end is a 95 % bound.
 
     Args:
       reached: number of trials that reached.

@@ -93,8 +93,7 @@ def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
-    """Returns the probability of this number in the outer part under a uniform law, or 1 if less than half are
-    there."""
+    """Returns the probability of this number in the outer part under a uniform law, or 1 for less than half."""
     count = _count(ranged)
     outer = max(1, math.floor(OUTER * count)) / count if count < math.inf else OUTER
     outside, n = int((distance < outer + 1e-9).sum()), len(distance)
