@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     Attributes:
       a, b: statement of each place, or None without one.
       result: same, agree, differ, not_judged, only_a or only_b.
-      why: basis of the judgement, or the reason there is none.
+      why: basis of the judgement, or the reason for not judging.
     """
 
     a: Reading | None

@@ -33,7 +33,7 @@ class WorkloadStudies(NamedTuple):
 
     Attributes:
       dataset, model, optimizer: names in tables.
-      distinction: fields that separate it from similar workloads, such as ``seed=1``, or empty if there are none.
+      distinction: fields that separate it from similar workloads, such as ``seed=1``, or empty.
       commits: its studies, sorted by batch size.
     """
 

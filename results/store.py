@@ -253,7 +253,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
-    """Concatenates tables of studies. A column of float and double becomes double; a missing column becomes null.
+    """Concatenates tables of studies. A column of float and double becomes double, and a missing column becomes null.
 
     Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """

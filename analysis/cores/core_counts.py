@@ -27,7 +27,7 @@ class CoreCurve(NamedTuple):
     Attributes:
       members: timed studies on real cores, sorted by cores.
       emulated: studies on emulated cores, sorted by cores.
-      distinction: fields that separate this curve from similar ones in a table, or empty if there are none.
+      distinction: fields that separate this curve from similar ones in a table, or empty.
     """
 
     members: tuple[MeasuredFactorization, ...]

@@ -74,7 +74,7 @@ class MeasuredFactorization:
     def chosen(self) -> int | None:
         """The trial with the best validation Recall@20 at its last epoch (the smallest id on ties).
 
-        Only COMPLETE trials count or, if there are none, those that did not diverge. None if all diverged.
+        Only COMPLETE trials count. Without any, those that did not diverge count. None if all diverged.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
             last = self.last.loc[self.last["status"] == status, self.chosen_by]

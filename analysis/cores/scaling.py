@@ -62,7 +62,7 @@ class LawFit(NamedTuple):
       serial: seconds spent on every core, whatever the number of cores.
       parallel: seconds divided among the cores.
       communication: seconds for every core after the first.
-      critical_cores: see the module docstring; infinite if no time is lost.
+      critical_cores: critical core count (see the module docstring), infinite if no time is lost.
       verdict: identified, at_least (low), at_most (high) or not_identified, for ``critical_cores`` within the measured
         core counts.
       fastest_cores: core count with the shortest epoch under the best law, or infinite if more cores never slow it
@@ -82,7 +82,7 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Evidence against the law, in words, or empty if there is none."""
+        """Evidence against the law, in words, or empty."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
     Args:
       cores: [n], all different.
       seconds: [n], positive.
-      spread: relative standard deviation of an epoch's time; see ``spread``.
+      spread: relative standard deviation of an epoch's time (see ``spread``).
     """
     if len(cores) < FEWEST_COUNTS:
         raise ValueError(f"a fit needs {FEWEST_COUNTS} numbers of cores, not {len(cores)}")

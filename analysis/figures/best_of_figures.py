@@ -36,7 +36,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
 
     Args:
       curves: curves with their fits.
-      sizes: numbers of trials per search. A line is drawn for each size with a known band.
+      sizes: numbers of trials per search. A line is drawn for each size that has a band.
     """
     for one in curves:
         curve, points = one.curve, one.selected.points

@@ -53,7 +53,7 @@ def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
 
 
 def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
-    """Returns the names shared by all workloads on one line, or empty if there are none."""
+    """Returns the names shared by all workloads on one line, or empty if they share no names."""
     return " · ".join(_shared(workloads))
 
 

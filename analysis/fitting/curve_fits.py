@@ -50,7 +50,7 @@ class CurveFits(NamedTuple):
         ``trials.trials``. Batch sizes that met the target at the start are left out.
       missed: batch sizes at which no trial reached the target, with the most steps that one took there.
       confirmations: studies with a confirmed answer, by batch size.
-      confirmed: fit of the confirmed answers, or None if there are none.
+      confirmed: fit of the confirmed answers, or None without repeats.
       label: name in a legend.
     """
 
@@ -224,7 +224,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]
 
     Args:
       curves: curves to fit.
-      ks: numbers of trials; those at which a curve cannot be fitted are left out. Empty for ``trial_numbers``.
+      ks: numbers of trials. Those at which a curve cannot be fitted are left out. Empty for ``trial_numbers``.
     """
     return [
         AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))

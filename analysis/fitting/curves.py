@@ -68,7 +68,7 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty if there are none."""
+        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty."""
         return self.workload.distinction
 
     @property

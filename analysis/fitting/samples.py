@@ -101,8 +101,8 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
       metaparameters: metaparameters of the trials, by name.
 
     Returns:
-      A tuple per trial, or None if unknown. It contains the quantile of each metaparameter with a continuous range or,
-      if there are none, the values of all metaparameters.
+      A tuple per trial, or None if unknown. It contains the quantile of each metaparameter with a continuous range, or
+      the values of all metaparameters if no range is continuous.
     """
     columns = {str(name): metaparameters[name].to_numpy(np.float64) for name in metaparameters}
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
@@ -123,8 +123,8 @@ def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, 
       points: positions of the k trials at each of n batch sizes, or None if unknown.
 
     Returns:
-      int[n, k], a trial order that puts common points first and in the same order; the fractions of ``common`` and of
-      ``repeated`` points, see ``Sample``.
+      int[n, k], a trial order that puts common points first and in the same order, and the fractions of ``common`` and
+      of ``repeated`` points, see ``Sample``.
     """
     k = len(points[0])
     keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]

@@ -105,7 +105,7 @@ def fit(
 
 
 def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Returns weighted residual sums of squares [d] around the unbent curves ``start`` [d, 2]; see ``fit``."""
+    """Returns weighted residual sums of squares [d] around the unbent curves ``start`` [d, 2] (see ``fit``)."""
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     return _rest("straight", at, ln_batch, ln_steps, weights, np.zeros(len(at)))[1]
 

@@ -199,7 +199,7 @@ def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
 def _searches(
     ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: TrialEvidence | None
 ) -> list[tuple[Check, float]]:
-    """Checks that a search is equally hard at every batch size, for d data sets; adds the shift of ``ShapeChecks``."""
+    """Checks that a search is equally hard at every batch size, for d data sets, and adds the ``ShapeChecks`` shift."""
     if evidence is None:
         return [(Check("search", "no half of the trials to compare", "cannot tell"), float("nan"))] * len(ln_best)
     alike = np.ones_like(evidence.half)

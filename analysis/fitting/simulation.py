@@ -1,4 +1,4 @@
-"""Simulated searches: trials at several batch sizes with a known true critical batch size."""
+"""Simulated searches: trials at several batch sizes that have a given critical batch size."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence

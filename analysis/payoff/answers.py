@@ -73,7 +73,7 @@ class Answer(NamedTuple):
       device_kind: device kind, or empty if no device was timed.
       gain: speed-up required of a doubling, as a fraction.
       batch: batch size up to which it pays off to double batch and devices together.
-      measured, predicted: time to target with measured or predicted seconds per step, or None if there are none.
+      measured, predicted: time to target with measured or predicted seconds per step, or None.
       predicted_by: source of the prediction.
       notes: remarks for a reader.
     """
@@ -201,7 +201,7 @@ def answers(
       choosable: whether a user can select subjects with --where, in which case errors mention it.
 
     Raises:
-      BadInput: a file is invalid, or does not say which of several workloads it is for.
+      BadInput: a file is invalid, or does not identify one of several workloads.
     """
     given = {
         basis: _times_of(step_times.read(file, basis), subjects, basis, choosable=choosable)
@@ -422,7 +422,7 @@ class Prices(NamedTuple):
 
 
 def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
-    """Parses prices such as ``2.5`` and ``TPU v4=3.22``. Returns None if there are none.
+    """Parses prices such as ``2.5`` and ``TPU v4=3.22``. Returns None without any.
 
     Raises:
       BadInput: a price is not a positive number, or its device is not among ``kinds``.

@@ -233,7 +233,7 @@ def without_communication(measured: StepTimes) -> StepTimes | None:
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
-    """Returns a factorization's seconds per epoch on real cores as step times, or None if there are none."""
+    """Returns a factorization's seconds per epoch on real cores as step times, or None without any."""
     if not curve.members:
         return None
     hardware = curve.representative.hardware

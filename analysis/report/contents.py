@@ -190,6 +190,6 @@ def _group(
     commits: Sequence[Commit] = (),
     waiting: Sequence[Plan] = (),
 ) -> FilterGroup:
-    """Returns a group that the search finds by ``words`` or, if there are none, by its names."""
+    """Returns a group that the search finds by ``words`` or, without any, by its names."""
     search_text = " ".join(list(words) or names).replace("_", " ")
     return FilterGroup("/".join(names[1:]), *names, search_text, commits, waiting)

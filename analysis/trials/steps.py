@@ -60,7 +60,7 @@ def targets(overview: Overview, request: Target | None) -> dict[Target, list[Stu
     """Returns the studies for each target: their own targets, or the requested one if their workload has its metric.
 
     Raises:
-      BadInput: no study has a target, and none was requested.
+      BadInput: no study has a target, and no target was requested.
     """
     studies: dict[Target, list[StudyDescription]] = {}
     if request is not None:

@@ -75,7 +75,8 @@ def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = Fals
     Args:
       commits: the studies.
       target: metric and its value.
-      strict: whether a trial must be strictly below the target, as in the published analysis, or at or below it.
+      strict: whether a trial must be strictly below the target, as in the published analysis, instead of at or below
+          it.
     """
     reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
     name = reached["study"].to_numpy(str)
@@ -127,7 +128,7 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
 
 
 def _categories(name: str, words: np.ndarray) -> pd.Categorical:
-    """Converts a column's words to categories, with none for None. This is faster than letting pandas find them."""
+    """Converts a column's words to categories, and skips None. This is faster than letting pandas find them."""
     codes = np.full(len(words), -1, np.int8)
     for code, word in enumerate(_WORDS[name]):
         codes[words == word] = code

@@ -34,17 +34,17 @@ class BatchStudy(Plan):
       targets: targets to reach. If empty, every trial runs to its budget.
       budget_steps: maximum number of steps per trial.
       evaluation_ratio: ratio between successive evaluation steps, which bounds the relative error of steps to target.
-      evaluation_spacing: minimum average number of steps per evaluation, which bounds the cost; 0 sets no bound.
+      evaluation_spacing: minimum average number of steps per evaluation, which bounds the cost. 0 sets no bound.
       seed: seed of the search and of every trial.
-      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` does not.
+      pruning: ``exact`` stops a trial once it cannot change any answer, and ``off`` does not.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
       stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that any
         target can be read from the curve.
-      confirm: number of repeats of the best trial with new seeds; see ``results.rules.confirmation``. Not part of the
+      confirm: number of repeats of the best trial with new seeds (see ``results.rules.confirmation``). Not part of the
         identity.
       confirm_top: number of best trials among which half of these repeats choose. Not part of the identity.
-      digits: number of hex digits of the plan's hash in the study's name; see ``results.store.with_stored_name``. Not
+      digits: number of hex digits of the plan's hash in the study's name (see ``results.store.with_stored_name``). Not
         part of the identity.
       dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
       precision: float32 or bfloat16, for activations and matmuls on every machine.

@@ -1,4 +1,4 @@
-"""`python -m results.release.zenodo RELEASE --out FILE`: writes metadata for depositing a release at Zenodo, as JSON.
+"""python -m results.release.zenodo RELEASE --out FILE: the metadata for depositing a release at Zenodo, as JSON.
 
 All fields come from the release's croissant.json.
 """

@@ -17,7 +17,7 @@ RULES = ("minimum", "released")
 
 
 class Rule(NamedTuple):
-    """A rule for answers: which trials count, and what reaching a target means.
+    """A rule for answers: which trials count, and when they reach a target.
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).

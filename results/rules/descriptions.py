@@ -26,7 +26,7 @@ class StudyDescription(NamedTuple):
       complete, infeasible, incomplete: number of search trials with each ending.
       seconds_per_epoch: from the newest run that measured it. None without such a run, or if its devices were emulated.
       kind: a key of ``results.plans.kinds.KINDS``.
-      stop: condition that ends the trials; see ``results.plans.plan.Plan``.
+      stop: condition that ends the trials (see ``results.plans.plan.Plan``).
     """
 
     study: str

@@ -39,7 +39,7 @@ class Attempt(NamedTuple):
       job: cluster job, or None without a cluster.
       host, process, began: place and time of its start, or None until it begins.
       code: exit code or negative signal number, or None while it runs or if its machine was lost.
-      cause: one-line cause of its end, or None if ``code`` is None.
+      cause: one-line cause of its end, or None without a code.
     """
 
     log: Path

@@ -26,7 +26,7 @@ from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, 
 
 
 class TakenOver(Exception):
-    """Raised if another process claimed the study. Earlier writes by this process count; later ones do not."""
+    """Raised if another process claimed the study. Earlier writes by this process count, but later ones do not."""
 
 
 class Claim:

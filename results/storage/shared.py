@@ -64,7 +64,7 @@ class SharedFile:
 
     @property
     def hidden(self) -> str:
-        """The first column with values that its statistics hide by claiming only nulls, or empty if there is none."""
+        """The first column with values that its statistics hide by claiming only nulls, or an empty string."""
         with self._lock:
             if self._hidden is None:
                 self._hidden = self._first_hidden()
