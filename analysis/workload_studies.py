@@ -56,7 +56,7 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """Whether others measured it."""
+        """Whether the studies were measured by others."""
         return kinds.KINDS[self.commits[0].kind].recorded
 
 

@@ -125,7 +125,7 @@ class Times(NamedTuple):
 
 
 def all_scenarios() -> list[CoreScenario]:
-    """All scenarios."""
+    """Returns all scenarios."""
     return [CoreScenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
 
 

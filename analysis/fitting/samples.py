@@ -88,7 +88,7 @@ def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Returns the steps to target of trials, the middle of each interval, or infinite if not reached."""
+    """Returns each trial's steps to target: the middle of its interval, or infinite if not reached."""
     middle = (from_zero(low) + high) / 2
     return np.where(np.isnan(middle), np.inf, middle)
 

@@ -120,7 +120,7 @@ def _check_commit(
 
     Args:
       commit: the commit.
-      study: its plan.
+      study: the study's plan.
       record: the commit record, which lists the other files.
       present: existing files of the commit, by table.
       findings: receives the faults and the endings of the trials.
@@ -222,10 +222,10 @@ def content_faults(
 
     Args:
       commit: the commit.
-      study: its plan.
+      study: the study's plan.
       record: the commit record, which lists the other files.
       sources: file or buffer of each table.
-      endings: is filled with the ending of each trial.
+      endings: dictionary to fill with the ending of each trial.
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
@@ -317,7 +317,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 
     Args:
       commit: the commit.
-      study: its plan.
+      study: the study's plan.
       source: the envelope.
       rows: the commit's tables. None skips rebuilding the envelope.
     """

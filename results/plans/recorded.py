@@ -58,7 +58,7 @@ class Recorded(Plan):
 
     @property
     def slug(self) -> str:
-        """The readable part of its name."""
+        """The readable part of the study's name."""
         words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
         return f"{words}-b{self.batch_size}"
 
