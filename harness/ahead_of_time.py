@@ -1,7 +1,7 @@
-"""Ahead-of-time compilation for TPUs that need not be attached: memory, collectives and schedule of a program.
+"""Ahead-of-time compilation for TPUs that are not attached: memory, collectives and schedule of a program.
 
-This runs in a subprocess started by ``harness.costs.ask``, because the compiler's library takes a lock and may take
-long. It needs the extra ``plan``.
+This runs in a subprocess started by ``harness.costs.ask``, because the compiler's library takes a lock and may run for
+a long time. It requires the extra ``plan``.
 """
 
 import math
@@ -21,7 +21,7 @@ from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import hardware_of
 
 GIB = 2**30
-# Usable bytes of a core as the compiler has reported them. Other versions use the hardware table.
+# Usable bytes of a core as reported by the compiler. Versions that are not listed use the hardware table.
 USABLE = {"v3": 15.48 * GIB, "v5e": 15.75 * GIB}
 _SIZE = re.compile(r"\(([\d.]+)([KMGT]?)\)")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -32,10 +32,10 @@ class CompilationResult(NamedTuple):
 
     Attributes:
       fits: whether the program fits on a device, according to the compiler.
-      needed: bytes that it needs on a device with its arguments and results, or None if unknown.
+      needed: bytes that the program needs on a device, including arguments and results, or None if unknown.
       usable: bytes that programs may use on a device, or None if the compiler does not report it.
       why: the compiler's message if the program does not fit.
-      found: the contents of the program, or None if it does not fit.
+      found: the parsed program, or None if it does not fit.
       processor_seconds: CPU seconds of lowering and compiling.
     """
 
@@ -48,11 +48,11 @@ class CompilationResult(NamedTuple):
 
 
 def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
-    """The devices of a topology as a mesh.
+    """Returns the devices of a topology as a mesh.
 
     Args:
-      topology: such as v5e:2x2.
-      shape: sizes of its axes. One may be None, which takes the rest. A smaller mesh uses the first devices.
+      topology: a TPU slice, such as v5e:2x2.
+      shape: sizes of the mesh axes. One may be None and is then inferred. A smaller mesh uses the first devices.
 
     Raises:
       BadInput: the topology does not exist, or its compiler is not installed.
@@ -68,11 +68,11 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
     """Lowers, compiles and reads a program.
 
     Args:
-      lower: returns the lowered program.
-      argument_bytes: bytes of the arguments on a device, which some messages of the compiler exclude.
+      lower: function that returns the lowered program.
+      argument_bytes: bytes of the arguments on a device. Some compiler messages exclude them.
 
     Raises:
-      Unparsed: part of the compiled program was not understood.
+      Unparsed: part of the compiled program cannot be parsed.
     """
     began = time.process_time()
     try:
@@ -89,7 +89,7 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
 
 
 def refused(message: str, argument_bytes: float) -> CompilationResult:
-    """Parses the compiler's message about a program that does not fit: the needed and the usable bytes."""
+    """Parses the needed and the usable bytes from the compiler's message about a program that does not fit."""
     why = " ".join(message.split())[:400]
     sizes = [_size(number, unit) for number, unit in _SIZE.findall(why)]
     if whole := re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", why):
@@ -104,20 +104,20 @@ def _size(number: str, unit: str) -> float:
 
 
 def usable_bytes(device_kind: str) -> float | None:
-    """The bytes that programs may use on a device, or None if unknown."""
+    """Returns the bytes that programs may use on a device, or None if unknown."""
     row = hardware_of(device_kind)
     return None if row is None else USABLE.get(row, HARDWARE[row].memory_bytes)
 
 
 def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how: str) -> Verdict:
-    """The verdict on a program over a mesh.
+    """Returns the verdict on a program over a mesh.
 
     Args:
-      made: the compiled program of a step.
-      on: the mesh.
+      made: result of compiling a step.
+      on: mesh that the program runs on.
       beside: bytes that each device holds in addition to its arguments.
       lanes: number of trials on each device.
-      how: description of the lanes and the division.
+      how: readable description of the lanes and the batch partition.
     """
     kind = on.devices.flat[0].device_kind
     usable = made.usable or usable_bytes(kind)

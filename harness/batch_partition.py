@@ -1,4 +1,4 @@
-"""The division of a batch over devices and over time. It does not need JAX."""
+"""Partitions a batch over devices (shards) and over time (microbatches). This module does not import JAX."""
 
 from typing import NamedTuple
 
@@ -6,32 +6,34 @@ from results.bad_input import BadInput
 
 
 class Division(NamedTuple):
-    """The division of a batch over ``shards`` devices. Each processes its part in ``microbatches``, one by one.
+    """A partition of a batch over ``shards`` devices, each of which processes its shard in ``microbatches`` parts, one
+    by one.
 
-    A division changes the order of sums, so results agree within rounding; (1, 1) has the same order on every machine.
+    The partition determines the order of summation, so results agree only up to rounding. With (1, 1), the order is the
+    same on every machine.
     """
 
     shards: int = 1
     microbatches: int = 1
 
     def examples(self, batch_size: int) -> int:
-        """The number of examples of a batch that a shard takes. The last shard may have fewer."""
+        """Returns the number of examples per shard. The last shard may have fewer."""
         return -(-batch_size // (self.shards * self.microbatches)) * self.microbatches
 
 
 def divisions(
     batch_size: int, group: int, devices: int, shards: int | None = None, microbatches: int | None = None
 ) -> list[Division]:
-    """The possible divisions of a batch, those closest to the defaults first.
+    """Returns the valid partitions of a batch, starting with those closest to the defaults.
 
     Args:
-      batch_size: number of examples.
-      group: as in Model.
-      devices: number of devices of this process.
-      shards, microbatches: required values. None allows any.
+      batch_size: number of examples in the batch.
+      group: number of examples that are normalized together, as in ``Model``.
+      devices: number of devices available to this process.
+      shards, microbatches: requested values. With None, any value is allowed.
 
     Raises:
-      BadInput: the required values are not possible.
+      BadInput: the requested values are not possible.
     """
     if batch_size % group:
         raise BadInput(f"batch_size={batch_size} is not a multiple of the {group} examples normalized together")

@@ -1,8 +1,8 @@
-"""Checkpoints of trials under way, written atomically and restored only if their key matches.
+"""Checkpoints of running trials, written atomically and restored only if their key matches.
 
-Each trial has one file, in the folder of its study or a given folder. It has a line of JSON (key, step, rows, shapes
-and dtypes of the arrays), the arrays' bytes, and the sha256 of both. Arrays keep their exact bits, whatever their
-dtype. The rest of a search's state follows from stored trials and these rows.
+Each trial has one file, in the folder of its study or a given folder. The file contains a line of JSON (key, step,
+rows, shapes and dtypes of the arrays), the bytes of the arrays, and the sha256 of both. Arrays of every dtype are
+restored bit by bit. The remaining state of a search is reconstructed from stored trials and these rows.
 """
 
 import contextlib
@@ -28,8 +28,10 @@ from results.plans.study import Trial
 from results.storage import parts
 from results.storage.commits import list_study
 
+Row = dict[str, float]  # measurements by name
 FORMAT = 2
 DIGEST_BYTES = 32
+Part = tuple[int, int]  # index and count
 WHOLE = (0, 1)  # saved by the leader
 SHARE = 0.01  # approximate share of a run's time that saving may take
 
@@ -38,13 +40,13 @@ class Checkpoint(NamedTuple):
     """The state of a trial.
 
     Attributes:
-      step: steps taken so far, or epochs for a factorization.
-      rows: measurements so far, as plain JSON data.
-      arrays: all arrays that the next step needs.
+      step: number of steps taken so far (epochs for a factorization).
+      rows: measurements so far, as JSON-compatible data.
+      arrays: all arrays required to resume training.
     """
 
     step: int
-    rows: list[dict[str, float]]
+    rows: list[Row]
     arrays: list[np.ndarray]
 
 
@@ -52,8 +54,8 @@ class Checkpoints:
     """The checkpoints of a study's trials.
 
     Args:
-      folder: their folder, local or on an fsspec file system. It is created with the first checkpoint.
-      seconds: least time between saves.
+      folder: a local path or an fsspec URL. It is created when the first checkpoint is saved.
+      seconds: minimum time between saves.
     """
 
     def __init__(self, folder: Folder, seconds: float = 60.0):
@@ -62,14 +64,15 @@ class Checkpoints:
         self._last = time.perf_counter()
 
     def due(self) -> bool:
-        """Whether it is time to save."""
+        """Returns whether the next save is due."""
         return time.perf_counter() - self._last >= self._interval
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """A context for saving. The longer a save takes, the longer the time until the next one.
+        """Returns a context for saving. The longer a save takes, the longer the wait until the next one.
 
-        If a disk or a network fails, it prints one line and training continues. Earlier checkpoints remain.
+        If the disk or network fails, a one-line warning is printed and training continues. Earlier checkpoints are
+        kept.
         """
         began = time.perf_counter()
         try:
@@ -79,14 +82,14 @@ class Checkpoints:
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 
-    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = WHOLE) -> None:
+    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: Part = WHOLE) -> None:
         """Saves a checkpoint, replacing the previous one.
 
         Args:
-          trial: its id.
+          trial: id of the trial.
           key: hash of everything that determines the trial's numbers.
           checkpoint: the state to save.
-          part: (index, count) if each of ``count`` processes saves the arrays of its own devices.
+          part: (index, count), used if each of ``count`` processes saves the arrays on its own devices.
         """
         if part == WHOLE and not multihost.leads():
             return
@@ -100,18 +103,18 @@ class Checkpoints:
         path = self.folder / parts.checkpoint_file(trial, *part)
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
-    def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
+    def load(self, trial: int, key: str, part: Part = WHOLE) -> Checkpoint | None:
         """The checkpoint of a trial, or None if it is missing, damaged, or has another key."""
         if part != WHOLE:
             return self._load(trial, key, part)
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
-    def _load(self, trial: int, key: str, part: tuple[int, int]) -> Checkpoint | None:
+    def _load(self, trial: int, key: str, part: Part) -> Checkpoint | None:
         try:
             path = self.folder / parts.checkpoint_file(trial, *part)
             durable.check_file(path)
             with path.open("rb") as file:
-                _about(file.readline(durable.RECORD_BYTES), key)  # checked before the rest is read
+                _about(file.readline(durable.RECORD_BYTES), key)  # checked before reading further
             return _read(durable.read(path), key)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None  # the content is untrusted
@@ -123,19 +126,21 @@ class Checkpoints:
             return
         for trial, file in list_study(self.folder).checkpoints:
             if trial in ended:
-                with contextlib.suppress(OSError):  # it only takes up space
+                with contextlib.suppress(OSError):  # a leftover file only takes up space
                     (self.folder / file).unlink(missing_ok=True)
 
 
 def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
-    """The key of a checkpoint: the sha256 of a plan, a trial, and anything else that determines its numbers.
+    """Returns the key of a checkpoint: the sha256 of the plan, the trial, and anything else that determines its
+    results.
 
-    The key excludes lanes and the mesh, since a trial may resume in another lane and with another division of batches.
+    The key excludes lanes and the mesh, because a trial may resume in a different lane and with a different batch
+    partition.
 
     Args:
-      plan: the identity of the study.
+      plan: fields that identify the study.
       trial: a ``Trial``.
-      further: plain JSON data.
+      further: additional JSON-compatible data.
     """
     device = jax.devices()[0]
     where = [jax.__version__, device.platform, device.device_kind]
@@ -172,7 +177,7 @@ def _read(data: bytes, key: str) -> Checkpoint:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether a value is a dict of numbers that fit in 64 bits."""
+    """Returns whether a value is a dict of numbers that fit in 64 bits."""
     return isinstance(row, dict) and all(
         type(value) is float or (type(value) is int and abs(value) < 2**63) for value in row.values()
     )
@@ -183,17 +188,17 @@ def _bytes(array: np.ndarray) -> Any:
 
 
 def same_shapes(arrays: Sequence[np.ndarray], others: Iterable[Any]) -> bool:
-    """Whether saved arrays have the shapes and dtypes of other arrays or of shape structs."""
+    """Returns whether saved arrays match the shapes and dtypes of other arrays or shape structs."""
     return [(array.shape, array.dtype) for array in arrays] == [(tuple(a.shape), a.dtype) for a in others]
 
 
 class Saver:
-    """Saves the trials in lanes as checkpoints, each with its rows and its carry, and restores them.
+    """Saves and restores the trials in lanes. Each checkpoint holds a trial's rows and its carry.
 
     Args:
-      study, programs, scheduler: those of the run.
-      rows: measurements of the run, (trial, step, float32[metrics]). ``resume`` adds those of resumed trials.
-      checkpoints: checkpoints of the study. With None, trials are not saved.
+      study, programs, scheduler: the study that runs, its programs and its scheduler.
+      rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` adds the rows of resumed trials.
+      checkpoints: the study's checkpoints. With None, trials are not saved.
     """
 
     def __init__(
@@ -206,14 +211,15 @@ class Saver:
     ):
         self._study, self._programs, self._scheduler, self._rows = study, programs, scheduler, rows
         self._checkpoints = checkpoints
-        self._waiting: dict[int, Checkpoint] = {}  # resumed trials whose carries are not in a lane yet
-        self._saved: dict[int, int] = {}  # the step of each existing checkpoint
+        self._waiting: dict[int, Checkpoint] = {}  # resumed trials that are not yet assigned to a lane
+        self._saved: dict[int, int] = {}  # step of the latest checkpoint by trial
 
     def resume(self, trials: Sequence[Trial]) -> None:
-        """Resumes those of the given trials, which are about to run, that have a checkpoint."""
+        """Resumes each of the given trials that has a checkpoint. Call it before they run."""
         if self._checkpoints is None:
             return
-        names, saved = self._programs.metrics, {}
+        names = self._programs.metrics
+        saved = {}
         for trial in trials:
             found = self._checkpoints.load(trial.id, self._key(trial))
             if found is not None and self._could_be(found):
@@ -227,7 +233,7 @@ class Saver:
         self._scheduler.resume(trials, saved)
 
     def restored(self, carry: Any, live_trials: Sequence[Live]) -> Any:
-        """The carry, after putting the arrays of resumed trials into their lanes."""
+        """Returns the carry after copying the arrays of resumed trials into their lanes."""
         resumed = [live for live in live_trials if live.trial.id in self._waiting]
         lanes = {live.lane: self._waiting.pop(live.trial.id).arrays for live in resumed}
         return self._programs.put(carry, lanes) if lanes else carry
@@ -241,7 +247,7 @@ class Saver:
             return False
         with self._checkpoints.saving():
             live_trials = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
-            rows: dict[int, list[dict[str, float]]] = {live.trial.id: [] for live in live_trials}
+            rows: dict[int, list[Row]] = {live.trial.id: [] for live in live_trials}
             for trial, step, measured in self._rows:
                 if trial in rows:
                     metrics = zip(self._programs.metrics, map(float, measured), strict=True)
@@ -254,7 +260,7 @@ class Saver:
         return bool(self._saved)
 
     def remove(self, finished: Collection[int]) -> None:
-        """Removes the checkpoints of stored trials, except those that ran out of time and may be resumed later."""
+        """Removes the checkpoints of stored trials, except trials that ran out of time and may be resumed later."""
         if self._checkpoints is not None:
             ended = {i for i in finished if self._scheduler.outcomes[i].reason != "time_limit"} & self._saved.keys()
             self._checkpoints.remove(ended)
@@ -263,7 +269,8 @@ class Saver:
 
     def _could_be(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
-        grid, count = self._scheduler.grid, len(checkpoint.rows)
+        grid = self._scheduler.grid
+        count = len(checkpoint.rows)
         names = {"step", *self._programs.metrics}
         return (
             same_shapes(checkpoint.arrays, self._programs.lane_shapes)

@@ -1,6 +1,6 @@
-"""JAX's persistent compilation cache, enabled for all programs regardless of size.
+"""Enables JAX's persistent compilation cache for all programs, regardless of size.
 
-JAX is imported inside functions, because commands that only plan import this module.
+JAX is imported inside functions because planning commands import this module.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def obstacle() -> str | None:
-    """The reason why compiled programs cannot be cached, in one line, or None if they can."""
+    """Returns a one-line reason why compiled programs cannot be cached, or None if they can."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return None
     try:
@@ -36,7 +36,8 @@ def obstacle() -> str | None:
 
 
 def enable() -> None:
-    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR or our own folder, unless there is an obstacle.
+    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR or the default folder, unless ``obstacle`` returns a
+    reason.
 
     Does not initialize a backend.
     """
@@ -51,10 +52,10 @@ def enable() -> None:
 
 
 def compiled(program: "Lowered") -> "Compiled":
-    """Compiles a program. If several processes need it at once, one compiles it and the others read the cache.
+    """Compiles a program. If several processes need it at the same time, one compiles it and the others read the cache.
 
-    Processes that run a study together do not wait for each other here. On GPUs, XLA divides its autotuning among them,
-    so all must compile concurrently.
+    Processes of a multi-host run do not wait for each other here: on GPUs, XLA splits autotuning between them, so all
+    must compile concurrently.
     """
     import jax
 
@@ -65,9 +66,9 @@ def compiled(program: "Lowered") -> "Compiled":
 
 @contextlib.contextmanager
 def _in_turn(text: str) -> Iterator[None]:
-    """Waits for other processes of this machine that compile the same program, or one of a few with the same lock."""
+    """Waits while another process on this machine compiles the same program. Different programs may share a lock."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError, BadInput):  # an unwritable folder cannot cache either
+        with contextlib.suppress(OSError, BadInput):  # if the folder is not writable, there is no cache either
             folder = caches.folder("compiling")
             folder.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(open(folder / hashlib.sha256(text.encode()).hexdigest()[:2], "w"))

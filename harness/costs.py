@@ -1,7 +1,7 @@
-"""Costs of a study before it runs, as plain numbers, and the subprocesses that count or compile them.
+"""Estimates the costs of a study before it runs, in subprocesses that count operations or compile programs.
 
-This module does not import JAX. Runners do, in a subprocess (``runners.answer_all``). Its answers are cached by plan,
-settings, topology, compiler flags, and the versions of this code, of jax and of libtpu.
+This module does not import JAX; the subprocess does (``runners.answer_all``). Answers are cached by plan, settings,
+topology, compiler flags, and the versions of this code, jax and libtpu.
 """
 
 import contextlib
@@ -26,23 +26,25 @@ from results import durable
 from results.bad_input import BadInput, number_of
 from workloads import caches
 
+Answer = dict[str, Any]  # plain data
 ROOT = Path(__file__).parents[1]
 # The subprocess's program.
 PROGRAM = "from harness import runners; runners.answer_all()"
-REFUSED = "refused"  # key of the reason for a missing answer
+REFUSED = "refused"  # key of the reason why a question has no answer
 OURS = ("harness", "workloads")  # packages whose code determines the costs
-FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # environment variables that change the compiler's output
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # environment variables that affect the compiler's output
 QUIET_SECONDS = 5.0  # between lines of progress
 
 
 class Work(NamedTuple):
-    """The work of a program.
+    """The amount of work of a program.
 
     Attributes:
       flops: FLOPs of matmuls and convolutions, two per multiply-add.
       fused_bytes: memory traffic of operations that compilers do not fuse.
-      most_bytes: memory traffic of all operations, if each read its operands from memory and wrote its result there.
-      operations: number of operations, those in loops multiplied by the trip count.
+      most_bytes: memory traffic of all operations, assuming that each reads its operands from memory and writes its
+        result back.
+      operations: number of operations. Those in loops are multiplied by the trip count.
     """
 
     flops: float = 0.0
@@ -52,19 +54,19 @@ class Work(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of a study from shapes only, always for one device's share of a step that ``devices`` share.
+    """Costs of a study, counted from shapes only. They describe one device's share of a step that ``devices`` share.
 
     Attributes:
-      step: work of a step of one trial on one device.
+      step: work of one trial's step on one device.
       evaluation: work of an evaluation on one device.
       parameters: number of trained parameters on all devices.
-      held_bytes: approximate peak memory of a device, for one trial's share of a batch with everything that is kept.
-      equations: number of operations in the text of all programs, which determines compile time.
+      held_bytes: approximate peak memory of a device for one trial's share of a batch, including intermediate results.
+      equations: number of operations in the text of all programs, which determines the compile time.
       devices: number of devices that share a step. The other numbers are already divided by it.
-      precision: precision of matmuls, float32 or bfloat16.
-      least_bytes: approximate memory of a device if it processes its share in as many parts as possible.
-      sums: whether devices that share a step sum the gradients of all parameters.
-      streamed: whether each lane reads its own stream of data, which makes one lane the default.
+      precision: matmul precision, float32 or bfloat16.
+      least_bytes: approximate memory of a device if it processes its share in the largest possible number of parts.
+      sums: whether the devices that share a step all-reduce the gradients of all parameters.
+      streamed: whether each lane reads its own data stream. If so, the default is one lane.
     """
 
     step: Work
@@ -80,7 +82,7 @@ class Counts(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The collectives of one operation over mesh axes in a step: count, bytes of whole arrays, bytes on the wire."""
+    """Collectives of one type over given mesh axes in a step: count, bytes of whole arrays, and bytes on the wire."""
 
     operation: str
     axes: str
@@ -93,21 +95,23 @@ class Verdict(NamedTuple):
     """The compiler's verdict on a study for a topology.
 
     Attributes:
-      fits: whether it fits in memory. None if compiling did not end, so that it is not known.
-      needed_bytes, device_bytes: memory that a device needs with all arguments, and memory the compiler may use.
+      fits: whether the study fits in memory, or None if compilation did not finish.
+      needed_bytes, device_bytes: memory that a device needs, including all arguments, and memory that the compiler may
+        use.
       flops: FLOPs of a step on a device.
       exchanges: collectives of a step.
       exchange_seconds: predicted seconds of these collectives.
-      unknown_loops: number of loops without a known trip count, counted once. These are loops over steps.
-      cycles: cycles of a step in the compiler's schedule, with loops multiplied by trip count. None if not reported.
+      unknown_loops: number of loops with unknown trip count. Their bodies are counted once. They are loops over steps.
+      cycles: cycles of a step in the compiler's schedule, with loops multiplied by their trip counts, or None if not
+        reported.
       lanes: number of trials on a device.
-      shards: number of devices that share a step, as the engine would divide it.
-      microbatches: number of parts in which a device processes its share.
+      shards: number of devices that share a step, as the engine would partition it.
+      microbatches: number of parts that a device's share is processed in.
       device_kind: JAX's name for the device.
       devices: number of devices in the slice.
-      how: the lanes and the division, in words.
+      how: readable description of the lanes and the batch partition.
       processor_seconds: CPU seconds spent on compiling.
-      why: the compiler's message if the study does not fit, or the reason why this is not known.
+      why: the compiler's message if the study does not fit, or the reason why the verdict is unknown.
     """
 
     fits: bool | None
@@ -130,13 +134,13 @@ class Verdict(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A study whose costs are asked for.
+    """A request for the costs of a study.
 
     Attributes:
-      plan, trials: the study's plan, as plain data, and its number of trials.
+      plan, trials: the study's plan as plain data, and the number of its trials.
       source: source of its data, as plain data. None if the plan specifies it.
       settings: settings of the run.
-      topology: TPU topology to compile for, which need not be attached. None asks for counts only.
+      topology: TPU topology to compile for; it does not need to be attached. With None, costs are only counted.
     """
 
     plan: Mapping[str, Any]
@@ -146,18 +150,18 @@ class Question:
     topology: str | None = None
 
     def key(self) -> str:
-        """The cache key of its answer."""
+        """Returns the cache key of the answer."""
         flags = {name: os.environ.get(name) for name in FLAGS}
         text = json.dumps([dataclasses.asdict(self), versions(self.topology is not None), flags], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Unanswered(Exception):
-    """A subprocess ended without an answer. The text gives the reason."""
+    """A subprocess ended without an answer. The message contains the reason."""
 
 
 def versions(with_compiler: bool) -> dict[str, str]:
-    """The versions that an answer depends on: of jax, of libtpu if it compiles, and of our code."""
+    """Returns the versions that an answer depends on: jax, this code, and libtpu if the question compiles."""
     names = ["jax", "jaxlib", "flax", "optax"]
     if with_compiler:
         names.append("libtpu")
@@ -165,7 +169,7 @@ def versions(with_compiler: bool) -> dict[str, str]:
 
 
 def installed(names: Sequence[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
+    """Returns the versions of the installed ones of these packages."""
     found = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -174,7 +178,7 @@ def installed(names: Sequence[str]) -> dict[str, str]:
 
 
 def code_hash(folders: Sequence[str]) -> str:
-    """The hash of all Python code in some of our folders."""
+    """Returns a hash of all Python code in the given folders of this project."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -188,19 +192,20 @@ def ask(
     say: Callable[[str], None] = lambda line: None,
     *,
     refuses: bool = True,
-) -> list[dict[str, Any] | None]:
+) -> list[Answer | None]:
     """The answers to questions, as plain data, or None for those not answered before the timeout.
 
-    A single subprocess answers all questions in order. Cached answers are read instead.
+    A single subprocess answers all questions in order, except those with a cached answer.
 
     Args:
       questions: questions about one topology.
-      timeout_seconds: limit for all questions together. None means no limit.
-      say: receives lines for the user: the start of a subprocess that may take long, and its progress.
-      refuses: whether an impossible question raises an error. Otherwise its answer is ``REFUSED`` with the reason.
+      timeout_seconds: time limit for all questions together. With None, there is no limit.
+      say: called with messages for the user about the start and the progress of a slow subprocess.
+      refuses: whether to raise an error for an impossible question. If False, its answer is ``REFUSED`` with the
+        reason.
 
     Raises:
-      BadInput: a question asks for something impossible.
+      BadInput: a question is impossible to answer, and ``refuses`` is True.
       Unanswered: the subprocess failed.
     """
     cache = _cache()
@@ -211,7 +216,7 @@ def ask(
         on_answer = _progress(list(asked.values()), say)
         for key, own in zip(asked, _process(list(asked.values()), timeout_seconds, on_answer), strict=False):
             answers[key] = own
-            if REFUSED not in own:  # a refusal may have a cause outside our code, so it is not cached
+            if REFUSED not in own:  # refusals are not cached, because they may have external causes
                 _write(cache, key, own)
     for answer in answers.values():
         if refuses and answer is not None and REFUSED in answer:
@@ -220,7 +225,9 @@ def ask(
 
 
 def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable[[int], None]:
-    """Announces the questions. Returns a function that receives the number of answers and reports it occasionally."""
+    """Announces the questions. Returns a callback that takes the number of answers so far and occasionally reports
+    progress.
+    """
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
     each = " each" if len(asked) > 1 else ""
@@ -242,7 +249,7 @@ def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable
 
 
 def _cache() -> Path | None:
-    """The folder of cached answers, or None if it cannot be created."""
+    """Returns the folder of cached answers, or None if it cannot be created."""
     try:
         folder = caches.folder("costs")
         folder.mkdir(parents=True, exist_ok=True)
@@ -251,11 +258,11 @@ def _cache() -> Path | None:
     return folder
 
 
-def _read(cache: Path | None, key: str) -> dict[str, Any] | None:
+def _read(cache: Path | None, key: str) -> Answer | None:
     return None if cache is None else read_json(cache / f"{key}.json")
 
 
-def read_json(file: Path) -> dict[str, Any] | None:
+def read_json(file: Path) -> Answer | None:
     """The object in a cached file, which is untrusted, or None without a valid one."""
     try:
         found = json.loads(durable.read(file, durable.RECORD_BYTES))
@@ -272,7 +279,7 @@ def _write(cache: Path | None, key: str, answer: Mapping[str, Any]) -> None:
 
 def _process(
     questions: Sequence[Question], timeout_seconds: float | None, on_answer: Callable[[int], None]
-) -> list[dict[str, Any]]:
+) -> list[Answer]:
     """The subprocess's answers in order, fewer than the questions if it timed out.
 
     Calls ``on_answer`` with the number of answers after each one.
@@ -282,7 +289,7 @@ def _process(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {
-            "JAX_PLATFORMS": "cpu",  # the subprocess must not occupy a device
+            "JAX_PLATFORMS": "cpu",  # keeps the subprocess from occupying a device
             "TMPDIR": name,  # libtpu keeps a lock there
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
@@ -329,7 +336,7 @@ def _process(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kills a process together with everything it started."""
+    """Kills a process and all processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

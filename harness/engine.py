@@ -1,4 +1,4 @@
-"""The training loop: compiled calls advance the trials of one study from evaluation to evaluation."""
+"""The training loop. Compiled calls advance the trials of one study from evaluation to evaluation."""
 
 import math
 import time
@@ -45,30 +45,31 @@ def run(
     shutdown: Shutdown | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Record:
-    """Runs trials of a study until each is settled, resuming those with a checkpoint.
+    """Runs trials of a study until each has ended. Trials with a checkpoint are resumed.
 
-    Initial parameters and data order are functions of a trial's seed and step only. On a CPU all results are therefore
-    bitwise identical for any number of lanes, any order of ``trials`` and any interruption. The one exception is the
-    length of a pruned trial's curve, since such a trial runs until the round in which it loses.
+    Initial parameters and data order depend only on a trial's seed and step. On a CPU, results are therefore bitwise
+    identical for any number of lanes, any order of ``trials`` and any interruptions. The only exception is the length
+    of a pruned trial's curve, which ends in the round in which the trial is pruned.
 
     Args:
-      study: the plan.
-      trials: of the study, with distinct ids.
-      settings: how to run it.
+      study: plan of the study.
+      trials: trials of the study, with distinct ids.
+      settings: settings of the run.
       source: options of the user's own data set, as in ``registry.dataset``.
-      best: answers of trials that already ran. Exact pruning starts from them.
-      on_progress: called before compiling, before training and after each evaluation.
-      on_finished: called with newly finished trials, every ``flush_seconds`` and at the end.
-      confirming: called whenever all trials have ended and been handed over. Returns trials that confirm the best ones.
-      shutdown: shutdown of this process. A separate thread hands over finished trials before the process ends.
-      checkpoints: checkpoints of the study. With None, trials are not saved.
+      best: results of trials that have already run. Exact pruning starts from them.
+      on_progress: called before compilation, before training and after each evaluation.
+      on_finished: called with newly finished trials every ``flush_seconds`` and at the end.
+      confirming: called whenever all trials have ended and been reported. Returns further trials that confirm the best
+        ones.
+      shutdown: shutdown state of this process. Before the process ends, a separate thread reports finished trials.
+      checkpoints: the study's checkpoints. With None, trials are not saved.
 
     Returns:
-      All trials in one record.
+      A record of all trials.
 
     Raises:
       Stopped: the process must end. All trials under way are saved.
-      BadInput: the data on this machine differ from those in the plan.
+      BadInput: the data on this machine differ from the data in the plan.
     """
     row = registry.dataset(study.dataset, source)
     version = row.version()
@@ -101,7 +102,7 @@ def run(
 
 
 class _Run:
-    """A run in progress: its lanes, its measurements and the seconds spent so far."""
+    """A run in progress, with its lanes, measurements and elapsed seconds."""
 
     compile_seconds = 0.0
     steps_per_epoch: float | None = None
@@ -120,8 +121,11 @@ class _Run:
         checkpoints: Checkpoints | None,
         on_finished: OnFinished,
     ):
-        self.study, self.settings, self.programs = study, settings, programs
-        self.shutdown, self.on_finished = shutdown, on_finished
+        self.study = study
+        self.settings = settings
+        self.programs = programs
+        self.shutdown = shutdown
+        self.on_finished = on_finished
         # Neighbouring lanes share a device. Filling devices in turn keeps all of them busy when there are few trials.
         in_turn = np.arange(programs.lanes).reshape(mesh.groups(programs.division.shards), -1).T.ravel().tolist()
         self.scheduler = TrialScheduler(study, trials, in_turn, best)
@@ -133,9 +137,10 @@ class _Run:
         self.handed_over: set[int] = set()
 
     def advance(self, live_trials: Sequence[Live]) -> None:
-        """Takes the steps of one call and evaluates the trials that reach an evaluation."""
+        """Runs the steps of one call and evaluates the trials that reach an evaluation."""
         before = time.perf_counter()
-        scheduler, programs = self.scheduler, self.programs
+        scheduler = self.scheduler
+        programs = self.programs
         stops = _stops(scheduler, live_trials, programs, self.seconds_per_step)
         spans = _spans(self.study, live_trials, stops, programs.lanes)
         self.carry = jax.block_until_ready(programs.advance(self.saver.restored(self.carry, live_trials), spans))
@@ -159,7 +164,7 @@ class _Run:
             scheduler.prune()
 
     def save_if_needed(self) -> None:
-        """Saves or hands over trials if it is time to, and ends those that exceed the time limit.
+        """Saves and reports trials at the configured intervals, and ends trials that exceed the time limit.
 
         Raises:
           Stopped: the process must end. All trials under way are saved.
@@ -184,7 +189,7 @@ class _Run:
             self.last_part = time.perf_counter()
 
     def hand_over(self) -> None:
-        """Hands over trials that have finished since the last call."""
+        """Reports trials that have finished since the last call."""
         with self.shutdown.lock:
             finished = self.scheduler.outcomes.keys() - self.handed_over
             if finished:
@@ -198,13 +203,14 @@ class _Run:
             self.shutdown.saved |= self.saver.save(self.carry)
 
     def progress(self) -> RunProgress:
-        """The progress of the run so far."""
+        """Returns the progress of the run."""
         seconds = time.perf_counter() - self.began
-        ended, live = dict(self.scheduler.ended), dict(Counter(live.step for live in self.scheduler.live))
+        ended = dict(self.scheduler.ended)
+        live = dict(Counter(live.step for live in self.scheduler.live))
         return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
 
     def record(self, ids: Collection[int]) -> Record:
-        """The measurements of ended trials, given their ids."""
+        """Returns the measurements of the ended trials with these ids."""
         programs = self.programs
         rows = sorted((row for row in self.rows if row[0] in ids), key=lambda row: row[:2])
         measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(programs.metrics))
@@ -227,27 +233,31 @@ class _Run:
 
 
 def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source) -> tuple[Programs, float]:
-    """Programs of a study that fit in memory, and the seconds that this call spent on compiling.
+    """Returns programs of a study that fit in memory, and the seconds spent on compiling in this call.
 
-    Prefers many lanes and few parts of a batch.
+    Prefers more lanes, and fewer parts per batch.
 
     Raises:
-      BadInput: a batch does not fit in memory under any allowed division.
+      BadInput: a batch does not fit in memory under any allowed partition.
     """
-    began, key = time.perf_counter(), programs_key(study)
+    began = time.perf_counter()
+    key = programs_key(study)
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
     workload = workload_of(key, source)
     ways = candidates(study, settings, trials, workload, len(mesh.devices()), strategy)
     free = mesh.device_bytes()
     _check_resident(study, workload, free)
-    needed, per_share, is_new = 0, 0.0, False
+    needed = 0
+    per_share = 0.0
+    is_new = False
     for lanes, division in ways:
         share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division.shards)
         if free is not None and per_share * share > free:
             continue
         programs, was_built = programs_for(key, lanes, strategy, division, source)
         is_new |= was_built
-        needed, per_share = programs.bytes, programs.bytes / share
+        needed = programs.bytes
+        per_share = programs.bytes / share
         if free is None or needed <= free or len(ways) == 1:
             return programs, time.perf_counter() - began if is_new else 0.0
     raise BadInput(
@@ -257,7 +267,7 @@ def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source
 
 
 def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> None:
-    """Raises BadInput, before anything compiles, if the resident training data do not fit on a device."""
+    """Raises BadInput before compilation if the resident training data do not fit on a device."""
     train = None if workload.feed or workload.draw else workload.shapes.train
     size = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in train or ())
     if free is not None and size > free:
@@ -270,7 +280,9 @@ def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> 
 def candidates(
     study: BatchStudy, settings: Settings, trials: int, workload: Workload, devices: int, strategy: str
 ) -> list[tuple[int, Division]]:
-    """Lanes and divisions of a batch to try, in order: first fewer and fewer lanes, then finer and finer divisions."""
+    """Returns the lanes and batch partitions to try: first with decreasing numbers of lanes, then with finer
+    partitions.
+    """
     lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
     ways = divisions(study.batch_size, workload.group, devices, settings.shards, settings.microbatches)
     counts = [lanes]
@@ -284,27 +296,26 @@ def candidates(
 
 
 def _lane_count(settings: Settings, strategy: str, trials: int, *, streamed: bool) -> int:
-    """The number of lanes. A batched lane costs the same with and without a trial.
+    """Returns the number of lanes. A batched lane costs the same whether or not it has a trial.
 
-    Each lane of streamed data reads its own stream, so the default is one lane for each device group.
+    For streamed data, each lane reads its own stream, so the default is one lane per device group.
     """
     if settings.lanes is None and streamed:
         return 1
     if settings.lanes is not None or strategy == "map":
         return settings.lanes or DEFAULT_LANES
-    return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # a power of 2, since each number needs its own programs
+    return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # rounded up: each number of lanes needs own programs
 
 
 def _stops(
     scheduler: TrialScheduler, live_trials: Sequence[Live], programs: Programs, seconds_per_step: float
 ) -> list[int]:
-    """The step that each trial reaches in the next call, which should take at most ``CALL_SECONDS``.
+    """Returns the step that each trial reaches in the next call, which should take at most ``CALL_SECONDS``.
 
-    Batched lanes all take as long as the lane with the most steps. The length of the call maximizes useful steps per
-    unit of time.
+    A call of batched lanes takes as long as its longest lane. The length of the call maximizes useful steps per second.
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
-    # The seconds of a step of one lane, whether or not it shared the device with other lanes.
+    # Seconds per step of one lane, whether or not it shared the device with other lanes.
     most = FIRST_CALL_STEPS if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
     if programs.call_steps is not None:
         most = min(most, programs.call_steps)

@@ -1,4 +1,4 @@
-"""The costs of factorizations: an epoch and an evaluation's objective, outlined from the size of the data only."""
+"""Costs of factorizations: an epoch and the objective of an evaluation, computed from the size of the data only."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ HALVES = ("row half", "column half")
 
 
 def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
-    """Counts the costs of an epoch, which is the study's step, and of the objective, on one core."""
+    """Counts the costs of an epoch, which is a step of the study, and of the objective on one core."""
     of = outline.outline(_size(study, source), study.cores, study)
     mesh: Any = AbstractMesh((study.cores,), (AXIS,), (AxisType.Auto,))
     # The fused kernel is an opaque C++ call. XLA's program does the same work.
@@ -42,9 +42,9 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
 
 
 def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles both halves of an epoch for a topology. Memory is that of the larger half.
+    """Compiles both halves of an epoch for a topology. The reported memory is that of the larger half.
 
-    A study with fewer cores than the slice has devices uses the first ones, and the others are idle.
+    If the slice has more devices than the study has cores, the study uses the first devices and the others are idle.
     """
     there = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
     if study.cores > there:
@@ -59,7 +59,7 @@ def verdict(study: Factorization, source: Source, settings: Settings, topology: 
         own = ahead_of_time.verdict(
             ahead_of_time.make(functools.partial(call.lower, *given), jaxpr_cost.device_bytes(given)),
             on,
-            beside=jaxpr_cost.device_bytes(programs[other][1][2]),  # the work of the other half stays in memory
+            beside=jaxpr_cost.device_bytes(programs[other][1][2]),  # arrays of the other half stay in memory
             lanes=1,
             how=f"{name} on {number_of(study.cores, 'core')}, {'all_to_all' if of.work[0].sends else 'all_gather'}",
         )._replace(devices=there, shards=study.cores)
@@ -71,7 +71,7 @@ def verdict(study: Factorization, source: Source, settings: Settings, topology: 
 
 
 def _both(one: Verdict, two: Verdict) -> Verdict:
-    """The verdict on an epoch, combined from those on its halves."""
+    """Combines the verdicts on both halves into the verdict on an epoch."""
     larger = two if not two.fits or (two.needed_bytes or 0) > (one.needed_bytes or 0) else one
     totals: dict[tuple[str, str], tuple[float, ...]] = {}
     for operation, axes, *own in (*one.exchanges, *two.exchanges):
@@ -93,7 +93,7 @@ def _both(one: Verdict, two: Verdict) -> Verdict:
 
 
 def _size(study: Factorization, source: Source) -> Size:
-    """The size of a study's data. The source of a stored study is derived from its plan."""
+    """Returns the size of a study's data. For a stored study, the source is derived from its plan."""
     name, _, variant = study.dataset.partition("-")
     if source is None and study.dataset_options:
         source = {"name": name, **study.dataset_options}

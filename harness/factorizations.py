@@ -1,4 +1,4 @@
-"""The trials of one factorization on its cores, timed, evaluated and saved epoch by epoch."""
+"""Runs the trials of a factorization on its cores. Every epoch is timed, evaluated and saved."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from harness import multihost
-from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
+from harness.checkpoints import Checkpoint, Checkpoints, Row, key_of, same_shapes
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from harness.shutdown import Shutdown, Stopped
@@ -44,32 +44,34 @@ def run(
     on_finished: OnFinished = lambda part: None,
     shutdown: Shutdown | None = None,
 ) -> dict[int, TrialOutcome]:
-    """Runs trials of a study one after another, resuming those with a checkpoint.
+    """Runs trials of a study one after another. Trials with a checkpoint are resumed.
 
-    Initial tables are a function of a trial's seed, so studies that differ in cores, solver or dtypes start alike.
+    Initial tables depend only on a trial's seed, so studies that differ in cores, solver or dtypes start from the same
+    tables.
 
     Args:
-      study: the plan. The process must have at least ``study.cores`` devices. When several processes run a study
-        together, its cores are all their devices.
+      study: plan of the study. The process must have at least ``study.cores`` devices. In a multi-host run, the cores
+        are all devices of all processes.
       trials: trials of the study, with distinct ids.
-      ratings: the data of the plan.
-      checkpoints: checkpoints of the study. Each of several processes saves the arrays of its own cores.
-      time_limit_seconds: limit after which unfinished trials end as INCOMPLETE(time_limit). Their checkpoints stay.
-      on_progress: called before compiling, before training and after each epoch, which counts as a step.
-      on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
-      shutdown: shutdown of this process.
+      ratings: the data that the plan specifies.
+      checkpoints: the study's checkpoints. In a multi-host run, each process saves the arrays of its own cores.
+      time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit). Their checkpoints are
+        kept.
+      on_progress: called before compilation, before training and after each epoch. An epoch counts as a step.
+      on_finished: called with each trial as soon as it ends. The trial's checkpoint is removed after this returns.
+      shutdown: shutdown state of this process.
 
     Returns:
-      The outcome of each trial.
+      The outcomes of the trials.
 
     Raises:
-      Stopped: the process must end. The trial under way is saved.
-      BadInput: the number of devices of several processes differs from the cores of the plan.
+      Stopped: the process must end. The running trial is saved.
+      BadInput: in a multi-host run, the number of devices differs from the cores of the plan.
     """
     shutdown = shutdown or Shutdown()
     training = Training(ratings, study, _mesh(study.cores))
     running = _FactorizationRun(study, training, checkpoints, time_limit_seconds, on_progress, shutdown)
-    outcomes: dict[int, TrialOutcome] = {}
+    outcomes = {}
     with shutdown.first(lambda: None):
         for trial in trials:
             rows, end = running.trial(trial)
@@ -104,7 +106,7 @@ def _finite(tables: Any) -> Array:
 
 @dataclasses.dataclass
 class _FactorizationRun:
-    """The training that all trials of a study share, with the seconds spent so far."""
+    """The state that all trials of a study share, including the seconds spent so far."""
 
     study: Factorization
     training: Training
@@ -118,14 +120,14 @@ class _FactorizationRun:
     train_seconds: float = 0.0
     evaluate_seconds: float = 0.0
     epochs: int = 0
-    ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of trials by their epochs
+    ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of ended trials by epochs taken
 
     def report(self, live: dict[int, int]) -> None:
-        """Reports the progress, given the live trials by their epochs."""
+        """Reports progress, given the number of live trials by epochs taken."""
         seconds = time.perf_counter() - self.began
         self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
 
-    def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
+    def trial(self, trial: Trial) -> tuple[list[Row], TrialOutcome]:
         """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
         weights = Weights(*(np.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
@@ -133,13 +135,14 @@ class _FactorizationRun:
         key = self._key(trial)
         self._compile(weights)
         tables = self.training.start(trial.seed)
-        rows: list[dict[str, float]] = []
+        rows = []
         checkpoint = self.checkpoints.load(trial.id, key, multihost.place())
         step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
-        # Hosts disagree if some died while saving.
+        # Hosts may disagree if some of them died while saving.
         on_all_hosts = multihost.longest(step, -step) == (step, -step)
         if checkpoint is not None and step and on_all_hosts:
-            tables, rows = self.training.from_shards(checkpoint.arrays), list(checkpoint.rows)
+            tables = self.training.from_shards(checkpoint.arrays)
+            rows = list(checkpoint.rows)
         self.shutdown.saved = bool(rows)
         while len(rows) < self.study.epochs:
             if rows and self._late():
@@ -159,16 +162,16 @@ class _FactorizationRun:
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
-        """Whether the process must end. Several processes must all ask at the same points."""
+        """Returns whether the process must end. In a multi-host run, all processes must call it at the same points."""
         return self.shutdown.requested or multihost.preempted()
 
-    def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
+    def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[Row]) -> None:
         with self.shutdown.lock, self.checkpoints.saving():
             checkpoint = Checkpoint(len(rows), rows, self.training.shards(tables))
             self.checkpoints.save(trial.id, key, checkpoint, multihost.place())
             self.shutdown.saved = True
 
-    def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
+    def record(self, trial: Trial, rows: list[Row], end: TrialOutcome) -> Record:
         """The measurements of a trial, with the seconds that the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
         measured = _evaluated_rows(rows)
@@ -187,7 +190,7 @@ class _FactorizationRun:
         )
 
     def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
-        """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        """Returns whether a checkpoint, which is untrusted, has the expected arrays and rows."""
         if checkpoint.step >= self.study.epochs:
             return False
         names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.step + 1)]
@@ -197,9 +200,7 @@ class _FactorizationRun:
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self.study.evaluate_every == 0 or epoch == self.study.epochs
 
-    def _epoch(
-        self, tables: FactorTables, weights: Weights, evaluate: bool
-    ) -> tuple[FactorTables, dict[str, float], bool]:
+    def _epoch(self, tables: FactorTables, weights: Weights, evaluate: bool) -> tuple[FactorTables, Row, bool]:
         """Runs one epoch. Returns the tables after it, its row, and whether everything is finite."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self.training.row_half(tables, weights))
@@ -221,7 +222,7 @@ class _FactorizationRun:
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _compile(self, weights: Weights) -> None:
-        """Compiles everything in advance, so that recorded times exclude compiling."""
+        """Compiles all programs in advance, so that recorded times exclude compilation."""
         if self.compile_seconds is not None:
             return
         self.on_progress(RunProgress(COMPILING))
@@ -243,15 +244,17 @@ class _FactorizationRun:
         return _of_leader(self.shutdown.time_is_up or time.perf_counter() - self.began > limit)
 
     def _key(self, trial: Trial) -> str:
-        """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and of their layout."""
+        """Returns the key of a checkpoint: a hash of the layout of the tables and everything that determines their
+        bits.
+        """
         sides = (self.training.rows, self.training.columns)
         row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
         return key_of(self.study.plan(), trial, MEASURED, row_hashes)
 
 
-def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
+def _evaluated_rows(rows: Sequence[Row]) -> dict[int, Row]:
     """The rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
-    by_epoch: dict[int, dict[str, float]] = {}
+    by_epoch = {}
     last = 0
     for epoch, row in enumerate(rows, 1):
         if "train_objective" in row:
@@ -261,7 +264,7 @@ def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, flo
 
 
 def _column(values: list[float], kind: Any) -> np.ndarray:
-    with np.errstate(over="ignore"):  # an objective that is too large becomes infinite
+    with np.errstate(over="ignore"):  # an objective that overflows becomes infinite
         return np.array(values).astype(kind)
 
 

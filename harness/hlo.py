@@ -1,8 +1,8 @@
-"""The contents of a compiled program: its collectives, products and loops, read from the text of the compiler's HLO.
+"""Parses the collectives, matmuls, convolutions and loops of a compiled program from its HLO text.
 
-Every number is for one device. The body of a loop counts as often as its trip count. A loop without a known trip
-count, such as one over a traced number of steps, counts once and is listed separately. Lines that cannot be read are
-kept, and ``check`` raises an error for them instead of guessing.
+Every number is for one device. The body of a loop is multiplied by the trip count. A loop with unknown trip count, such
+as one over a traced number of steps, counts once and is listed separately. Lines that cannot be parsed are kept, and
+``check`` raises an error if there are any.
 """
 
 import dataclasses
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
+Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -30,41 +32,45 @@ _SHAPE = re.compile(r"([a-z][a-z0-9]*)\[([0-9,<=]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations|true_computation|false_computation)=")
 _NAMES = re.compile(r"%?([\w.\-]+)")
 _SCATTERS = re.compile(r"all-reduce-scatter")
-# Libraries for matmuls and convolutions. Calls that list their contracted axes can be read, as XLA makes them on GPUs.
+# Libraries for matmuls and convolutions. Only calls that list their contracted axes, as XLA's GPU backend emits them,
+# can be parsed.
 _LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|fmha|attention|triton|cutlass|tpu_custom_call", re.IGNORECASE)
 
 Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
 
 
+Groups = tuple[tuple[int, ...], ...]  # groups of communicating devices
+
+
 class Unparsed(ValueError):
-    """Part of a compiled program was not understood."""
+    """Part of a compiled program cannot be parsed."""
 
 
 class Collective(NamedTuple):
-    """A collective.
+    """A collective operation.
 
     Attributes:
       operation: one of ``COLLECTIVES``.
       bytes: size of the whole array that is summed, gathered, scattered or sent, for each device of a group.
       groups: groups of communicating devices, by their positions in the mesh, or pairs for a permutation.
-      turns: trip counts of the loops around it.
+      turns: trip counts of the enclosing loops.
       name: name of the instruction.
     """
 
     operation: str
     bytes: float
-    groups: tuple[tuple[int, ...], ...]
+    groups: Groups
     turns: Turns
     name: str
 
     @property
     def times(self) -> int:
-        """The number of executions. Loops with unknown trip counts count once."""
+        """Number of executions. A loop with unknown trip count counts once."""
         return _times(self.turns)
 
     @property
     def size(self) -> int:
-        """The number of devices in the largest group."""
+        """Number of devices in the largest group."""
         return max(map(len, self.groups))
 
     @property
@@ -79,7 +85,7 @@ class Collective(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A matmul or convolution: its FLOPs, two per multiply-add, and the trip counts of the loops around it."""
+    """A matmul or convolution: its FLOPs, two per multiply-add, and the trip counts of the enclosing loops."""
 
     flops: int
     turns: Turns
@@ -95,10 +101,10 @@ class Compiled:
 
     Attributes:
       devices: number of devices that run it.
-      collectives, products: those in the program.
-      cycles: cycles estimated by the compiler's schedule on TPUs; 0 elsewhere.
-      loops: the number of loops with a known trip count, and of others.
-      unparsed: lines that were not understood.
+      collectives, products: collectives, and matmuls and convolutions, of the program.
+      cycles: cycles in the compiler's schedule on TPUs, 0 on other devices.
+      loops: number of loops with known and with unknown trip count.
+      unparsed: lines that could not be parsed.
     """
 
     devices: int
@@ -109,7 +115,7 @@ class Compiled:
     unparsed: tuple[str, ...]
 
     def check(self) -> "Compiled":
-        """Returns self. Raises Unparsed if any line was not understood."""
+        """Returns self. Raises Unparsed if any line could not be parsed."""
         if self.unparsed:
             raise Unparsed(
                 f"{len(self.unparsed)} lines of the compiled program cannot be read: {self.unparsed[0][:200]}"
@@ -118,22 +124,24 @@ class Compiled:
 
     @property
     def flops(self) -> int:
-        """FLOPs of all products. Loops with unknown trip counts count once."""
+        """FLOPs of all matmuls and convolutions. A loop with unknown trip count counts once."""
         return sum(each.flops * _times(each.turns) for each in self.products)
 
 
 def read(text: str) -> Compiled:
-    """Reads the text of a compiled program, as ``jax.stages.Compiled.as_text`` returns it.
+    """Parses a compiled program from the text returned by ``jax.stages.Compiled.as_text``.
 
     Args:
-      text: an HLO module after the partitioner.
+      text: HLO module after partitioning.
     """
     counts = re.findall(r"(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])
-    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, _lines_of_collectives(text)).compiled()
+    lines = set(map(str.strip, text.splitlines()))
+    listing = sum("replica_groups=" in line or "source_target_pairs=" in line for line in lines)
+    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, listing).compiled()
 
 
 def peak_bytes(program: Any) -> int:
-    """The device memory of a compiled program with arguments and results, or 0 if the compiler does not report it."""
+    """Returns the device memory of a compiled program, including arguments and results, or 0 if it is not reported."""
     stats = program.memory_analysis()
     if stats is None:
         return 0
@@ -141,15 +149,16 @@ def peak_bytes(program: Any) -> int:
     return int(stats.argument_size_in_bytes + results + stats.temp_size_in_bytes)
 
 
-def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
+def axes_of(collective: Collective, mesh: Axes) -> str:
     """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
 
     Args:
-      collective: from a program for this mesh, whose devices are numbered with the last axis fastest.
-      mesh: sizes of the axes, in order.
+      collective: collective of a program compiled for this mesh. Devices are numbered with the last axis varying
+        fastest.
+      mesh: sizes of the mesh axes, in order.
     """
     shape = tuple(mesh.values())
-    varying: set[int] = set()
+    varying = set()
     for group in collective.groups:
         places = np.array(np.unravel_index(group, shape))
         own = {i for i, along in enumerate(places) if len(set(along.tolist())) > 1}
@@ -161,11 +170,9 @@ def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
     return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
 
 
-def totals(
-    collectives: Sequence[Collective], mesh: Mapping[str, int]
-) -> dict[tuple[str, str], tuple[int, float, float]]:
+def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
     """The count, bytes and wire bytes of collectives, by operation and axes."""
-    sums: dict[tuple[str, str], tuple[int, float, float]] = {}
+    sums: Totals = {}
     for each in collectives:
         key = each.operation, axes_of(each, mesh)
         count, whole, wire = sums.get(key, (0, 0.0, 0.0))
@@ -182,21 +189,25 @@ class _Instruction(NamedTuple):
     line: str
 
 
-class _Reader:
-    """Traverses a program from its entry through everything that it calls."""
+Computations = dict[str, list[_Instruction]]  # by name
 
-    def __init__(self, computations: tuple[str, dict[str, list[_Instruction]]], devices: int, lines: int):
+
+class _Reader:
+    """Traverses all computations of a program, starting at the entry computation."""
+
+    def __init__(self, computations: tuple[str, Computations], devices: int, lines: int):
         self._entry, self._computations = computations
-        self._devices, self._lines = devices, lines
+        self._devices = devices
+        self._lines = lines  # that list communicating devices
         self._collectives: list[Collective] = []
         self._products: list[Product] = []
         self._cycles = 0.0
         self._loops = [0, 0]
         self._unparsed: list[str] = []
-        self._read: set[str] = set()  # lines of visited collectives
+        self._read: set[str] = set()  # lines of the collectives visited so far
 
     def compiled(self) -> Compiled:
-        """The contents that were found."""
+        """Returns the parsed program."""
         self._visit(self._entry, ())
         found = len(self._read)
         if found < self._lines:
@@ -244,7 +255,7 @@ class _Reader:
         self._visit(body[1], (*turns, turn))
 
     def _counted(self, each: _Instruction, beside: Sequence[_Instruction], body: str, condition: str) -> int | None:
-        """The trip count of a loop that adds a constant while below another constant, or None for any other loop."""
+        """Returns the trip count of a loop that counts up to a constant, or None for any other loop."""
         last, given, after = ({one.name: one for one in own} for own in (self._of(condition), beside, self._of(body)))
         root = next((one for one in reversed(self._of(condition)) if one.opcode == "compare"), None)
         if root is None or not root.line.startswith("ROOT") or "direction=LT" not in root.attributes:
@@ -284,7 +295,7 @@ class _Reader:
         except Unparsed:
             self._unparsed.append(each.line)
             return
-        if operation == "all-reduce" and _SCATTERS.search(computation):  # each device keeps a part of the sum
+        if operation == "all-reduce" and _SCATTERS.search(computation):  # each device keeps one part of the sum
             operation = "reduce-scatter"
         if all(len(group) == 1 for group in groups):
             return  # no communication
@@ -292,13 +303,13 @@ class _Reader:
 
 
 def _is_library(each: _Instruction) -> bool:
-    """Whether an instruction calls a library for matmuls or convolutions."""
+    """Returns whether an instruction calls a library for matmuls or convolutions."""
     target = re.search(r'custom_call_target="([^"]*)"', each.attributes) if each.opcode == "custom-call" else None
     return target is not None and _LIBRARIES.search(target[1]) is not None
 
 
 def _flops(each: _Instruction, types: Mapping[str, str]) -> int | None:
-    """The FLOPs of a product, or None if it cannot be read."""
+    """Returns the FLOPs of a matmul or convolution, or None if it cannot be parsed."""
     operands = [_dims(types[name]) for name in _operands(each) if name in types]
     out = _dims(each.type)
     if len(operands) < 2:
@@ -313,20 +324,20 @@ def _flops(each: _Instruction, types: Mapping[str, str]) -> int | None:
 
 
 def _constant(each: _Instruction | None) -> int | None:
-    """The value of an integer constant, or None for any other instruction."""
+    """Returns the value of an integer constant, or None for any other instruction."""
     number = re.fullmatch(r"-?\d+", each.operands) if each is not None and each.opcode == "constant" else None
     return int(number[0]) if number else None
 
 
 def _element(tuple_: _Instruction | None, index: int, beside: Mapping[str, _Instruction]) -> _Instruction | None:
-    """The element of a tuple, traced through copies."""
+    """Returns the element of a tuple, traced through copies."""
     if tuple_ is None or tuple_.opcode != "tuple":
         return None
     return _behind(beside.get(_operands(tuple_)[index]), beside)
 
 
 def _behind(each: _Instruction | None, beside: Mapping[str, _Instruction]) -> _Instruction | None:
-    """The source of a copy, or the instruction itself."""
+    """Returns the source of a copy, or the instruction itself if it is not a copy."""
     while each is not None and each.opcode in ("copy", "bitcast", "copy-start", "copy-done"):
         each = beside.get(_operands(each)[0])
     return each
@@ -335,9 +346,9 @@ def _behind(each: _Instruction | None, beside: Mapping[str, _Instruction]) -> _I
 def _flops_of_convolution(
     attributes: str, given: Sequence[int], kernel: Sequence[int], out: Sequence[int]
 ) -> int | None:
-    """FLOPs of a convolution, excluding those with zeros of padding and dilation, or None if it cannot be read.
+    """Returns the FLOPs of a convolution without those on padding and dilation zeros, or None if it cannot be parsed.
 
-    The TPU compiler turns batched matmuls into convolutions, and most of their taps meet zeros.
+    The TPU compiler turns batched matmuls into convolutions in which most taps multiply zeros.
     """
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
     window = dict(re.findall(r"(\w+)=([\dx_\-]+)", (re.search(r"window=\{([^}]*)\}", attributes) or [""])[0]))
@@ -356,31 +367,42 @@ def _flops_of_convolution(
     pads = along("pad", 0)
     flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i, place in enumerate(places):
-        count, outputs = given[labels[1].index(place)], out[labels[3].index(place)]
+        count = given[labels[1].index(place)]
+        outputs = out[labels[3].index(place)]
         flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], apart[i])
     return flops
 
 
 def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
-    """The number of pairs of an output and a tap of a window that meet a number, not padding or dilation, on one axis.
+    """Returns, for one axis, the number of (output, window tap) pairs that read an input rather than padding or
+    dilation.
 
     Args:
-      count, outputs: numbers of inputs and outputs.
-      size, stride, pad: those of the window, with the padding before the inputs.
-      spread, apart: dilation of the inputs and of the window.
+      count, outputs: number of inputs and number of outputs.
+      size, stride, pad: window size, stride, and padding before the first input.
+      spread, apart: dilation of the inputs, and dilation of the window.
     """
-    at, last = np.arange(outputs) * stride - pad, (count - 1) * spread
+    at = np.arange(outputs) * stride - pad
+    last = (count - 1) * spread
     places = (at + tap * apart for tap in range(size))
     return sum(int(np.count_nonzero((each >= 0) & (each <= last) & (each % spread == 0))) for each in places)
 
 
-_REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # call scalar computations
+_REDUCING = (
+    "reduce",
+    "reduce-window",
+    "scatter",
+    "select-and-scatter",
+    "sort",
+    "map",
+)  # these call scalar computations
 
 
-def _computations(text: str) -> tuple[str, dict[str, list[_Instruction]]]:
+def _computations(text: str) -> tuple[str, Computations]:
     """The name of the entry computation, and the instructions of each computation by name."""
-    found: dict[str, list[_Instruction]] = {}
-    entry, current = "", None
+    found: Computations = {}
+    entry = ""
+    current = None
     for line in text.splitlines():
         if not line.startswith((" ", "}")) and (head := _COMPUTATION.match(line)):
             current = found.setdefault(head[2], [])
@@ -398,7 +420,8 @@ def _instruction(line: str) -> _Instruction | None:
         return None
     rest = match[2]
     end = _closing(rest) if rest.startswith("(") else rest.find(" ")
-    kind, rest = rest[:end], rest[end:].lstrip()
+    kind = rest[:end]
+    rest = rest[end:].lstrip()
     opcode = re.match(r"([a-z][\w\-]*)\(", rest)
     if opcode is None:
         return None
@@ -407,7 +430,7 @@ def _instruction(line: str) -> _Instruction | None:
 
 
 def _closing(text: str) -> int:
-    """The position after the parenthesis that closes the first one."""
+    """Returns the position after the parenthesis that closes the first one."""
     depth = 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -416,15 +439,8 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def _lines_of_collectives(text: str) -> int:
-    """The number of lines that list communicating devices."""
-    return sum(
-        "replica_groups=" in line or "source_target_pairs=" in line for line in set(map(str.strip, text.splitlines()))
-    )
-
-
 def _called(each: _Instruction) -> Iterator[str]:
-    """Names of the computations that an instruction calls."""
+    """Returns the names of the computations that an instruction calls."""
     for match in _CALLED.finditer(each.attributes):
         rest = each.attributes[match.end() :]
         listed = re.match(r"\{([^}]*)\}", rest)
@@ -433,22 +449,17 @@ def _called(each: _Instruction) -> Iterator[str]:
 
 
 def _operands(each: _Instruction) -> list[str]:
-    marked: list[str] = re.findall(r"%([\w.\-]+)", each.operands)
-    return marked or _NAMES.findall(each.operands)
+    return re.findall(r"%([\w.\-]+)", each.operands) or _NAMES.findall(each.operands)
 
 
 def _dims(kind: str) -> list[int]:
     shape = _SHAPE.search(kind)
-    return _sizes(shape[2]) if shape else []
-
-
-def _sizes(text: str) -> list[int]:
-    return [int(size.removeprefix("<=")) for size in text.split(",") if size]
+    return _numbers(shape[2]) if shape else []
 
 
 def _arrays(kind: str) -> list[float]:
     """The bytes of each array of a type."""
-    return [math.prod(_sizes(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
+    return [math.prod(_numbers(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
 
 
 def _bits(dtype: str) -> int:
@@ -461,7 +472,7 @@ def _bits(dtype: str) -> int:
 
 
 def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> float:
-    """Bytes of the whole arrays of a collective."""
+    """Returns the bytes of the whole arrays of a collective."""
     if operation in ("all-gather", "collective-broadcast"):
         arrays = _arrays(each.type)
         if each.opcode.endswith("-start") and len(arrays) > 1:  # the operands and the results
@@ -473,7 +484,7 @@ def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> fl
     return arrays[0] if operation == "collective-permute" else sum(arrays)
 
 
-def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, ...], ...]:
+def _groups(attributes: str, operation: str, devices: int) -> Groups:
     """Parses the groups of communicating devices in any of the compiler's notations."""
     if operation == "collective-permute":
         pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", attributes)
@@ -485,10 +496,11 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
         raise Unparsed(attributes)
     text = listed[1]
     if plain := re.match(r"\{((?:\{[\d,]*\},?)*)\}", text):
-        groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
+        groups = [tuple(_numbers(own)) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
         return tuple(group for group in groups if group) or (tuple(range(devices)),)
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
-        ids, shape = _ordered(iota[2], iota[3]), _numbers(iota[1])
+        ids = _ordered(iota[2], iota[3])
+        shape = _numbers(iota[1])
         if ids.size != math.prod(shape):
             raise Unparsed(text)
         return _rows(ids, shape[-1])
@@ -500,17 +512,17 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
 
 
 def _ordered(dims: str, order: str | None) -> np.ndarray:
-    """The numbers from 0 in an array of these dimensions, transposed."""
+    """Returns the numbers from 0 in an array of these dimensions, transposed."""
     sizes = _numbers(dims)
     ids = np.arange(math.prod(sizes)).reshape(sizes)
     return ids.transpose(_numbers(order)) if order else ids
 
 
-def _rows(ids: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
+def _rows(ids: np.ndarray, size: int) -> Groups:
     return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 
 
-def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int, ...], ...]:
+def _of_mesh(sizes: str, device_ids: str | None, named: str) -> Groups:
     """Groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
@@ -522,13 +534,13 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
         ids = np.array(_numbers(device_ids))
     if ids.size != count:
         raise Unparsed(device_ids or sizes)
-    parts: dict[str, list[tuple[int, int]]] = {}  # for each axis: the stride before a part, and its size
+    parts: dict[str, list[tuple[int, int]]] = {}  # for each axis, the stride and the size of each part
     for name, before, size in re.findall(r"'?([\w.\-]+)'?(?::\((\d+)\)(\d+))?", named):
         if name not in axes:
             raise Unparsed(named)
         parts.setdefault(name, []).append((int(before), int(size)) if before else (1, axes[name]))
     dims: list[int] = []
-    within: list[int] = []
+    within = []
     for name, size in axes.items():
         edges = sorted({1, size, *(e for before, own in parts.get(name, []) for e in (before, before * own))})
         for low, high in itertools.pairwise(edges):
@@ -542,7 +554,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",") if number]
+    return [int(number.removeprefix("<=")) for number in text.split(",") if number]
 
 
 def _cycles(each: _Instruction) -> float:

@@ -1,4 +1,4 @@
-"""The costs of a program, counted in its jaxpr before compiling: FLOPs, memory traffic and approximate peak memory."""
+"""Counts the costs of a program in its jaxpr, before compilation: FLOPs, memory traffic and approximate peak memory."""
 
 import math
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from jax.tree_util import tree_leaves
 from harness import hlo
 from harness.costs import Work
 
-# Operations that a compiler does not fuse with their neighbours, so that their results go to memory. Fused operations
-# read one number for each number they write, and do not reduce.
+# Operations that compilers do not fuse with their neighbours, so that their results are written to memory. Fused
+# operations are elementwise.
 _APART = {
     *("dot_general", "conv_general_dilated", "sort", "top_k", "gather", "scatter", "scatter-add", "scatter_add"),
     *("dynamic_slice", "dynamic_update_slice", "concatenate", "cumsum", "cumlogsumexp", "cumprod", "cummax"),
@@ -21,13 +21,18 @@ _APART = {
     *("threefry2x32", "random_bits", "all_gather", "all_gather_invariant", "all_to_all", "psum", "psum_invariant"),
     *("ppermute", "reduce_scatter", "ffi_call"),
 }
-_PICK = ("gather", "dynamic_slice")  # read as much as they return
-_PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as much as they are given
+_PICK = ("gather", "dynamic_slice")  # these read as many bytes as they return
+_PUT = (
+    "scatter",
+    "scatter-add",
+    "scatter_add",
+    "dynamic_update_slice",
+)  # these write as many bytes as their updates have
 _FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
 
 
 def of(jaxpr: Any) -> Work:
-    """The work of a program. Loops count as in ``matrix_flops``.
+    """Returns the work of a program. Loops count as in ``matrix_flops``.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.
@@ -37,7 +42,7 @@ def of(jaxpr: Any) -> Work:
 
 
 def equations(jaxpr: Any) -> int:
-    """The number of operations in the text of a program, which the compiler has to process once each."""
+    """Returns the number of operations in the text of a program. The compiler processes each of them once."""
     found = 0
     for equation in _open(jaxpr).eqns:
         inner = list(jaxprs_in_params(equation.params))
@@ -46,23 +51,24 @@ def equations(jaxpr: Any) -> int:
 
 
 def held_bytes(jaxpr: Any) -> int:
-    """The peak bytes of a program if every operation writes its result to memory, including arguments and results.
+    """Returns the peak bytes of a program, including arguments and results, if every operation writes its result to
+    memory.
 
-    An array is held from the operation that returns it to the last one that takes it. A compiler usually holds less
-    because it fuses operations, or slightly more because of copies. For a program that is divided over devices, this
-    is the peak of one device.
+    An array is live from the operation that returns it to the last operation that reads it. Compiled programs usually
+    need less memory because operations are fused, or slightly more because of copies. If the program is partitioned
+    over devices, the result is the peak of one device.
     """
     program = _open(jaxpr)
     return max(_peak(each, given=True) for each in list(_shares(program)) or [program])
 
 
 def device_bytes(arrays: Any) -> int:
-    """The bytes of arrays on each device of their mesh."""
+    """Returns the bytes of arrays on each device of their mesh."""
     return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in tree_leaves(arrays))
 
 
 def _shares(jaxpr: Any) -> Iterator[Any]:
-    """The per-device programs within a program, one for each part that is divided over devices."""
+    """Returns the per-device programs within a program, one for each part that is partitioned over devices."""
     for equation in jaxpr.eqns:
         for inner in map(_open, jaxprs_in_params(equation.params)):
             if equation.primitive.name == "shard_map":
@@ -72,10 +78,13 @@ def _shares(jaxpr: Any) -> Iterator[Any]:
 
 
 def _moved(jaxpr: Any) -> tuple[float, float, float]:
-    """Memory traffic of operations that compilers do not fuse and of all operations, and the number of operations."""
+    """Returns the memory traffic of operations that compilers do not fuse and of all operations, and the operation
+    count.
+    """
     fused = most = operations = 0.0
     for equation in jaxpr.eqns:
-        name, params = equation.primitive.name, equation.params
+        name = equation.primitive.name
+        params = equation.params
         inner = list(jaxprs_in_params(params))
         if name == "cond":
             own = max((_moved(branch.jaxpr) for branch in params["branches"]), key=lambda each: each[1])
@@ -87,36 +96,38 @@ def _moved(jaxpr: Any) -> tuple[float, float, float]:
         else:
             moved = _bytes_moved(equation, name)
             own = (moved if name in _APART else 0.0), moved, 1.0
-        fused, most, operations = fused + own[0], most + own[1], operations + own[2]
+        fused += own[0]
+        most += own[1]
+        operations += own[2]
     return fused, most, operations
 
 
 def _bytes_moved(equation: Any, name: str) -> float:
-    out = sum(_bytes(var) for var in equation.outvars)
+    out = sum(map(array_bytes, equation.outvars))
     if name in _PICK:
-        return 2 * out + sum(_bytes(var) for var in equation.invars[1:])
+        return 2 * out + sum(map(array_bytes, equation.invars[1:]))
     if name in _PUT:
-        return 2 * sum(_bytes(var) for var in equation.invars[1:])
-    return out + sum(_bytes(var) for var in equation.invars)
+        return 2 * sum(map(array_bytes, equation.invars[1:]))
+    return out + sum(map(array_bytes, equation.invars))
 
 
 def _peak(jaxpr: Any, *, given: bool) -> int:
-    """The most bytes held at once, with or without those of the arguments."""
+    """Returns the maximum number of bytes live at once, with or without the arguments."""
     last: dict[Any, int] = {}
     for at, equation in enumerate(jaxpr.eqns):
         last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
     last |= {var: len(jaxpr.eqns) for var in jaxpr.outvars if not isinstance(var, Literal)}
     arguments = {*jaxpr.invars, *jaxpr.constvars}
-    held = sum(_bytes(var) for var in arguments) if given else 0
+    held = sum(map(array_bytes, arguments)) if given else 0
     peak = held
     ends: dict[int, list[Any]] = {}
     for var, at in last.items():
         ends.setdefault(at, []).append(var)
     for at, equation in enumerate(jaxpr.eqns):
         within = max((_peak(_open(each), given=False) for each in jaxprs_in_params(equation.params)), default=0)
-        out = sum(_bytes(var) for var in equation.outvars if var in last)
+        out = sum(array_bytes(var) for var in equation.outvars if var in last)
         peak = max(peak, held + max(within, out))
-        held += out - sum(_bytes(var) for var in ends.get(at, ()) if var not in arguments)
+        held += out - sum(array_bytes(var) for var in ends.get(at, ()) if var not in arguments)
     return peak
 
 
@@ -124,7 +135,8 @@ def _open(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
-def _bytes(var: Any) -> int:
+def array_bytes(var: Any) -> int:
+    """The bytes of an array in a program."""
     shape = getattr(var.aval, "shape", None)
     if shape is None:
         return 0
@@ -132,17 +144,18 @@ def _bytes(var: Any) -> int:
 
 
 def matrix_flops(jaxpr: Any) -> int:
-    """The FLOPs of all matmuls and convolutions of a program, two per multiply-add.
+    """Returns the FLOPs of all matmuls and convolutions of a program, two per multiply-add.
 
-    Loops are multiplied by their trip count, or count once if it is unknown. The most expensive branch counts. All
-    other operations, such as sums and exponentials, are excluded, as in model FLOPs.
+    Loop bodies are multiplied by the trip count, or count once if it is unknown. For conditionals, the most expensive
+    branch counts. As in model FLOPs, all other operations, such as sums and exponentials, are excluded.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.
     """
     total = 0
     for equation in _open(jaxpr).eqns:
-        name, params = equation.primitive.name, equation.params
+        name = equation.primitive.name
+        params = equation.params
         if name == "dot_general":
             ((contracted, _), _) = params["dimension_numbers"]
             sizes = equation.invars[0].aval.shape
@@ -159,7 +172,7 @@ def matrix_flops(jaxpr: Any) -> int:
 
 
 def _products_of_convolution(equation: Any) -> int:
-    """Multiply-adds of a convolution, excluding those with zeros of padding and dilation."""
+    """Returns the multiply-adds of a convolution, without those on padding and dilation zeros."""
     lhs, rhs, out = (var.aval.shape for var in (*equation.invars, equation.outvars[0]))
     params = equation.params
     numbers = params["dimension_numbers"]

@@ -1,32 +1,32 @@
-"""The predicted cost of a step on a mesh: matmuls, memory, and collectives with a latency and a bandwidth.
+"""Predicts the cost of a step on a mesh: matmuls, memory traffic, and collectives with a latency and a bandwidth.
 
-Nothing is assumed to overlap, so a step takes the sum of its parts. The closed forms are those of *How to Scale Your
-Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections 2, 3 and 5), for weights and activations of
-two bytes.
+Computation and communication are assumed not to overlap, so their times are added. The closed forms are those of *How
+to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections 2, 3 and 5), for two-byte
+weights and activations.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.hlo import Collective, axes_of
+from harness.hlo import Axes, Collective, axes_of
 
-_PASSED = ("collective-permute", "collective-broadcast")  # sent from one device to another
-HOP_SECONDS = 1e-6  # latency from one device to the next, from section 3 of the book
+_PASSED = ("collective-permute", "collective-broadcast")  # point-to-point transfers
+HOP_SECONDS = 1e-6  # latency of one hop, from section 3 of the book
 
 
 class Hardware(NamedTuple):
-    """A device as JAX counts it, which is a chip or a core, and its links.
+    """A device as counted by JAX (a chip or a core) and its links.
 
     Attributes:
       flops: bfloat16 matmul FLOPs per second.
-      passes: time of a full float32 matmul relative to bfloat16, or 1 if ``flops`` is the rate of float32.
-      memory_bytes, memory_bandwidth: size of its memory in bytes, and bytes per second.
-      link_bandwidth: bytes per second that a device sends: in both directions together over the links of one torus
-        axis, or into a switch.
-      axes: number of axes whose links one collective can use at once: directions of a torus, 1 for a switch.
-      node: number of devices connected by these links. None means all.
-      far_bandwidth: a device's share of the network between slices or nodes, one way, in bytes per second, or None if
+      passes: time of a full-precision float32 matmul relative to bfloat16, or 1 if ``flops`` is the float32 rate.
+      memory_bytes, memory_bandwidth: memory size in bytes, and bandwidth in bytes per second.
+      link_bandwidth: bytes per second that a device sends over the links of one torus axis (both directions together)
+        or into a switch.
+      axes: number of axes whose links a collective can use at once: the dimensions of a torus, or 1 for a switch.
+      node: number of devices connected by these links. With None, all devices are.
+      far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, or None if
         unknown.
       source: source of these numbers.
     """
@@ -47,8 +47,9 @@ _CLOUD = "Google Cloud's pages of TPU versions (cloud.google.com/tpu/docs), and 
 _NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400 Gbit/s of InfiniBand a GPU"
 _PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge; nodes and network as of H100"
 _GRACE = "NVIDIA's data sheet, with 96 GB of HBM3; nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
-_TPU, _GPU = 6, 15  # passes: TPUs add six bfloat16 products, GPUs use other units
-HARDWARE: dict[str, Hardware] = {
+_TPU = 6  # passes: TPUs add six bfloat16 products
+_GPU = 15  # passes: GPUs use other units
+HARDWARE = {
     "v3": Hardware(0.7e14, _TPU, 16e9, 4.5e11, 1e11, 2, None, None, f"{_BOOK}; of a core, which is half a chip"),
     "v4p": Hardware(2.75e14, _TPU, 32e9, 1.2e12, 9e10, 3, None, None, _BOOK),
     "v5p": Hardware(4.59e14, _TPU, 96e9, 2.8e12, 1.8e11, 3, None, 6.25e9, _BOOK),
@@ -62,13 +63,13 @@ HARDWARE: dict[str, Hardware] = {
     "v2": Hardware(0.23e14, _TPU, 8e9, 3.5e11, 6.2e10, 2, None, None, _CLOUD),
     # A device as JAX shows it is half a chip of 2307 TFLOP/s, 192 GiB at 7380 GB/s, and 1200 GB/s of links.
     "tpu7x": Hardware(11.5e14, _TPU, 96e9, 3.69e12, 9e10, 3, None, None, _CLOUD),
-    # The rates that programs reach, as in harness.predictions. Collectives are copies of memory.
+    # Rates that programs reach, as in harness.predictions. Collectives are memory copies.
     "cpu": Hardware(4.4e10, 1, 8e9, 5.9e9, 5.9e9, 1, None, None, "typical of a core of a server's processor"),
 }
 
 
 class Prediction(NamedTuple):
-    """Predicted seconds of the parts of a step and of the whole step, and whether it fits in memory."""
+    """Predicted seconds of a step and of its parts, and whether the step fits in memory."""
 
     compute_seconds: float
     memory_seconds: float
@@ -77,7 +78,7 @@ class Prediction(NamedTuple):
 
     @property
     def step_seconds(self) -> float:
-        """Seconds of a step: the maximum of matmul and memory time, plus all collectives."""
+        """Seconds of a step: the maximum of matmul and memory time, plus the time of all collectives."""
         return max(self.compute_seconds, self.memory_seconds) + self.exchange_seconds
 
 
@@ -86,15 +87,15 @@ def predict(
     flops: float,
     held_bytes: float,
     collectives: Sequence[Collective],
-    over: Mapping[str, int],
+    over: Axes,
     precision: str,
 ) -> Prediction:
-    """The predicted cost of a step.
+    """Returns the predicted cost of a step.
 
     Args:
       hardware: the kind of all devices.
       flops: matmul FLOPs of one device.
-      held_bytes: peak memory of one device. Each byte is read and written once.
+      held_bytes: peak memory of one device. Each byte is assumed to be read once and written once.
       collectives: collectives of the step.
       over: sizes of the axes with their own links, from ``links``.
       precision: matmul precision, float32 or bfloat16.
@@ -108,17 +109,18 @@ def predict(
 
 
 def passes(hardware: Hardware, precision: str) -> int:
-    """The time of a matmul of a precision relative to bfloat16."""
+    """Returns the time of a matmul of the given precision relative to bfloat16."""
     return 1 if precision == "bfloat16" else hardware.passes
 
 
-def links(hardware: Hardware, mesh: Mapping[str, int], chips: Sequence[int] | None = None) -> dict[str, int]:
+def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
     """Sizes of the axes with their own links: those of a mesh, or of the torus that a single axis covers.
 
     Args:
       hardware: the kind of all devices.
       mesh: sizes of its axes.
-      chips: number of chips along each direction of the torus, or None if unknown, which assumes even sizes.
+      chips: number of chips along each torus dimension. With None, the dimensions are assumed to be as even as
+        possible.
     """
     wide = [size for size in mesh.values() if size > 1]
     if hardware.axes == 1 or len(wide) != 1:
@@ -130,12 +132,12 @@ def links(hardware: Hardware, mesh: Mapping[str, int], chips: Sequence[int] | No
         cores, rest = divmod(wide[0], math.prod(sizes))
         if rest:
             return dict(mesh)
-        sizes[sizes.index(min(sizes))] *= cores  # cores of a chip share its links and do not lengthen a ring
+        sizes[sizes.index(min(sizes))] *= cores  # the cores of a chip share its links
     return {f"direction {i}": size for i, size in enumerate(sizes)}
 
 
 def _along(sizes: Sequence[int], directions: int) -> list[int]:
-    """The lengths of torus directions that hold axes of these sizes, as even as possible."""
+    """Returns the lengths of torus dimensions that hold axes of these sizes, as even as possible."""
     lengths = [1 for _ in range(min(directions, max(1, len(sizes))))]
     for size in sorted(sizes, reverse=True):
         lengths[lengths.index(min(lengths))] *= size
@@ -143,19 +145,19 @@ def _along(sizes: Sequence[int], directions: int) -> list[int]:
 
 
 def _factors(number: int) -> list[int]:
-    """The prime factors of a number."""
+    """Returns the prime factors of a number."""
     for prime in range(2, math.isqrt(number) + 1):
         if number % prime == 0:
             return [prime, *_factors(number // prime)]
     return [number]
 
 
-def exchange_seconds(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
+def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
     """Predicted seconds of one execution of a collective: latency per hop around its rings, plus bytes over bandwidth.
 
-    A collective over several axes uses the links of all of them, up to the number of the device's axes. One over a
-    mixture of axes uses the links of one. Between nodes every device sends its share concurrently, while the devices
-    within a node also exchange theirs.
+    A collective over several axes uses the links of all of them, up to the number of the device's axes. A collective
+    over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently, and at the
+    same time exchange data within the node.
 
     Args:
       hardware: the kind of all devices.
@@ -167,7 +169,7 @@ def exchange_seconds(hardware: Hardware, collective: Collective, over: Mapping[s
 
 
 def _far_seconds(hardware: Hardware, collective: Collective) -> float:
-    """Seconds between nodes: a ring of nodes, in which each device has a part of the array."""
+    """Returns the seconds spent between nodes: a ring of nodes, in which each device has a part of the array."""
     if hardware.node is None or hardware.far_bandwidth is None:
         return 0.0
     nodes = max(len({device // hardware.node for device in group}) for group in collective.groups)
@@ -183,7 +185,7 @@ def _far_seconds(hardware: Hardware, collective: Collective) -> float:
     return HOP_SECONDS * nodes + sums * share * collective.bytes / within / hardware.far_bandwidth
 
 
-def _on_switch(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
+def _on_switch(hardware: Hardware, collective: Collective, over: Axes) -> float:
     """Seconds on a switch, over which each device sends everything at its full rate."""
     del over  # a switch does not have separate links per axis
     hops = 1.0
@@ -192,7 +194,7 @@ def _on_switch(hardware: Hardware, collective: Collective, over: Mapping[str, in
     return hops * HOP_SECONDS + collective.wire_bytes / hardware.link_bandwidth
 
 
-def _on_torus(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
+def _on_torus(hardware: Hardware, collective: Collective, over: Axes) -> float:
     axes = axes_of(collective, over)
     sizes = [collective.size] if axes in ("mixed", "none") else [over[name] for name in axes.split("+")]
     rings = min(hardware.axes, len(sizes))
@@ -201,7 +203,8 @@ def _on_torus(hardware: Hardware, collective: Collective, over: Mapping[str, int
     size = collective.size
     hops = (size if collective.operation == "all-reduce" else size / 2) ** (1 / rings) * rings
     if "all-to-all" in collective.operation:
-        # All data go along each direction in turn, a quarter of the way around. The directions work concurrently.
+        # All data travel along each direction in turn, on average a quarter of the ring. The directions operate
+        # concurrently.
         longest = max(_along(sizes, hardware.axes))
         return hops * HOP_SECONDS + longest * collective.bytes / (4 * hardware.link_bandwidth)
     return hops * HOP_SECONDS + collective.wire_bytes / (rings * hardware.link_bandwidth)

@@ -1,4 +1,6 @@
-"""The trials of a layout: a training step is compiled for its mesh, counted, and run or timed if its engine does so."""
+"""Runs the trials of a layout study: compiles a training step for the mesh, counts its costs, and runs or times it,
+depending on the engine.
+"""
 
 import dataclasses
 import functools
@@ -24,17 +26,18 @@ from workloads.layouts.shapes import Shape
 from workloads.layouts.transformer import State
 
 LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
-WARM, TIMED = 3, 20  # numbers of untimed and timed steps
+WARM = 3  # untimed steps
+TIMED = 20  # timed steps
 # Emulated devices are not timed, so their programs may be slow. This halves compile time.
 UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-# JAX's setting for matmuls of a precision. By default, TPUs and GPUs would round float32.
+# JAX's matmul precision settings. By default, TPUs and GPUs round float32 inputs.
 PRODUCTS = {"float32": "highest", "bfloat16": None}
 
 Row = dict[str, Any]  # by column name
 
 
 class LaidOutStudy(NamedTuple):
-    """A study with the shape of its model, its parsed mesh and its parsed layout."""
+    """A study with its model's shape, its parsed mesh and its parsed layout."""
 
     study: LayoutStudy
     shape: Shape
@@ -53,7 +56,7 @@ def laid(study: LayoutStudy) -> LaidOutStudy:
 def run(
     study: LayoutStudy, trials: Sequence[Trial], on_progress: OnProgress, on_finished: OnFinished
 ) -> dict[int, TrialOutcome]:
-    """Runs the trials of a study one after another, and hands over each as it ends."""
+    """Runs the trials of a study one after another, and reports each as it ends."""
     outcomes: dict[int, TrialOutcome] = {}
     engine = ENGINES[study.engine_name]
     for trial in trials:
@@ -71,7 +74,8 @@ def run(
 
 def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
     """Runs the steps of a trial on the devices of this process, and times further steps."""
-    began, study = time.perf_counter(), one.study
+    began = time.perf_counter()
+    study = one.study
     program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
     row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
     compiled = time.perf_counter()
@@ -89,7 +93,7 @@ def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed
 
 
 def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> Record:
-    """Compiles a step for TPUs that need not be attached."""
+    """Compiles a step for TPUs that are not attached."""
     began = time.perf_counter()
     devices = topologies.devices(one.study.topology)
     if len(devices) != one.mesh.size:
@@ -113,20 +117,22 @@ ENGINES: dict[str, Callable[[LaidOutStudy, Trial, OnProgress], Record]] = {
 
 
 def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[int] | None) -> Row:
-    """Accounts of a compiled step and its predicted cost, as columns of ``results.plans.layout``.
+    """Returns the counts of a compiled step and its predicted cost, as columns of ``results.plans.layout``.
 
     Args:
-      one: the study.
-      program: its compiled step.
-      chips: number of chips along each direction of the torus, or None without a torus.
+      one: study with its parsed mesh and layout.
+      program: compiled step of the study.
+      chips: number of chips along each torus dimension, or None without a torus.
 
     Raises:
-      Unparsed: part of the compiled program was not understood.
+      Unparsed: part of the compiled program cannot be parsed.
     """
-    text, memory = program.as_text(), program.memory_analysis()
+    text = program.as_text()
+    memory = program.memory_analysis()
     assert text is not None and memory is not None  # CPUs, GPUs and TPUs have both
     found = hlo.read(text).check()
-    ideal, executed = one.shape.flops(one.study.batch_size, one.study.length), found.flops * one.mesh.size
+    ideal = one.shape.flops(one.study.batch_size, one.study.length)
+    executed = found.flops * one.mesh.size
     if executed < (1 - LOST) * ideal and not found.loops[1]:
         raise hlo.Unparsed(
             f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
@@ -168,7 +174,7 @@ def _compile(
 
 
 def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
-    """Lowers the step of a study for devices, by default those of this process. Float32 matmuls stay in float32."""
+    """Lowers the step of a study for devices, by default those of this process. Float32 matmuls keep full precision."""
     placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
     program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
     given = jax.eval_shape(lambda: transformer.start(one.shape, jnp.uint32(trial.seed)))
@@ -181,7 +187,9 @@ def _steps(
     one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, steps: int
 ) -> tuple[State, list[float], dict[str, np.ndarray]]:
     """The state after some steps, the loss before each step, and the gradient of the first step, up to a factor."""
-    state, losses, gradients = _begin(one, trial), [], {}
+    state = _begin(one, trial)
+    losses = []
+    gradients = {}
     for at in range(steps):
         state, loss = program(state, _tokens(one, trial, at))
         losses.append(float(loss))
@@ -191,10 +199,10 @@ def _steps(
 
 
 def _begin(one: LaidOutStudy, trial: Trial) -> State:
-    """The state before the first step, on its devices."""
+    """Returns the initial state, placed on its devices."""
     placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
     own = transformer.shardings(one.shape, placed)
-    if jax.default_backend() == "cpu":  # shared by all layouts, which differ only in sharding
+    if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
         return jax.device_put(_first_state(one.shape, trial.seed), own)
     return jax.jit(functools.partial(transformer.start, one.shape), out_shardings=own)(jnp.uint32(trial.seed))
 
@@ -216,7 +224,7 @@ _REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # only the last 
 
 
 def _reference_gradients(study: LayoutStudy, trial: Trial) -> dict[str, np.ndarray]:
-    """The first gradient of the study on one device, with which every layout must agree, up to the same factor."""
+    """Returns the first gradient computed on one device, up to the same factor. Every layout must agree with it."""
     alone = laid(dataclasses.replace(study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1))
     key = alone.study.plan_json, trial.seed
     if key not in _REFERENCES:
@@ -226,13 +234,13 @@ def _reference_gradients(study: LayoutStudy, trial: Trial) -> dict[str, np.ndarr
 
 
 def _difference(gradients: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> float:
-    """The largest relative difference of two gradients over all parameters, in the Euclidean norm."""
+    """Returns the largest relative difference of two gradients over all parameters, in the Euclidean norm."""
     pairs = [(gradients[name].astype(np.float64), others[name].astype(np.float64)) for name in others]
     return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
 
 
 def _timed(one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, state: State) -> Row:
-    """Seconds of further steps, one by one, after some warm-up steps."""
+    """Returns the seconds of each timed step, after some warm-up steps."""
     tokens = [_tokens(one, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
     seconds = []
     for given in jax.block_until_ready(tokens):
@@ -251,9 +259,9 @@ def _record(
     compile_seconds: float = 0.0,
     train_seconds: float = 0.0,
 ) -> Record:
-    """The measurements of a trial: one row per step, or one row if no step was run."""
+    """Returns the measurements of a trial: one row per step, or a single row if no step was run."""
     rows = max(1, len(losses))
-    metrics: dict[str, np.ndarray] = {"train_loss": np.array(losses, np.float32)} if losses else {}
+    metrics = {"train_loss": np.array(losses, np.float32)} if losses else {}
     for column in plans.COLUMNS:
         metrics[column.name] = np.array([row.get(column.name)] * rows, object)
     return Record(

@@ -1,4 +1,4 @@
-"""The mesh that a study's trials run on: one axis for lanes, the other for the examples of a batch."""
+"""The mesh that a study runs on: one axis for lanes, one for the examples of a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +16,14 @@ TRIAL = "trial"
 
 
 def devices() -> list[jax.Device]:
-    """The devices that a study runs on: those of this process, or of all participating hosts, in host order."""
+    """Returns the devices that a study runs on: those of this process, or of all participating hosts in host order."""
     return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if multihost.are_many() else jax.local_devices()
 
 
 def device_bytes() -> int | None:
-    """The smallest device memory of all hosts, or None if unknown. Devices of a CPU share its free memory."""
+    """Returns the smallest device memory of all hosts, or None if unknown. CPU devices share the free memory of the
+    machine.
+    """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -32,12 +34,13 @@ def device_bytes() -> int | None:
 
 
 def groups(shards: int) -> int:
-    """The number of device groups. Each group divides a batch among its devices and has its own lanes."""
+    """Returns the number of device groups. Each group splits a batch across its devices and has its own lanes."""
     return max(1, len(devices()) // shards)
 
 
 def mesh(shards: int) -> Mesh:
-    """The devices as [trial, data], with ``shards`` on the axis ``data``. Devices of a host are adjacent.
+    """Returns the devices as a mesh [trial, data], with ``shards`` devices on the axis ``data``. Devices of a host are
+    adjacent.
 
     Raises:
       BadInput: the number of devices is not a multiple of ``shards``.
@@ -50,7 +53,7 @@ def mesh(shards: int) -> Mesh:
 
 
 def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
-    """Puts NumPy arrays, complete in every process, on the devices. Each process puts the parts of its own devices."""
+    """Puts NumPy arrays on the devices. Every process has the complete arrays and puts the parts of its own devices."""
     if sharding.is_fully_addressable:
         return jax.device_put(arrays, sharding)
     return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), arrays)
@@ -62,7 +65,7 @@ def by_lane(mesh: Mesh) -> NamedSharding:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays with a copy on every device."""
+    """Sharding for arrays that are replicated on all devices."""
     return NamedSharding(mesh, P())
 
 
@@ -79,19 +82,21 @@ def fed(mesh: Mesh) -> NamedSharding:
 def over_lanes(
     mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P, *, own_data: bool = False
 ) -> Callable[..., Any]:
-    """Maps ``lane(carry, spans, data)`` over all lanes, which are split over the axis ``trial``.
+    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the axis ``trial``.
 
     Args:
       mesh: [trial, data].
-      strategy: map, one lane after another, or vmap.
-      lane: function of one lane. It may sum over the axis ``data`` and must return equal results along it.
-      data: sharding of the data.
-      own_data: whether each lane has its own data, with a leading lane axis.
+      strategy: map (one lane after another) or vmap.
+      lane: function of one lane. It may sum over the axis ``data``, and its results must be replicated over that axis.
+      data: sharding of the argument ``data``.
+      own_data: whether the data have a leading lane axis, so that each lane has its own.
     """
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
         own, shared = ((data,), ()) if own_data else ((), (data,))
-        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # vmap over one lane would compile differently
+        if (
+            strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1
+        ):  # vmap over one lane compiles to a different program
             each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
             return jax.tree.map(lambda a: a[None], lane(*each, *shared))
         if strategy == "vmap":
@@ -107,5 +112,5 @@ def summed(values: Any, shards: int) -> Any:
 
 
 def shard_index(shards: int) -> int | Array:
-    """The index of this shard. With a single shard it is the int 0, so that no computation depends on it."""
+    """Returns the index of this shard. With a single shard it is the int 0, so that no computation depends on it."""
     return 0 if shards == 1 else jax.lax.axis_index(DATA)

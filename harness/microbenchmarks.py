@@ -1,4 +1,4 @@
-"""Probes: the measurements of ``python -m harness.probe`` on this machine, and the rates derived from them.
+"""Stores the measurements of ``python -m harness.probe`` on this machine, and derives rates from them.
 
 This module does not import JAX.
 """
@@ -16,7 +16,7 @@ from results import durable
 from workloads import caches
 
 FORMAT = 2
-FACTOR = 3.0  # predictions from a probe are at best within this factor, since networks differ
+FACTOR = 3.0  # predictions from a probe are accurate within this factor at best, since networks differ
 KEPT = ("backend", "rates", "networks", "all_reduce")  # measurements that predictions use
 
 
@@ -24,11 +24,11 @@ class Trained(NamedTuple):
     """A network trained by a probe.
 
     Attributes:
-      work: work of a step.
-      calls: program calls per step.
-      seconds: seconds of the run per step, including the host's work for calls.
+      work: amount of work of a step.
+      calls: number of program calls per step.
+      seconds: seconds per step, including the host's time for calls.
       equations: number of operations of its programs.
-      compiling: seconds of compiling them.
+      compiling: seconds spent compiling its programs.
     """
 
     work: Work
@@ -39,13 +39,13 @@ class Trained(NamedTuple):
 
 
 def place(device_kind: str) -> Path:
-    """The file of the probe of a device kind."""
+    """Returns the path of the probe file of a device kind."""
     digest = hashlib.sha256(f"{FORMAT} {device_kind}".encode()).hexdigest()[:16]
     return caches.folder("probes") / f"{digest}.json"
 
 
 def write(device_kind: str, found: Mapping[str, Any]) -> Path:
-    """Stores the measurements that predictions use. Returns the file."""
+    """Stores the measurements that predictions use. Returns the path."""
     file = place(device_kind)
     durable.make_folder(file.parent)
     kept = {"device_kind": device_kind, **{name: found[name] for name in KEPT}}
@@ -54,17 +54,17 @@ def write(device_kind: str, found: Mapping[str, Any]) -> Path:
 
 
 def read(device_kind: str) -> dict[str, Any] | None:
-    """The stored measurements of a device kind, or None without a probe."""
+    """Returns the stored measurements of a device kind, or None if it has not been probed."""
     found = read_json(place(device_kind))
     return found if found is not None and found.get("device_kind") == device_kind else None
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Rates of a device kind from its probe, for matmuls of a precision, or None without a probe.
+    """Returns rates of a device kind from its probe, for matmuls of a precision, or None if it has not been probed.
 
-    They are the rates of tables, scaled by how long small networks took relative to the tables' predictions, as if a
-    store had these runs. Such steps reach far less than the rates of a large matmul or vector. For a device that is
-    not in the tables, the probe's own rates replace them.
+    The rates of the tables are scaled by the measured time of small networks relative to their predicted time, as if
+    these runs were in a store. Steps of small networks are much slower than the rates of a large matmul or vector
+    suggest. For a device that is not in the tables, the rates measured by the probe are scaled instead.
     """
     found = read(device_kind)
     if found is None or precision not in found["rates"]:
@@ -90,7 +90,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 
 def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, float]:
-    """The scale of predicted steps and the seconds of a call that best fit the runs, in relative error."""
+    """Returns the scale of predicted steps and the seconds per call that minimize the relative error over the runs."""
     one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
     two = [run.calls / run.seconds for run in runs]
     first, both, second = (
@@ -98,17 +98,16 @@ def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, flo
     )
     determinant = first * second - both * both
     if determinant > 0:
-        scale, call = (
-            (second * sum(one) - both * sum(two)) / determinant,
-            (first * sum(two) - both * sum(one)) / determinant,
-        )
+        scale = (second * sum(one) - both * sum(two)) / determinant
+        call = (first * sum(two) - both * sum(one)) / determinant
         if scale > 0 and call > 0:
             return scale, call
     return sum(one) / first, 0.0
 
 
 def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision: str) -> Rates:
-    own, in_full = found["rates"][precision], found["rates"]["float32"]
+    own = found["rates"][precision]
+    in_full = found["rates"]["float32"]
     tables = predictions.rates(device_kind, backend, precision)
     if tables is None:
         products, memory = predictions.REACHED
@@ -121,15 +120,16 @@ def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision
             FACTOR,
             f"a probe of {device_kind}",
         )
-    if backend == "cpu":  # its table has the rate of float32
+    if backend == "cpu":  # its table has the float32 rate
         return tables._replace(flops=tables.flops * own["flops"] / in_full["flops"])
     return tables
 
 
 def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
-    """Seconds of an all-reduce over devices of this machine, or None if its probe did not time one over all of them.
+    """Returns the seconds of an all-reduce over devices of this machine, or None if the probe did not time one over all
+    of them.
 
-    Seconds are linear in the bytes of each device, both between and beyond the timed sizes.
+    Times are interpolated and extrapolated linearly in the bytes per device.
     """
     found = read(device_kind)
     timed = [] if found is None else [(bytes_, took) for count, bytes_, took in found["all_reduce"] if count == devices]

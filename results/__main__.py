@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command. Returns 0 on success, 1 for faults or if nothing was done, and 2 for invalid input."""
     options = parser().parse_args(argv)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
-    code: int = options.command(options)
+    code = options.command(options)
     if code == 0:
         from results.catalog import withdrawn
 

@@ -48,12 +48,9 @@ class Als:
     evaluation_rows: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("table_dtype", self.table_dtype, DTYPES)
-        check_choice("solver_dtype", self.solver_dtype, DTYPES)
-        check_choice("ridge", self.ridge, RIDGES)
-        check_choice("gather", self.gather, GATHERS)
-        check_choice("kernel", self.kernel, KERNELS)
+        choices = {"solver": SOLVERS, "table_dtype": DTYPES, "solver_dtype": DTYPES, "ridge": RIDGES, "gather": GATHERS}
+        for field, known in (choices | {"kernel": KERNELS}).items():
+            check_choice(field, getattr(self, field), known)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
             raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32. Use kernel=xla.")
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Parquet:
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
         """Returns the decoded size of columns in bytes, strings as dictionaries. Raises TooLarge for other types."""
-        wanted: list[tuple[int, int, bool]] = []
+        wanted = []
         self._longest_texts = total = 0  # bytes of expanded strings if each were as long as its whole dictionary
         for name in columns:
             at = self._index.get(name, -1)
@@ -283,7 +283,7 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     """Parses a Thrift compact-protocol struct. Returns its fields by number and its end, or raises IndexError."""
     if depth > 4:
         raise IndexError("too deep")
-    fields: dict[int, Any] = {}
+    fields = {}
     number = 0
     while (head := data[at]) != 0:
         at += 1
@@ -328,7 +328,7 @@ def _binary(data: bytes, at: int, kind: int, depth: int) -> tuple[None, int]:
     return None, at + length
 
 
-_READ: dict[int, Callable[[bytes, int, int, int], tuple[Any, int]]] = {
+_READ = {
     1: lambda data, at, kind, depth: (True, at),
     2: lambda data, at, kind, depth: (False, at),
     3: lambda data, at, kind, depth: (data[at], at + 1),

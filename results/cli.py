@@ -91,8 +91,7 @@ def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
 
     @guarded
     def main() -> int:
-        code: int = importlib.import_module(module).main(sys.argv[1:] if words is None else [*words])
-        return code
+        return importlib.import_module(module).main(sys.argv[1:] if words is None else [*words])
 
     sys.exit(main())
 

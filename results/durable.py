@@ -239,7 +239,7 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
         inner = data.count(b"[") + data.count(b"{")
         if len(data) > RECORD_BYTES and (inner + data.count(b",")) * _ITEM_BYTES > len(data):
             raise ValueError
-        record: dict[str, Any] = _DECODER.decode(data.decode())
+        record = _DECODER.decode(data.decode())
         if inner > MOST_DEPTH:  # otherwise its depth is within the limit
             check_depth(record, MOST_DEPTH)
         del record["sha256"]

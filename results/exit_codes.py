@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
 _KEPT = "finished trials are stored"
 _SAVED = "finished trials are stored, running trials are saved"
-CAUSES: dict[int, Cause] = {
+CAUSES = {
     DONE: Cause("done, or stopped at the time limit", _SAVED, "nothing"),
     FAILED: Cause("a study failed, or a check or a comparison found a fault", _KEPT, "read the output"),
     INVALID: Cause("invalid input, or a failing disk or network", "unchanged", "fix the reported error"),

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
     """Returns the options for the next command: those given, without step-time files unless something is ``timed``."""
-    words: list[object] = []
+    words = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:
         names += ["measured", "predicted"]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from results.catalog import licences
 from results.catalog.licences import Terms
+from results.grouping import grouped
 from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS as POINT_COLUMNS
@@ -60,9 +61,7 @@ class Contents(NamedTuple):
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
         """Studies by source."""
-        found: dict[Terms, list[Commit]] = {}
-        for commit in self.commits:
-            found.setdefault(licences.terms(commit.plan), []).append(commit)
+        found = grouped(self.commits, lambda commit: licences.terms(commit.plan))
         return dict(sorted(found.items(), key=lambda item: str(item[0])))
 
     @property

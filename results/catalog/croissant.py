@@ -71,7 +71,7 @@ _RAI = {
 }
 
 # Fixed by the format; readers compare it with their own copy.
-_CONTEXT: dict[str, Any] = {
+_CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "citeAs": "cr:citeAs",
@@ -119,7 +119,7 @@ def document(release: Contents, cite_as: str) -> bytes:
       release: contents of the release.
       cite_as: BibTeX citation of the release.
     """
-    about: dict[str, Any] = {
+    about = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],

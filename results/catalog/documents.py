@@ -56,7 +56,7 @@ def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
     """Yields each fault in which shared files are not exactly the rows of one study after another."""
     end: dict[SharedFile, int] = {}
-    size: dict[SharedFile, int] = {}
+    size = {}
     for commit in studies:
         for table, file in commit.files.items():
             if file.shared is None:

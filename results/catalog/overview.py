@@ -83,7 +83,7 @@ def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
 
 
 def _survey(folder: Folder, rule: Rule) -> Overview:
-    studies: dict[str, Envelope | Commit] = {}
+    studies = {}
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
         for name in sorted(name for name in _names(folder) if not name.startswith(".")):

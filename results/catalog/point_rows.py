@@ -145,7 +145,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, 
     at_target = reached(tables.measurements, target)
     searched = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == SEARCH]
     answer = at_target.of(searched).answer()
-    row: Row = {"target_metric": target.metric, "target_value": target.value}
+    row = {"target_metric": target.metric, "target_value": target.value}
     if answer is None:
         known = target.metric in tables.measurements.column_names
         return row | (_not_within(trials, searched) if known else {})
@@ -189,8 +189,8 @@ def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any]
     median = [_middle([ends.get(trial, math.inf) for trial in reports]) for ends in (low, high)]
     return {
         "confirmed_trial": chosen,
-        "confirmed_low": _finite(median[0][0]),
-        "confirmed_high": _finite(median[1][1]),
+        "confirmed_low": finite(median[0][0]),
+        "confirmed_high": finite(median[1][1]),
         "repeats": len(reports),
         "repeats_reached": sum(trial in high for trial in reports),
     }
@@ -210,7 +210,8 @@ def _middle(values: Sequence[float]) -> tuple[float, float]:
     return ordered[(n - 1) // 2], ordered[n // 2]
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Returns a number for a column in which NaN and infinity are null."""
     return float(value) if math.isfinite(value) else None
 
 

@@ -1,14 +1,13 @@
 """Withdrawn data versions, and notes about stores with studies trained on them."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from results import store
 from results.bad_input import number_of
 from results.durable import Folder, located
 
 # The reason for withdrawal, by data set and version.
-WITHDRAWN: Mapping[tuple[str, str], str] = {
+WITHDRAWN = {
     ("lm1b", "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"): "held-out text doubled",
 }
 

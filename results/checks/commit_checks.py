@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from results import bounds, durable
 from results.bad_input import BadInput, TooOld
@@ -19,7 +18,6 @@ from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan
 from results.plans.plan import Plan
-from results.plans.study import METRICS
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
@@ -33,11 +31,6 @@ from results.storage.parts import Listing, claim_file, commit_file, confirm_file
 IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
 
 Source: TypeAlias = pa.Buffer | Folder
-
-# In such envelopes, intervals are too narrow after an evaluation without the metric.
-OLDER_ENVELOPE = (
-    "counts evaluations without the metric, as older software did; rebuild it with `repair`, or merge the release"
-)
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
@@ -65,7 +58,7 @@ def commits(
     rebuild: bool,
 ) -> set[str]:
     """Checks every commit and its files, newest first. Returns the names of all files listed in the records."""
-    listed: set[str] = set()
+    listed = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
         if record is None:
@@ -179,8 +172,7 @@ def rebuild_record(
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        faults = content_faults(commit, study, folder, sources, {}, runs)
-        if any(fault.what != OLDER_ENVELOPE for fault in faults):
+        if content_faults(commit, study, folder, sources, {}, runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # readers of untrusted files can raise any exception
@@ -195,7 +187,7 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
         findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
         with findings.reading(file.path):
-            source: Source = file.path
+            source = file.path
             if file.bytes > IN_MEMORY:
                 digest = sha256(file.path, on_bytes)
             else:
@@ -229,8 +221,8 @@ def content_faults(
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
-    rows: dict[str, Rows] = {}
-    faults: list[Fault] = []
+    rows = {}
+    faults = []
     for table in TABLES:
         file = commit.files[table]
         try:
@@ -335,24 +327,11 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         if rows is not None:
             columns = {t: [name for name in rows[t].schema.names if name in envelope.NEEDED[t]] for t in TABLES}
             whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
-            rebuilt, _ = envelope.build(study, whole, hashes)
-            if not envelope.is_same(rebuilt, table):
-                if envelope.is_same(envelope.build(study, _without_nulls(whole), hashes)[0], table):
-                    return [Fault(file.path, OLDER_ENVELOPE, torn=True)]
+            if not envelope.is_same(envelope.build(study, whole, hashes)[0], table):
                 return [Fault(file.path, "does not match the tables listed with it")]
     except Exception as error:  # reading an untrusted file can raise any exception
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
-
-
-def _without_nulls(whole: Piece) -> Piece:
-    """Returns the tables with every null replaced by NaN, as older software did before making envelopes."""
-    measurements = whole.measurements
-    for name in set(measurements.column_names) & set(METRICS):
-        at = measurements.schema.get_field_index(name)
-        filled = pc.fill_null(measurements[name], float("nan"))
-        measurements = measurements.set_column(at, measurements.schema.field(at), filled)
-    return whole._replace(measurements=measurements)
 
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:

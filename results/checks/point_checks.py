@@ -12,6 +12,7 @@ from results.catalog.contents import KEYS, POINTS
 from results.catalog.point_rows import Row
 from results.checks.faults import Findings, brief
 from results.durable import Folder
+from results.grouping import grouped
 from results.plans.points import FITS, OF_CURVES
 from results.plans.study import decimal
 
@@ -79,11 +80,9 @@ def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
 def _wrong_fits(stored: pa.Table) -> Iterator[str]:
     """Yields impossible fits: those that differ along their curve or contradict themselves."""
     rows = stored.select([*KEYS[POINTS], *OF_A_CURVE[:5], "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
-    by_curve: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["curve"] is not None:
-            by_curve.setdefault(row["curve"], []).append(row)
-        elif _is_fitted(row):
+    by_curve = grouped(rows, lambda row: row["curve"])
+    for row in by_curve.pop(None, ()):
+        if _is_fitted(row):
             yield f"has a fit of {row['study']}, which is not on a curve"
     for curve, members in by_curve.items():
         for name in (*OF_A_CURVE, *sorted(OF_CURVES)):

@@ -15,7 +15,7 @@ A study keeps all its intact files. The next sweep or import of the study then r
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from results.checks.faults import Findings
 from results.durable import Folder
 from results.plans import schema
 from results.plans.trial_request import NO_REPEATS, TrialRequest
+from results.printing import Report
 from results.storage import compaction, envelope, parts
 from results.storage.claims import Claim, claim_bytes
 from results.storage.commits import commit_of, list_study
@@ -36,7 +37,6 @@ from results.storage.parts import Listing, Part, claim_file, commit_file, commit
 
 MOST_ANEW = 10_000  # maximum number of files to rebuild; a study that lacks more must be fetched again
 
-Report = Callable[[str], None]
 
 EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS)))
 

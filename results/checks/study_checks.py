@@ -18,7 +18,7 @@ from results.rules import ledger
 from results.storage import compaction, parts
 from results.storage.compaction import TABLES
 from results.storage.folders import Entry, entries
-from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number, confirm_file, plan_file
+from results.storage.parts import MOST, Listing, claim_file, commit_file, commit_number, confirm_file, plan_file
 
 LOCK = ".lock"
 DIGEST_BYTES = 32
@@ -202,7 +202,7 @@ def check_parts(
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
     cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
-    counting: list[Part] = []
+    counting = []
     try:
         counting = parts.counting_parts(waiting, cutoffs, merged)
         newest = max(cutoffs, default=0)

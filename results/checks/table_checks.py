@@ -11,7 +11,6 @@ from results import bounds
 from results.plans import kinds, schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.schema import Column
 from results.plans.search_space import Range
 from results.plans.study import METRICS, REASONS_TO_RERUN
 from results.plans.trial_request import MOST_REPEATS
@@ -140,7 +139,7 @@ class TrialSpans(NamedTuple):
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
     """Reads the study, trial and step of every row. Checks that rows are sorted and unique, from step ``earliest``."""
-    studies: set = set()
+    studies = set()
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per run of rows from the same trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["study", "trial", "step"]):
@@ -176,7 +175,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 def _texts(column: pa.ChunkedArray) -> set:
     """Returns the distinct values in a text column, including None if there are nulls."""
-    distinct: set = set()
+    distinct = set()
     for chunk in column.chunks:
         # With a one-entry dictionary, the rows need not be read.
         if len(chunk) and not chunk.null_count and pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1:
@@ -193,7 +192,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     """Yields flaws in the columns: our own must come first, in order, then metaparameters or metrics."""
-    columns: tuple[Column, ...] = schema.COLUMNS[table]
+    columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
     fields = written

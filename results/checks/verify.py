@@ -15,11 +15,10 @@ from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.durable import Folder
-from results.printing import numbered
+from results.printing import Report, numbered
 from results.rules.ledger import Ledger, total
 from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
 
-Report = Callable[[str], None]
 T = TypeVar("T")
 
 REBUILD_BYTES = 32 << 20  # total size of the studies with rebuilt envelopes; takes a second or two
@@ -188,9 +187,7 @@ def _show_data(everything: Sequence[Findings]) -> None:
 def summary(everything: Sequence[Findings]) -> str:
     """Returns the last line: counts of studies and files, the total ledger, leftovers and faults."""
     ledgers = [findings.ledger for findings in everything if findings.ledger]
-    leftovers: collections.Counter[str] = collections.Counter()
-    for findings in everything:
-        leftovers += findings.leftovers
+    leftovers = sum((findings.leftovers for findings in everything), collections.Counter[str]())
     believed = sum(findings.believed for findings in everything)
     megabytes = sum(findings.bytes for findings in everything) / 1e6
     files = number_of(sum(findings.files for findings in everything), "file")

@@ -10,7 +10,7 @@ and are converted to errors. The seconds in it, and the single-batch losses in m
 trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings, Unusable
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
+from results.printing import Report
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"
@@ -39,7 +40,7 @@ _REPLACED = "replaced by the current values of the logs"
 
 
 @located_both
-def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -> int:
     """Imports all trials under ``path``.
 
     Args:
@@ -56,7 +57,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     root = path.resolve() if isinstance(path, Path) else path
     warnings, waiting = ImportWarnings(), list[Content]()
     new = present = trials = rows = assumed = 0
-    changed: list[str] = []
+    changed = []
     values = 0
     for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, folders, root, warnings)
@@ -217,7 +218,7 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
 def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict[str, Any]:
     outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost") for _ in absent]
     blank = [None for _ in absent]
-    columns: dict[str, Any] = {
+    columns = {
         "trial": [trial.number for trial in trials] + list(absent),
         "seed": [trial.seed for trial in trials] + blank,
         "status": [status for status, _ in outcomes],
@@ -225,7 +226,7 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
         "steps": [int(t.evaluations.step[-1]) if t.evaluations else None for t in trials] + blank,
         "submission_seconds": [trial.seconds for trial in trials] + blank,
     }
-    names: Mapping[str, None] = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
+    names = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
     for name in filter(recording.may_be_column, names):
         values = [untrusted.numeric(trial.metaparameters.get(name)) for trial in trials]
         if name not in columns and any(value is not None for value in values):
@@ -236,7 +237,7 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
 def _measurement_columns(trials: Sequence[LoggedTrial]) -> dict[str, Any]:
     usable = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
     metrics = dict.fromkeys(name for _, _, errors in usable for name in errors)
-    columns: dict[str, Any] = {
+    columns = {
         "trial": pa.array([number for number, evaluations, _ in usable for _ in evaluations.step], pa.int32()),
         "step": pa.array([step for _, evaluations, _ in usable for step in evaluations.step], pa.int32()),
     }

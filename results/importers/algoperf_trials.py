@@ -46,7 +46,7 @@ class Evaluations(NamedTuple):
     @property
     def errors(self) -> dict[str, pa.Array]:
         """Returns the metrics as errors, under our names."""
-        by_name: dict[str, pa.Array] = {}
+        by_name = {}
         for column, name in algoperf_workloads.COLUMNS.items():
             if column in self.source and name not in by_name:
                 by_name[name] = algoperf_workloads.errors(column, self.source[column])

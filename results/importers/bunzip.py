@@ -11,7 +11,7 @@ import importlib
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 CHUNK = 1 << 20
 HEAD = struct.Struct("<QQ")
@@ -62,7 +62,7 @@ class Decoder:
 def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
     """Opens a local file for decoding with rapidgzip, or with the standard library if rapidgzip is not installed."""
     try:
-        rapidgzip: Any = importlib.import_module("rapidgzip")
+        rapidgzip = importlib.import_module("rapidgzip")
     except ImportError:
         with open(path, "rb") as file:
             yield Decoded(Decoder(file).read, file.tell)

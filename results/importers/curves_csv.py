@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from results.grouping import grouped
 from results.importers.untrusted import Unusable, brief
 
 MOST_COLUMNS = 256
@@ -55,11 +56,8 @@ def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
     """
     broken: dict[int, str] = {}
     left_out: set[str] = set()
-    by_header: dict[bytes, list[int]] = {}
-    for trial in sorted(files):
-        by_header.setdefault(_first_line(files[trial]), []).append(trial)
     tables = []
-    for line, trials in by_header.items():
+    for line, trials in grouped(sorted(files), lambda trial: _first_line(files[trial])).items():
         try:
             header = _header(line, columns)
         except Unusable as error:

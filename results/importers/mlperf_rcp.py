@@ -13,7 +13,7 @@ list that continues another list, or repeats it in another unit, also counts as 
 import collections
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +29,7 @@ from results.importers.untrusted import ImportWarnings
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest
+from results.printing import Report
 
 SOURCE = "mlperf-rcp"
 METRIC = "validation_shortfall"
@@ -40,7 +41,7 @@ _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
 @located_both
-def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, report: Report) -> int:
     """Imports all releases under ``path``.
 
     Args:
@@ -63,7 +64,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     stores.check_destination(store)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
-    changed: list[str] = []
+    changed = []
     values = 0
     for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
         outcome = recording.save(store, each)

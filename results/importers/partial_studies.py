@@ -4,7 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -184,7 +184,7 @@ def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collec
     endings = [_LOST if trial in lost else outcomes[trial] for trial in ids]
     metaparameters = [outcomes.get(trial, _LOST).metaparameters for trial in ids]
     names = sorted({name for values in metaparameters for name in values})
-    data: dict[str, Any] = {
+    data = {
         "study": [study.name for _ in ids],
         "trial": ids,
         "status": [each.status for each in endings],

@@ -6,7 +6,7 @@ The archive has no licence, so it is read in place and never redistributed.
 import contextlib
 import csv
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
+from results.printing import Report
 from results.storage import claims
 
 # sha256 of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
@@ -26,7 +27,6 @@ PUBLISHED = Path(__file__).parents[1] / "papers" / "shallue2018_studies.csv"
 WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads; they wait for the disk half of the time
 
 TrialCounts = tuple[int, int, int]  # complete, incomplete and infeasible trials
-Report = Callable[[str], None]
 
 
 @located_both

@@ -128,7 +128,7 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
     parameters = content.get("parameters")
     if not isinstance(parameters, dict) or len(parameters) > MOST_METAPARAMETERS:
         raise Unusable("has parameters of an unknown form")
-    values: dict[str, float] = {}
+    values = {}
     for name, value in parameters.items():
         own, numeric_value = metaparameter(name), numeric(value)
         if numeric_value is None or own in values:

@@ -91,8 +91,8 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
       Broken: the bytes are not a tar archive, are truncated, or contain a damaged header.
     """
     stream = _Stream(chunks)
-    long_name: bytes | None = None
-    long_size: int | None = None
+    long_name = None
+    long_size = None
     first = True
     while (block := stream.take(BLOCK)) != bytes(BLOCK):
         header = _header(block, first)

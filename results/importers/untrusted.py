@@ -6,13 +6,14 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from results.bad_input import first_line
 from results.cli import report_some
 from results.durable import Folder, check_depth
+from results.printing import Report
 
 SHOWN = 10
 JSON_BYTES = 4 << 20
@@ -34,7 +35,7 @@ class ImportWarnings:
     def add(self, place: str, why: object) -> None:
         self.lines.append(f"{place}: {why}")
 
-    def report(self, report: Callable[[str], None], most: int = SHOWN) -> None:
+    def report(self, report: Report, most: int = SHOWN) -> None:
         report_some(self.lines, report, most)
 
 
@@ -207,7 +208,7 @@ def numeric(value: object) -> float | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {}
+    content = {}
     for name, value in pairs:
         if name in content:
             raise Unusable(f"has {brief(name)} twice")

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,8 @@ REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: th
 # Trials that ended for one of these reasons are run again when the study is requested again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 ACCIDENTS = ("lost", "failed")  # reasons caused by the machine or this software, not by the trial
+
+TargetRequest: TypeAlias = tuple[str, float] | None  # a metric and a value, or each study's own targets
 
 MOST_STEPS = 2**31 - 1  # also the maximum of other integer columns
 

@@ -80,7 +80,8 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
         in_cell = np.bincount(cell, counts, minlength=len(grid))
         largest = np.zeros(len(grid), np.int64)
         np.maximum.at(largest, cell, candidates)
-        candidates, counts = largest[in_cell > 0], in_cell[in_cell > 0].astype(np.int64)
+        candidates = largest[in_cell > 0]
+        counts = in_cell[in_cell > 0].astype(np.int64)
     # Dynamic programming: least[i] is the fewest slots for the rows up to candidate i, with one bucket more per round.
     # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if one bucket fewer does as well.
     below = np.concatenate([[0], np.cumsum(counts)])  # rows with one of the first i lengths
@@ -97,7 +98,8 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
         chosen.append(np.where(better, before, -1))
         least = np.where(better, cost[np.arange(len(candidates)), before], least)
     # Back from the longest candidate, along the choices.
-    ends, at = [], len(candidates) - 1
+    ends = []
+    at = len(candidates) - 1
     for before in reversed(chosen):
         if before[at] >= 0:
             ends.append(int(candidates[at]))
@@ -127,7 +129,8 @@ def places(
     # A slot is packed as core << 40 | place until it is known how many slots a core has; `at` is the next free place.
     slot = np.empty(len(lengths), np.int64)
     at = len(hubs) // cores  # the first places are those of the hubs
-    shapes, bucket_rows = [], []
+    shapes = []
+    bucket_rows = []
     for low, length in itertools.pairwise([0, *ends]):
         own = rows[(sorted_lengths > low) & (sorted_lengths <= length)]
         per_core = -(-len(own) // cores)
@@ -214,7 +217,9 @@ def with_exchange(
     """
     blocks = [_exchange(columns, other, received_slots, largest) for columns in route.columns]
     blocks = [(received, dealt(wanted)) for received, wanted in blocks]
-    hub_columns, hub_of, hub_sends = route.hub_columns, route.hub_of, None
+    hub_columns = route.hub_columns
+    hub_of = route.hub_of
+    hub_sends = None
     if hub_of.size:
         hub_columns, wanted = _exchange(hub_columns, other, received_slots, largest)
         hub_sends = dealt(wanted)
@@ -246,11 +251,11 @@ def _exchange(
     received = np.empty_like(blocked)
     for core in range(cores):
         for block in range(blocks):
-            slots, owner = needed[core][block], owners[core][block]
+            slots = needed[core][block]
+            owner = owners[core][block]
             rank = np.arange(len(slots)) - np.searchsorted(owner, np.arange(other.cores))[owner]
             wanted[core, block, owner, rank] = slots % other.slots_per_core
-            at = owner * widest + rank
-            received[core, block] = at[np.searchsorted(slots, blocked[core, block])]
+            received[core, block] = (owner * widest + rank)[np.searchsorted(slots, blocked[core, block])]
     return received.reshape(cores, blocks, in_block, rows, length), wanted
 
 
@@ -259,7 +264,8 @@ def _segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hubs in segments, dealt over all cores: columns int32[cores, chunks, segments, length], and the hub of each."""
     per_chunk = max(1, chunk_slots // segment)
-    starts, hub_of = [], []
+    starts = []
+    hub_of = []
     for number, row in enumerate(own.hubs):
         if row >= 0:
             first = np.arange(links.starts[row], links.starts[row + 1], segment)
@@ -269,7 +275,8 @@ def _segments(
         count = len(range(own.cores)[cores])
         return np.empty((count, 0, per_chunk, segment), np.int32), np.empty((count, 0, per_chunk), np.int32)
     # Segments are dealt out chunk by chunk, with empty ones of hub 0 to fill up the last round.
-    first, hub = np.concatenate(starts), np.concatenate(hub_of)
+    first = np.concatenate(starts)
+    hub = np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)
     counts = np.minimum(links.starts[own.hubs[hub] + 1] - first, segment)
     first, hub, counts = (np.append(array, np.zeros(short, np.int64)) for array in (first, hub, counts))
