@@ -93,7 +93,7 @@ _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: 
 
 
 def _add_source(sub: CommandParser) -> Any:
-    """Adds --store and --points, of which one is needed, and returns their group."""
+    """Adds --store and --points, one of which is required, and returns their group."""
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")

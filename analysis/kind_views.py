@@ -66,7 +66,7 @@ def kinds_drawn_as(figures: str) -> tuple[str, ...]:
 
 
 def drawn(commits: Iterable[HasKind]) -> set[str]:
-    """Returns the sources of figures of the kinds of some studies."""
+    """Returns the figure sources for the kinds of these studies."""
     return {source for commit in commits for source in PRESENTATIONS[commit.kind].figures}
 
 

@@ -24,7 +24,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: float) -> str:
-    """A number of devices, cores or examples: whole numbers in full, others in three digits."""
+    """Formats a number of devices, cores or examples: integers in full, others with three digits."""
     return f"{value:,.0f}" if float(value).is_integer() else number(value)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from results.bad_input import BadInput, printable
 
-Report = Callable[[str], None]  # takes one line
+Report = Callable[[str], None]  # called with one line
 
 
 class _Output:

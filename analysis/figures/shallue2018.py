@@ -56,7 +56,7 @@ class BuiltPanel(NamedTuple):
       panel: the panel, or None if there are no data.
       problems: one line for each missing part.
       lines: lines of steps to target.
-      trial_counts: numbers of counted trials per batch size, of a panel without lines.
+      trial_counts: number of counted trials for each batch size, for a panel without lines.
     """
 
     panel: Panel | None

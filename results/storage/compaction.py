@@ -141,7 +141,7 @@ def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
 
 
 def _with_column(table: pa.Table, column: str, value: object) -> pa.Table:
-    """Returns a table with the values of an array, or the same value in each row, in a column."""
+    """Returns a table with a column set to the values of an array, or to one value in each row."""
     index = table.schema.get_field_index(column)
     field = table.schema.field(index)
     if isinstance(value, np.ndarray):
