@@ -1,8 +1,8 @@
-"""Command line, python -m analysis: numbers, tables, figures and pages from measured studies."""
+"""The `python -m analysis` command: numbers, tables, figures and pages from measured studies."""
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that errors in these are reported in one line, too
+if __name__ == "__main__":  # before all other imports, so that their errors are also reported in one line
     cli.run("analysis.__main__")
 
 import importlib
@@ -12,7 +12,7 @@ from analysis import arguments
 
 @cli.guarded
 def main(words: list[str] | None = None) -> int | None:
-    """Runs one command and returns its exit code. A user's mistake is reported in one line with exit code 2."""
+    """Runs one command and returns its exit code. A user error is reported in one line with exit code 2."""
     options = arguments.parser().parse_args(words)
     cli.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     # A command imports pandas, scipy or matplotlib, which --help must not wait for.

@@ -1,4 +1,4 @@
-"""Arguments of every command of python -m analysis, and its --help."""
+"""Arguments and --help for every command of `python -m analysis`."""
 
 import argparse
 from typing import Any
@@ -11,12 +11,12 @@ from results.cli import CommandParser, location, path
 from results.plans.study import TargetRequest
 from results.rules.answers import RULES
 
-# A command is the function ``run`` of the module of its name in analysis.commands.
+# Each command is the function ``run`` in the analysis.commands module of the same name.
 COMMANDS = ("steps", "fit", "coverage", "epochs", "layouts", "payoff", "compare", "figures", "report", "all")
 
 
 def parser() -> CommandParser:
-    """Returns the parser of all commands."""
+    """Returns the parser for all commands."""
     top = CommandParser(prog="python -m analysis", description=help_text.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
@@ -62,7 +62,7 @@ def parser() -> CommandParser:
 
 
 def requested_target(options: argparse.Namespace) -> TargetRequest:
-    """Returns the metric and the value of ``--metric`` and ``--value``, or None without them."""
+    """Returns the metric and value given by ``--metric`` and ``--value``, or None without them."""
     if (options.metric is None) != (options.value is None):
         raise BadInput("--metric and --value need each other, such as --metric test_error --value 0.05")
     return None if options.metric is None else (options.metric, options.value)
@@ -82,7 +82,7 @@ def _add_steps(sub: CommandParser) -> None:
 
 
 def _counts(words: str) -> list[int]:
-    """Parses numbers of trials, such as 8,16,32."""
+    """Parses trial counts, such as 8,16,32."""
     counts = [int(word) for word in words.split(",")]
     if min(counts) < 1:
         raise ValueError
@@ -93,7 +93,7 @@ _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: 
 
 
 def _add_source(sub: CommandParser) -> Any:
-    """Adds --store and --points, of which one is needed, and returns their group."""
+    """Adds --store and --points, one of which is required, and returns their group."""
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
@@ -113,7 +113,7 @@ def _add_coverage(sub: CommandParser) -> None:
 
 
 def _percent(words: str) -> float:
-    """Parses a percentage above 0 and below 100 into a fraction."""
+    """Converts a percentage above 0 and below 100 to a fraction."""
     percent = float(words)
     if not 0 < percent < 100:
         raise ValueError

@@ -1,9 +1,9 @@
-"""Columns: the names of the columns of every printed table, and their meanings."""
+"""Names and meanings of the columns in every printed table."""
 
-# Parts of the seconds of an epoch, in the law that `epochs --fit` fits.
+# Components of the seconds per epoch, in the law that `epochs --fit` fits.
 TIMES = ("serial", "parallel", "communication")
 
-# Meanings that several tables share.
+# Meanings shared by several tables.
 _DATASET = "name of the data set"
 _MODEL = "name of the model, then its options"
 _OPTIMIZER = "name of the optimizer"
@@ -30,7 +30,7 @@ STEPS = {
     "seconds_per_epoch": "from the newest run that measured it (empty for emulated devices)",
 }
 NAMING = tuple(STEPS)[:6]
-# Results of repeats with new seeds, by the rule minimum; see ``fitting.confirmations``.
+# Results of repeats with new seeds, by the minimum rule; see ``fitting.confirmations``.
 CONFIRMED = {
     "confirmed_low": "the median of the reporting repeats lies above this number of steps ...",
     "confirmed_high": "... and at or below this. It is empty if at least half of them never reached the target",

@@ -1,4 +1,4 @@
-"""Comparison of two stores or releases: their results for the same studies, and contradictions between them."""
+"""Compares two stores or releases: their results for the same studies, and any contradictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -29,20 +29,20 @@ RESULTS = {
 }
 STEPS, CRITICAL, SECONDS, RECALLS = "steps", "critical_batch_size", "seconds_per_epoch", ("recall_20", "recall_50")
 NAMING = ("what", "dataset", "model", "optimizer", "batch_size", "cores", "target_metric", "target_value")
-PLAN = "plan"  # key of a row, not a column
-MOST_NAMED = 3  # names of results that only one place has
+PLAN = "plan"  # row key, not a column
+MOST_NAMED = 3  # maximum names listed for results that only one place has
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
 def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFrame:
-    """The table of ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
+    """Returns the table ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
 
     Args:
       a, b: folders of stores or releases.
-      request: metric and value of a target other than the studies' own.
+      request: metric and value to use instead of the studies' own targets.
 
     Raises:
-      BadInput: one of them is not a store, or they share no study.
+      BadInput: one of them is not a store, or they have no study in common.
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
@@ -56,7 +56,7 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
 
 
 def _separated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds the fields of plans that separate rows with the same names."""
+    """Adds the plan fields that separate rows with the same names."""
     groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(_names(row), {})[digest(row[PLAN])] = row[PLAN]
@@ -68,12 +68,12 @@ def _names(row: Mapping[Any, Any]) -> tuple[Any, ...]:
 
 
 def differs(table: pd.DataFrame) -> bool:
-    """Whether any result of A contradicts one of B."""
+    """Returns whether any result in A contradicts one in B."""
     return bool((table["result"] == "differ").any())
 
 
 class _Contents:
-    """Contents of one store or release: trials by the names of their study, curves and factorizations."""
+    """The contents of a store or release: trials by the names of their study, curves and factorizations."""
 
     def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
@@ -135,7 +135,7 @@ def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, 
 
 
 def as_text(table: pd.DataFrame, a: object, b: object) -> str:
-    """Tables for a reader: all rows except equal answers, with the number of each result."""
+    """Formats the tables for a reader: all rows except equal answers, with the count of each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
         own = table[table["what"].isin(what)]
@@ -156,7 +156,7 @@ def as_text(table: pd.DataFrame, a: object, b: object) -> str:
 
 
 def _shown(rows: pd.DataFrame) -> str:
-    """Rows in a table, contradictions first, with the reasons below."""
+    """Formats rows as a table, contradictions first, with the reasons below."""
     order = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
     records = rows.iloc[np.argsort(order.to_numpy(), kind="stable")].to_dict("records")
     apart = text.telling([row["differs"] for row in records], [_names(row) for row in records])
@@ -189,7 +189,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
 
 
 def _statement(row: Mapping[Any, Any], side: str) -> str:
-    """The statement of one place: an interval of steps, a critical batch size, or a number with its source."""
+    """Formats one place's statement: an interval of steps, a critical batch size, or a number and its source."""
     low, high, words = (row[f"{side}_{name}"] for name in ("low", "high", "words"))
     if not isinstance(words, str):
         return ""

@@ -1,9 +1,10 @@
-"""Contradictions: whether the results of two places for the same thing can both be true.
+"""Contradictions: whether results for the same thing from two places can both be true.
 
-Studies of equal streams tried the same trials. They contradict each other if the censoring intervals of a trial are
+Studies with equal streams tried the same trials. They contradict each other if the censoring intervals of a trial are
 disjoint, pruned or not. Independent searches contradict each other if the 90 % bands of the median best of k' are
-disjoint, at equal k and k'. Critical batch sizes do if the intervals of their verdicts are disjoint, and times on
-devices of one kind if the slowest epoch of one place is faster than the fastest of the other.
+disjoint, at equal k and k'. Critical batch sizes contradict each other if the intervals of their verdicts are disjoint.
+Times on devices of one kind contradict each other if the slowest epoch in one place is faster than the fastest in the
+other.
 """
 
 from collections import Counter
@@ -22,14 +23,14 @@ from analysis.trials import best_of, trials
 from analysis.trials.trials import StudyTrials
 from results.als import COMPUTATION
 
-FEWEST_EPOCHS = 3  # needed to judge times
+FEWEST_EPOCHS = 3  # minimum epochs for judging times
 REACHED, NOT_REACHED = "reached", "not reached"
 
 T = TypeVar("T")
 
 
 class Reading(NamedTuple):
-    """The statement of one place: an interval, infinite if open or not reached, and a word about it."""
+    """The statement of one place: an interval (infinite if open or not reached), and a word about it."""
 
     low: float
     high: float
@@ -37,7 +38,7 @@ class Reading(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The same thing in A and in B, None if a place lacks it.
+    """The same quantity in A and in B. A side is None if that place lacks it.
 
     ``why`` is set if both places have candidates that cannot be matched one to one.
     """
@@ -48,12 +49,12 @@ class Pair(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Result of comparing a pair.
+    """The result of comparing a pair.
 
     Attributes:
-      a, b: the statement of each place, or None without one.
+      a, b: statement of each place, or None without one.
       result: same, agree, differ, not_judged, only_a or only_b.
-      why: the basis of the judgement, or why there is no judgement.
+      why: basis of the judgement, or the reason for not judging.
     """
 
     a: Reading | None
@@ -63,7 +64,7 @@ class Finding(NamedTuple):
 
 
 def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]) -> list[Pair]:
-    """Matches things of A and B by the first identity that is unique on both sides."""
+    """Matches items of A and B by the first identity that is unique on both sides."""
     pairs = []
     for identity in identities:
         counts = [Counter(map(identity, side)) for side in (a, b)]
@@ -77,12 +78,12 @@ def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]
 
 
 def stream(one: StudyTrials) -> Hashable:
-    """The stream of random numbers, which is equal for studies of the same trials."""
+    """Returns the random-number stream, which is equal for studies with the same trials."""
     return one.study.stream
 
 
 def of_answers(pair: Pair) -> Finding:
-    """Compares the answers of a pair of ``StudyTrials``."""
+    """Compares the answers in a pair of ``StudyTrials``."""
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda one: _best(one.rows[one.rows["role"] == trials.ROLES[0]]))
     if stream(pair.a) == stream(pair.b):
@@ -94,7 +95,7 @@ def of_answers(pair: Pair) -> Finding:
 
 
 def of_curves(pair: Pair) -> Finding:
-    """Compares the critical batch sizes of a pair of ``Curve``."""
+    """Compares the critical batch sizes in a pair of ``Curve``."""
     fits_by_name = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda curve: stated_interval(*fits_by_name.values()))
@@ -106,7 +107,7 @@ def of_curves(pair: Pair) -> Finding:
 
 
 def of_times(pair: Pair) -> Finding:
-    """Compares the seconds per epoch of a pair of ``MeasuredFactorization``, from the fastest epoch to the slowest."""
+    """Compares the seconds per epoch in a pair of ``MeasuredFactorization``, from the fastest epoch to the slowest."""
     if pair.a is None or pair.b is None:
         return _alone(pair, _seconds)
     a, b = _seconds(pair.a), _seconds(pair.b)
@@ -125,7 +126,7 @@ def of_times(pair: Pair) -> Finding:
 
 
 def of_recalls(pair: Pair, name: str) -> Finding:
-    """Compares recall_20 or recall_50 of a pair of ``MeasuredFactorization``, of the best trial at its last epoch."""
+    """Compares recall_20 or recall_50 of the best trial at its last epoch in a pair of ``MeasuredFactorization``."""
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda one: _recall(one, name))
     a, b = _recall(pair.a, name), _recall(pair.b, name)
@@ -138,19 +139,19 @@ def plan_of(one: MeasuredFactorization) -> Hashable:
 
 
 def comparison_key(one: MeasuredFactorization) -> Hashable:
-    """Everything that must agree for two factorizations to be compared, in any search."""
+    """Returns everything that must match for two factorizations to be comparable, in any search."""
     study = one.study
     shared = (*COMPUTATION, "cores", "evaluation_rows")
     return study.dataset, factorizations.data_label(one), *(getattr(study, field) for field in shared)
 
 
 def curve_names(curve: Curve) -> tuple[Any, ...]:
-    """Names of a curve, and its target."""
+    """Returns the names of a curve and its target."""
     return curve.dataset, curve.model, curve.optimizer, curve.target
 
 
 def stated_interval(points_fit: PointsFit) -> Reading:
-    """The interval that a verdict states, open on both sides if not identified."""
+    """Returns the interval that a verdict states, open on both sides if not identified."""
     fit, verdict = points_fit.fit, points_fit.verdict
     low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
     return Reading(
@@ -161,7 +162,7 @@ def stated_interval(points_fit: PointsFit) -> Reading:
 
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
-    """Compares each trial of both places, which must have taken the same steps as far as both ran it."""
+    """Compares each trial in both places. Both must have taken the same steps as far as both ran it."""
     here, there = a.rows_in_k, b.rows_in_k
     both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
     if not len(both):
@@ -170,7 +171,7 @@ def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
     (low_a, high_a), (low_b, high_b) = (trials.bounds(rows) for rows in shared)
     apart = _beyond(low_a, high_b) & np.isfinite(high_b) | _beyond(low_b, high_a) & np.isfinite(high_a)
     uneven = max(len(here), len(there)) > len(both)
-    # Pruning decides which trials to cut short from the best of all trials of a study.
+    # Pruning uses the best of all trials in a study to decide which trials to cut short.
     cut = uneven and "exact" in (a.study.pruning, b.study.pruning)
     one, other = map(_best, (here, there) if cut else shared)
     why = "the same stream: censoring intervals" + (f" of the {len(both)} trials in both" if uneven else "")
@@ -180,7 +181,7 @@ def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
 
 
 def _best(rows: pd.DataFrame) -> Reading:
-    """The answer by the rule minimum."""
+    """Returns the answer by the minimum rule."""
     reached = rows[rows["outcome"] == trials.REACHED]
     if not len(reached):
         return Reading(np.inf, np.inf, NOT_REACHED)
@@ -214,7 +215,7 @@ def _verdict(a: Reading, b: Reading) -> str:
 
 
 def _beyond(low: Any, high: Any) -> Any:
-    """Whether an interval from ``low`` lies beyond one up to ``high``. An interval from 0 may be 0."""
+    """Returns whether an interval from ``low`` lies beyond one up to ``high``. An interval from 0 may be 0."""
     return (low >= high) & (low > 0)
 
 

@@ -1,4 +1,4 @@
-"""Tables of coverage: how often fits hold in scenarios, each simulated from a separate stream of random numbers."""
+"""Coverage tables: how often fits hold in scenarios, each simulated from its own stream of random numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -25,16 +25,16 @@ def table(
     datasets: int,
     report: Report,
 ) -> pd.DataFrame:
-    """A row for each of the wanted scenarios, in their order.
+    """Returns one row per requested scenario, in order.
 
     Args:
       title: title of the progress line.
-      every: all scenarios. The position of a scenario in them and the seed determine its random numbers.
-      wanted: the scenarios to run, or empty for all.
-      row: simulates and fits a scenario's data sets.
+      every: all scenarios. A scenario's position here and the seed determine its random numbers.
+      wanted: scenarios to run, or empty for all.
+      row: function that simulates and fits a scenario's data sets.
       seed: seed of the simulation.
-      datasets: data sets per scenario, for the progress line.
-      report: receives lines of progress.
+      datasets: number of data sets per scenario, for the progress line.
+      report: called with progress lines.
     """
     chosen = list(wanted) or list(every)
     rows = []
@@ -46,11 +46,11 @@ def table(
 
 
 def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame:
-    """Rates over all data sets that agree in the column ``by``, a row each.
+    """Returns the rates over all data sets with the same value in the column ``by``, one row per value.
 
     Returns:
-      Columns ``by``, scenarios (their number), covered, least (the least coverage of a scenario), the verdicts and
-      ``shares`` (means over data sets) and octaves (the median of scenarios).
+      Columns ``by``, scenarios (their number), covered, least (the lowest coverage in a scenario), the verdicts and
+      ``shares`` (means over data sets) and octaves (the median over scenarios).
     """
     rows = []
     for name, group in table.groupby(by, sort=False):
@@ -65,7 +65,7 @@ def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame
 
 
 def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -> str:
-    """The rows of a summary for a reader: the column ``by``, scenarios if there, shares by heading, octaves and aim."""
+    """Formats a summary for a reader: the column ``by``, scenarios if present, shares by heading, octaves and aim."""
     rows = []
     for rate in rates.to_dict("records"):
         cells = {title: str(rate[by])}
@@ -77,24 +77,24 @@ def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -
 
 
 def percent(share: float) -> str:
-    """A share as a percentage, empty for NaN."""
+    """Formats a fraction as a percentage, or empty for NaN."""
     return "" if np.isnan(share) else f"{share:.1%}"
 
 
 def rates(
     verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Rates of verdicts and of statements that hold.
+    """Returns rates of verdicts, and of statements that hold.
 
     Args:
       verdicts: verdicts of d data sets.
-      low, high: float64[d], the ends of their intervals, NaN if open.
-      truth: true value of each data set, or of all.
-      slack: relative tolerance of an end at the truth.
+      low, high: float64[d], ends of their intervals, NaN if open.
+      truth: true value for each data set, or for all of them.
+      slack: relative tolerance for an end at the truth.
 
     Returns:
-      Whether each statement holds, bool[d], false without a statement, and the columns covered, those of verdicts, and
-      octaves of a table of coverage.
+      Whether each statement holds, bool[d], false without a statement, and columns of a coverage table: covered, the
+      verdicts and octaves.
     """
     words = np.array(verdicts)
     from_below, from_above = ~(low > truth * (1 + slack)), ~(high < truth * (1 - slack))

@@ -1,4 +1,4 @@
-"""Text of --help of every command; ``columns`` has the meanings of the columns."""
+"""The --help text of every command. The meanings of the columns are in ``columns``."""
 
 TOP = """\
 Numbers, regimes and figures from a store of results.

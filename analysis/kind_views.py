@@ -1,4 +1,4 @@
-"""Kinds of studies in tables, figures and reports: their descriptions and figures."""
+"""How kinds of studies appear in tables, figures and reports: their descriptions and figures."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -6,21 +6,21 @@ from typing import Any, NamedTuple
 from results.plans.kinds import HasKind
 from results.plans.plan import Plan
 
-# Sources of figures.
+# Figure sources.
 BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layouts", "paper"
 
 
 class Presentation(NamedTuple):
-    """Presentation of studies of a kind.
+    """How studies of one kind are presented.
 
     Attributes:
-      title: their title in the report.
-      question: the question that they answer, in a sentence.
+      title: title in the report.
+      question: question that the studies answer, as a sentence.
       answers: whether tables list their steps to target.
       figures: sources of their figures, keys of ``figures.registry.LOADERS``: ``batch`` (curves of steps to target over
-        batch sizes), ``cores`` (factorizations over cores), ``layouts`` (layouts on meshes) and ``paper`` (the
-        workloads of a paper).
-      optimizer_label: returns the optimizer of a plan for filters of the report.
+        batch sizes), ``cores`` (factorizations over cores), ``layouts`` (layouts on meshes) and ``paper`` (a paper's
+        workloads).
+      optimizer_label: function that returns a plan's optimizer, for the report's filters.
     """
 
     title: str
@@ -61,15 +61,15 @@ PRESENTATIONS = {
 
 
 def kinds_drawn_as(figures: str) -> tuple[str, ...]:
-    """The kinds with figures from this source."""
+    """Returns the kinds with figures from this source."""
     return tuple(kind for kind, row in PRESENTATIONS.items() if figures in row.figures)
 
 
 def drawn(commits: Iterable[HasKind]) -> set[str]:
-    """Returns the sources of figures of the kinds of some studies."""
+    """Returns the figure sources for the kinds of these studies."""
     return {source for commit in commits for source in PRESENTATIONS[commit.kind].figures}
 
 
 def labels(study: Plan) -> tuple[str, str, str]:
-    """Data set, model and optimizer for filters."""
+    """Returns the data set, model and optimizer for filters."""
     return study.dataset, study.model_label, PRESENTATIONS[study.kind].optimizer_label(study)

@@ -1,4 +1,4 @@
-"""Layouts: the studies of kind ``layout`` of a store, with their counted, predicted and measured costs."""
+"""Layouts: a store's studies of kind ``layout``, with their counted, predicted and measured costs."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
 from results.storage.commits import Commit, read_table, retry
 
-# Relative tolerances above the error of sums in another order. A bfloat16 has eight bits of precision.
+# Relative tolerances above the error from summing in a different order. A bfloat16 has eight bits of precision.
 SAME_LOSS = {"float32": 1e-5, "bfloat16": 2.0**-8}
 
 
@@ -29,9 +29,9 @@ class MeasuredLayout:
     """A study of kind ``layout`` that has run.
 
     Attributes:
-      study: its plan.
-      losses: float64[steps], losses of its first trial before each step, or empty if no step ran.
-      row: columns of its measurements at the last step of its first trial, by name, with None for missing ones.
+      study: the study's plan.
+      losses: float64[steps], losses of the first trial before each step, or empty if no step ran.
+      row: measurement columns at the last step of the first trial, by name. Missing values are None.
     """
 
     study: LayoutStudy
@@ -44,28 +44,28 @@ class MeasuredLayout:
         return self.row["refusal"] is not None
 
     def number(self, name: str) -> float:
-        """A column as a number, or NaN if it is missing."""
+        """Returns a column as a number, or NaN if it is missing."""
         value = self.row.get(name)
         return math.nan if value is None else float(value)
 
     @functools.cached_property
     def collectives(self) -> list[dict[str, Any]]:
-        """Operation, axes, count, bytes and wire_bytes of its collectives."""
+        """The operation, axes, count, bytes and wire_bytes of each collective."""
         return list(json.loads(self.row.get("collectives") or "[]"))
 
     @property
     def family(self) -> tuple[object, ...]:
-        """The fields that determine the loss, which is the same for all studies of a family."""
+        """The fields that determine the loss, which is equal for all studies in a family."""
         one = self.study
         return one.model, tuple(sorted(one.model_options.items())), one.batch_size, one.length, one.seed, one.precision
 
 
 @located
 def load(folder: Folder) -> list[MeasuredLayout]:
-    """The studies of kind ``layout`` that have run, of a store or a release, sorted by model, mesh and layout.
+    """Loads the studies of kind ``layout`` that have run from a store or release, sorted by model, mesh and layout.
 
     Raises:
-      BadInput: there is no store, it was written under a newer schema, or it is damaged.
+      BadInput: there is no store, it has a newer schema, or it is damaged.
     """
 
     def read() -> list[MeasuredLayout]:
@@ -90,13 +90,13 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
 
 
 def no_layout(folder: Folder) -> BadInput:
-    """The error for a store without layouts."""
+    """Returns the error for a store without layouts."""
     fill = f"python -m sweeps +experiment=layouts/quickstart store={quoted(folder)} -m"
     return BadInput(f"no layout in {folder} has run. Fill it with `{fill}`.")
 
 
 def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
-    """The table of ``COLUMNS``, a row per study."""
+    """Returns the table ``COLUMNS``, one row per study."""
     rows = []
     for one in layouts:
         fields = {
@@ -109,7 +109,7 @@ def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
 
 
 def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
-    """Whether its losses equal the medians of its family, or None without losses or others."""
+    """Returns whether the losses equal the medians of the family, or None without losses or other studies."""
     others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
     if not len(one.losses) or len(others) < 2:
         return None
@@ -117,7 +117,7 @@ def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None
 
 
 def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
-    """Notes for a reader of the table, a sentence each."""
+    """Returns notes on the table for a reader, one sentence each."""
     result = []
     refusals = [one.row["refusal"] for one in layouts if one.refused]
     if refusals:
@@ -138,7 +138,7 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
 
 
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
-    """The table for a reader: accepted layouts, by cost."""
+    """Formats the table for a reader: accepted layouts, by cost."""
     shown = [one for one in layouts if not one.refused]
     rows = []
     for one in sorted(shown, key=lambda each: (each.study.model_label, each.study.engine, each.number("wire_bytes"))):

@@ -1,4 +1,4 @@
-"""Output of commands: tables that are printed, and files that are written atomically."""
+"""Output of commands: printed tables, and files that are written atomically."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def print_table(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
-    """Prints ``table`` with --csv or --json, else the text for a reader."""
+    """Prints ``table`` with --csv or --json, and otherwise the text for a reader."""
     cli.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 
 def write(path: Path, data: bytes, what: str) -> None:
-    """Writes a file and replaces an old one; raises BadInput, which asks for another ``--out``, if it cannot."""
+    """Writes or replaces a file. If this fails, raises BadInput, which asks for another ``--out``."""
     try:
         durable.make_folder(path.parent)
         durable.replace(path, data)

@@ -1,4 +1,4 @@
-"""Points of a store: the answer of every study to each of its targets, with the fit of its curve."""
+"""Points of a store: each study's answer to each of its targets, with the fit of its curve."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from results.storage.compaction import TABLES, Piece
 
 
 def table(commits: Sequence[Commit]) -> pa.Table:
-    """The points of studies, sorted by study and target: columns ``POINTS``, then metaparameters.
+    """Returns the points of studies, sorted by study and target: columns ``POINTS``, then metaparameters.
 
     Args:
       commits: the studies, sorted by name.
@@ -46,7 +46,7 @@ def table(commits: Sequence[Commit]) -> pa.Table:
 
 
 def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
-    """The fit of the curve of each study, by the name of the study."""
+    """Returns the fit of each study's curve, by study name."""
     drawn = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))
     measured = [commit for commit in drawn if target.metric in commit.metrics]
     by_study: dict[str, Row] = {}
@@ -77,7 +77,7 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
 
 
 def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
-    """The curve over cores of each factorization, by the name of the study."""
+    """Returns the curve over cores of each factorization, by study name."""
     curves = core_counts.curves(factorizations.of_commits(commits))
     return {one.study.name: _title(curve) for curve in curves for one in curve.members}
 

@@ -1,4 +1,4 @@
-"""Shipped data: the releases in this repository, or a store that replaces them."""
+"""Shipped data: the releases in this repository, or a store to use in their place."""
 
 import os
 from pathlib import Path
@@ -7,22 +7,22 @@ from results import durable
 from results.bad_input import BadInput
 from results.durable import Folder
 
-ROOT = Path(__file__).resolve().parents[1]  # of the repository
+ROOT = Path(__file__).resolve().parents[1]  # root of the repository
 VARIABLE = "SCALING_LIMITS_STORE"
 
 
 def release() -> Folder:
-    """The release of our measurements, or the store or release named by ``$SCALING_LIMITS_STORE``.
+    """Returns the release of our measurements, or the store or release named by ``$SCALING_LIMITS_STORE``.
 
     Raises:
-      BadInput: it is missing, as in an installation without the repository.
+      BadInput: it is missing, for example in an installation without the repository.
     """
     name = os.environ.get(VARIABLE)
     return durable.location(name) if name else _shipped("published", f"or set {VARIABLE}=DIR to a store")
 
 
 def mlperf() -> Folder:
-    """The release of MLPerf's reference convergence points.
+    """Returns the release of MLPerf's reference convergence points.
 
     Raises:
       BadInput: it is missing.

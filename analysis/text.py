@@ -1,4 +1,4 @@
-"""Numbers, intervals, verdicts and names as text."""
+"""Formatting of numbers, intervals, verdicts and names as text."""
 
 import math
 import re
@@ -11,12 +11,12 @@ from results.plans.study import Target
 from results.rules.answers import Rule
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
-LONG = 24  # characters of a value that is shown only if shorter ones do not separate things
+LONG = 24  # length above which a value is shown only if shorter values do not separate things
 VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to ``digits`` significant digits, written out with thousands set apart, or empty for NaN."""
+    """Formats a number to ``digits`` significant digits with thousands separators, or empty for NaN."""
     if math.isnan(value):
         return ""
     rounded = float(f"{value:.{digits}g}")
@@ -24,28 +24,28 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: float) -> str:
-    """A number of devices, cores or examples: whole numbers in full, others in three digits."""
+    """Formats a number of devices, cores or examples: integers in full, others with three digits."""
     return f"{value:,.0f}" if float(value).is_integer() else number(value)
 
 
 def interval(low: float, high: float) -> str:
-    """Steps to target: ``(43, 48]``, or ``[0, 0]`` if met before the first step."""
+    """Formats steps to target as ``(43, 48]``, or ``[0, 0]`` if met before the first step."""
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
 
 
 def first_few(names: Sequence[str]) -> str:
-    """The first three of ``names``, and the number of the others."""
+    """Returns the first three of ``names``, and how many others there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def batch_sizes(sizes: Iterable[float]) -> str:
-    """Batch sizes by name: ``batch size 64`` or ``batch sizes 64, 1,024``."""
+    """Lists batch sizes: ``batch size 64`` or ``batch sizes 64, 1,024``."""
     numbers = [f"{size:,.10g}" for size in sizes]
     return ("batch sizes " if len(numbers) > 1 else "batch size ") + ", ".join(numbers)
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Remarks on numbered rows, each once with the numbers of its rows: ``rows 2, 3: at 64 trials``."""
+    """Groups remarks on numbered rows: each once, with its row numbers, as in ``rows 2, 3: at 64 trials``."""
     rows = {
         remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
     }
@@ -53,7 +53,7 @@ def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
-    """The fewest fields of distinctions, such as ``seed=1, stop=target``, that separate the members of each group."""
+    """Returns the fewest distinguishing fields, such as ``seed=1, stop=target``, that separate each group's members."""
     fields = [dict(each.split("=", 1) for each in re.split(r", (?=[\w.]+=)", words) if words) for words in distinctions]
     result = [""] * len(fields)
     for group in dict.fromkeys(groups):
@@ -65,7 +65,7 @@ def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str
 
 
 def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
-    """The fewest fields that separate ``contents``, with short values first."""
+    """Returns the fewest fields that separate ``contents``, with short values first."""
     chosen, found = list[str](), 1
     every = dict.fromkeys(field for content in contents for field in content)
     for field in sorted(every, key=lambda field: max(len(content.get(field, "")) for content in contents) > LONG):
@@ -76,32 +76,32 @@ def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def table(rows: Sequence[Mapping[str, str]], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
-    """The lines of ``cli.table`` for rows of cells by column, without ``optional`` columns that are empty."""
+    """Formats rows of cells by column, like ``cli.table``, without ``optional`` columns that are empty."""
     first = rows[0] if rows else {"": ""}
     header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
     return cli.table(header, [[row[name] for name in header] for row in rows], left, **shown)
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:
-    """A sentence for each remark that applies to any study, with the first few of these."""
+    """Returns a sentence for each remark that applies to any study, with the first few of these studies."""
     return [f"{remark}: {first_few(sorted(names, key=numbered))}" for remark, names in studies.items() if names]
 
 
 def statement(verdict: str, best: str, low: str, high: str) -> str:
-    """A verdict with its numbers: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
+    """Formats a verdict with its numbers: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
     words = {"identified": f"{best} [{low}, {high}]", "at_least": f"at least {low}", "at_most": f"at most {high}"}
     return words.get(verdict, "not identified")
 
 
 def verdict(low_inside: bool, high_inside: bool) -> Verdict:
-    """The verdict of an interval, from the ends that lie within the measured range."""
+    """Returns the verdict of an interval, given which ends lie within the measured range."""
     if low_inside:
         return "identified" if high_inside else "at_least"
     return "at_most" if high_inside else "not_identified"
 
 
 def goal(target: Target, rule: Rule) -> str:
-    """A target in words: ``validation error ≤ 0.01``, or ``validation average precision > 0.31`` for its error."""
+    """Formats a target: ``validation error ≤ 0.01``, or ``validation average precision > 0.31`` for its error."""
     metric, value = as_quality(target.metric, target.value)
     sign = rule.sign
     if metric != target.metric:
@@ -110,7 +110,7 @@ def goal(target: Target, rule: Rule) -> str:
 
 
 def as_quality(metric: str, value: float) -> tuple[str, float]:
-    """A metric and a value for a reader, with an error of a quality in [0, 1] turned back into the quality."""
+    """Returns a metric and value for a reader. Errors of a quality in [0, 1] are turned back into the quality."""
     for kind in ("average_precision", "recall_20", "recall_50"):
         if metric.endswith(f"{kind}_error"):
             return metric.removesuffix("_error"), float(f"{1 - value:.12g}")

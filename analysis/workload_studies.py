@@ -1,4 +1,4 @@
-"""Workloads: visible studies of a store that differ only in batch size, and fields that separate similar ones."""
+"""Workloads: a store's visible studies that differ only in batch size, and the fields that separate similar ones."""
 
 import fnmatch
 import json
@@ -20,12 +20,12 @@ from results.storage.commits import Commit
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
 
-# Fields of a plan that may vary along a curve, besides its axis: budgets and search spaces may have to follow the batch
-# size, and so do the details of a source.
+# Plan fields that may vary along a curve, besides its axis: budgets and search spaces may have to follow the batch
+# size, and so may the details from a source.
 VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
 CURVE_COLUMNS = ("dataset", "model", "optimizer", "target_metric", "target_value")
-ALONG = "batch_size"  # has a column in tables
-LONGEST = 24  # characters of a printed value
+ALONG = "batch_size"  # shown as a column in tables
+LONGEST = 24  # maximum characters of a printed value
 
 
 class WorkloadStudies(NamedTuple):
@@ -33,8 +33,8 @@ class WorkloadStudies(NamedTuple):
 
     Attributes:
       dataset, model, optimizer: names in tables.
-      distinction: fields that separate it from similar workloads, such as ``seed=1``, or empty without any.
-      commits: its studies, by batch size.
+      distinction: fields that separate it from similar workloads, such as ``seed=1``, or empty.
+      commits: its studies, sorted by batch size.
     """
 
     dataset: str
@@ -56,21 +56,21 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """Whether others measured it."""
+        """Whether the studies were measured by others."""
         return kinds.KINDS[self.commits[0].kind].recorded
 
 
 @located
 def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]:
-    """The workloads of a store or a release over batch sizes, sorted.
+    """Returns the batch-size workloads in a store or a release, sorted.
 
     Args:
-      folder: of the store.
+      folder: folder of the store.
       where: conditions such as ``model=fully_connected*,optimizer=momentum``. A study is selected if it meets all
-        conditions of any item. Without items, all studies are.
+        conditions in any item. Without items, all studies are selected.
 
     Raises:
-      BadInput: there is no store, a condition is invalid, or no study meets any.
+      BadInput: there is no store, a condition is invalid, or no study meets the conditions.
     """
     conditions = [_conditions(one) for one in where]
     commits = kinds.of_kind(store.catalogue(folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
@@ -81,7 +81,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
 
 
 def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
-    """The workloads of studies over batch sizes, sorted."""
+    """Returns the workloads of batch-size studies, sorted."""
     alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
     plan_of: dict[str, dict[str, Any]] = {}
     for commit in commits:
@@ -103,15 +103,15 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
 
 
 def shared_plan(study: Plan) -> dict[str, object]:
-    """The plan that all studies of a curve share, without its axis and ``VARIED``."""
+    """Returns the plan shared by all studies of a curve, without its axis and ``VARIED``."""
     varied = (*VARIED, kinds.KINDS[study.kind].along)
     return {field: value for field, value in study.plan().items() if field not in varied}
 
 
 def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
-    """The fields, with their values, in which the plan ``key`` differs from others of ``plans``, or empty without any.
+    """Returns the fields and values in which the plan ``key`` differs from the others in ``plans``, or empty.
 
-    Options of the data are separate fields.
+    Data options are separate fields.
     """
     own, *others = (_with_options(plan) for plan in (plans[key], *plans.values()))
     fields = [field for field in own if any(plan.get(field) != own[field] for plan in others)]
@@ -148,7 +148,7 @@ def _available(commits: Sequence[Commit]) -> str:
 
 
 def _with_options(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan with options of the data as fields, such as ``dataset.seed`` besides the ``seed`` of the study."""
+    """Returns a plan with data options as fields, such as ``dataset.seed`` next to the study's ``seed``."""
     options = plan.get("dataset_options", {})
     fields = {name: value for name, value in plan.items() if name != "dataset_options"}
     return fields | {f"dataset.{name}": value for name, value in options.items()}
@@ -164,7 +164,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     """Adds ``columns.DIFFERS`` and ``apart`` to a table of answers, and sorts the rows of a curve together.
 
     Fields that separate curves are in both columns. Fields that may vary along a curve, such as its search space, are
-    only in ``apart``, if a curve has several studies at one batch size.
+    only in ``apart``, and only if a curve has several studies at one batch size.
 
     Args:
       table: rows (``CURVE_COLUMNS``, batch_size, study, ...).
@@ -189,7 +189,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The fewest fields, with their values, that separate some plain data."""
+    """Returns the fewest fields, with their values, that separate some plain data."""
     every = dict.fromkeys(field for content in contents for field in content)
     words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
     chosen = text.separating(words)
@@ -197,14 +197,14 @@ def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _shared(study: Plan) -> dict[str, object]:
-    """The plan that a curve shares, with its axis unless the table shows that."""
+    """Returns the plan shared along a curve, with its axis unless the table shows it."""
     along = KINDS[study.kind].along
     beside = {} if along == ALONG else {along: study.plan()[along]}
     return shared_plan(study) | beside
 
 
 def _varied(study: Plan) -> dict[str, Any]:
-    """Fields that may vary along a curve, with nested names such as space.learning_rate.low."""
+    """Returns the fields that may vary along a curve, with nested names such as space.learning_rate.low."""
     plan = study.plan()
     return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
 

@@ -95,9 +95,9 @@ class Parquet:
         return decoded
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns the bytes of decoded columns, with texts as dictionaries. Raises TooLarge for other types."""
+        """Returns the decoded size of columns in bytes, strings as dictionaries. Raises TooLarge for other types."""
         wanted = []
-        self._longest_texts = total = 0  # bytes of expanded texts if each were as long as its whole dictionary
+        self._longest_texts = total = 0  # bytes of expanded strings if each were as long as its whole dictionary
         for name in columns:
             at = self._index.get(name, -1)
             if at < 0:

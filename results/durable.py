@@ -97,7 +97,7 @@ def located_both(
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably. Returns False, without any change, if the name is taken.
+    """Creates a file atomically and durably. Returns False, without a change, if the name is taken.
 
     Args:
       path: path in an existing folder, local or on an fsspec file system with exclusive creation.

@@ -1,7 +1,7 @@
-"""Printing: results and messages of all commands, within the width of a terminal, or as CSV or JSON.
+"""Prints results and messages of all commands within the width of a terminal, or as CSV or JSON.
 
-On a terminal, tables and texts are fitted to its width. Numbers, commands and paths stay whole: names are shortened
-first. In a pipe and with ``--wide``, nothing is shortened. csv and json are imported on use, for a quick ``--help``.
+On a terminal, tables and text are fitted to its width. Numbers, commands and paths are not broken: names are shortened
+first. In a pipe and with ``--wide``, nothing is shortened. csv and json are imported lazily to keep ``--help`` fast.
 """
 
 import itertools
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from results.bad_input import BadInput, printable
 
-Report = Callable[[str], None]  # takes one line
+Report = Callable[[str], None]  # called with one line
 
 
 class _Output:
-    """The format of results (text, csv or json), whether text keeps its width on a terminal, and the typed words."""
+    """The format of results (text, csv or json), whether text keeps its full width, and the typed words."""
 
     form = "text"
     wide = False
@@ -30,29 +30,29 @@ class _Output:
 
 
 _output = _Output()
-_names: dict[str, str] = {}  # of commands, in place of those in texts; see ``rename``
-MOST_COLUMNS = 120  # of help
+_names: dict[str, str] = {}  # command names that replace those in messages; see ``rename``
+MOST_COLUMNS = 120  # maximum width of help
 
-_FULL = 88  # characters; a longer line at the margin continues in the next one
-_NARROWEST = 32  # characters; explanations with less room begin on a line of their own
+_FULL = 88  # characters; a longer unindented line continues in the next one
+_NARROWEST = 32  # characters; explanations with less room start on their own line
 _COMMAND = r"(?:python -m|scaling-limits|make|pip install) "
 _COPIED = re.compile(rf"\s*{_COMMAND}")
 _ENTRY = re.compile(r"( *)(\S+(?: \S+)*)( {2,})(\S.*)")
-# Commands within a line: in backticks, and at its end.
+# Commands within a line: in backticks, or at its end.
 _WITHIN = re.compile(rf"`[^`]*`|(?<=next: ){_COMMAND}.*$|(?<![\w'])'[^']*'(?=[\s,;:.)]|$)")
 _OPTION = re.compile(r"--[\w-]+ [^-\s]\S*")
-_SPACE = "\0"  # stands for a space at which no line may end; printable text does not contain it
+_SPACE = "\0"  # marks a space at which a line must not break; printable text does not contain it
 
-_NAME = 12  # characters that a shortened text keeps at least
-_PROSE = 16  # characters that a column of wrapped text keeps at least
+_NAME = 12  # minimum characters of a shortened string
+_PROSE = 16  # minimum characters of a column with wrapped text
 _HASH = re.compile(r"(.+)-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def set_output(*, csv: bool = False, json: bool = False, wide: bool = False) -> None:
-    """Sets the form in which ``show`` prints a table, and whether texts keep their full width.
+    """Sets the format in which ``show`` prints tables, and whether text keeps its full width.
 
     Raises:
-      BadInput: both CSV and JSON.
+      BadInput: both CSV and JSON are requested.
     """
     if csv and json:
         raise BadInput("--csv and --json are two forms of one table. Give only one of them.")
@@ -63,17 +63,17 @@ def set_output(*, csv: bool = False, json: bool = False, wide: bool = False) -> 
 
 
 def set_typed(words: Iterable[object]) -> None:
-    """Records the words of the command line: paths among them are not broken over lines."""
+    """Records the words of the command line: paths among them are not broken across lines."""
     _output.typed = [str(word) for word in words]
 
 
 def rename(names: Mapping[str, str]) -> None:
-    """Replaces names of commands in everything that is printed, such as by `scaling-limits sweep`."""
+    """Replaces command names in all printed output, as needed by `scaling-limits sweep`."""
     _names.update(names)
 
 
 def renamed(text: str) -> str:
-    """Returns a text with the names that ``rename`` set."""
+    """Returns a string with command names replaced as set by ``rename``."""
     if not _names:
         return text
     longest_first = sorted(_names, key=len, reverse=True)
@@ -81,24 +81,24 @@ def renamed(text: str) -> str:
 
 
 def is_data() -> bool:
-    """Whether standard output takes CSV or JSON, and nothing else."""
+    """Returns whether standard output is CSV or JSON only."""
     return _output.form != "text"
 
 
 def is_json() -> bool:
-    """Whether standard output takes JSON."""
+    """Returns whether standard output is JSON."""
     return _output.form == "json"
 
 
 def width(stream: Any) -> int | None:
-    """Columns of a terminal, or None for a pipe, a file, or with --wide, which have no limit."""
+    """Returns the width of a terminal, or None for a pipe, a file or --wide, which have no limit."""
     if _output.wide or not stream.isatty():
         return None
     return shutil.get_terminal_size().columns
 
 
 def quoted(folder: Any) -> str:
-    """A path or URL as a word of a command line, in quotes if a shell needs them."""
+    """Returns a path or URL as a command-line word, quoted if a shell needs quotes."""
     return shlex.quote(str(folder))
 
 
@@ -109,9 +109,9 @@ def answer(lines: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line to standard error. On a terminal it is wrapped, unless it is an error.
+    """Prints a line to standard error. On a terminal, it is wrapped unless it is an error.
 
-    Standard output is flushed first, so that lines keep their order if both go to one file.
+    Standard output is flushed first, so that lines stay in order if both go to one file.
     """
     sys.stdout.flush()
     columns = None if line.startswith("error: ") else width(sys.stderr)
@@ -119,7 +119,7 @@ def say(line: str) -> None:
 
 
 def report_some(lines: Sequence[str], report: Report, most: int = 10) -> None:
-    """Reports the first of many lines, and how many more there are."""
+    """Reports the first of many lines, and the number of remaining ones."""
     for line in lines[:most]:
         report(line)
     if len(lines) > most:
@@ -127,7 +127,7 @@ def report_some(lines: Sequence[str], report: Report, most: int = 10) -> None:
 
 
 def answer_help(text: str) -> None:
-    """Prints a text of --help within the width of the terminal, or within 80 columns without a terminal."""
+    """Prints --help text within the terminal's width, or within 80 columns if there is no terminal."""
     print("\n".join(map(printable, as_help(text, help_width()).split("\n"))), flush=True)
 
 
@@ -137,12 +137,12 @@ def help_width() -> int:
 
 
 def as_help(text: str, columns: int) -> str:
-    """A text of --help within a number of columns, with the names of commands replaced."""
+    """Formats --help text within a number of columns, with command names replaced."""
     return reflowed(renamed(text), columns)
 
 
 def numbered(name: str) -> tuple[tuple[int, int, str], ...]:
-    """The key that sorts names by the numbers in them: b1, b2, b1024. Hexadecimal hashes at the end stay text."""
+    """Returns a key that sorts names by their numbers: b1, b2, b1024. Trailing hex hashes are compared as text."""
     base, dash, tail = name.rpartition("-")
     if not dash or not re.fullmatch(r"[0-9a-f]{8,16}", tail):
         base, tail = name, ""
@@ -151,12 +151,12 @@ def numbered(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callable[[], str]) -> None:
-    """Prints the answer of a command: its table as CSV or JSON, or its text.
+    """Prints a command's result: its table as CSV or JSON, or its text.
 
     Args:
-      columns: names of the columns.
-      rows: their values. None, NaN and pandas.NA are empty in CSV and null in JSON. Infinity is null in JSON.
-      as_text: returns the text for a reader.
+      columns: column names.
+      rows: cell values. None, NaN and pandas.NA are empty in CSV and null in JSON. Infinity is null in JSON.
+      as_text: function that returns the text for a reader.
     """
     if not is_data():
         answer(as_text())
@@ -173,7 +173,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
 
 
 def show_json(value: Any) -> None:
-    """Prints a value as JSON, with one object per line for a list."""
+    """Prints a value as JSON. A list has one object per line."""
     import json
 
     is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -193,7 +193,7 @@ def show_json(value: Any) -> None:
 
 
 def _cell(text: str) -> str:
-    """Returns a text as a cell of CSV that spreadsheets do not read as a formula. Numbers stay numbers."""
+    """Returns a string as a CSV cell that spreadsheets do not interpret as a formula. Numbers are unchanged."""
     text = printable(text)
     try:
         float(text)
@@ -203,7 +203,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a Python object, or None for a missing one."""
+    """Returns a value as a Python object, or None if it is missing."""
     if value is None or type(value).__name__ == "NAType":
         return None
     if hasattr(value, "dtype"):  # a NumPy scalar
@@ -211,11 +211,11 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-# Texts within a width
+# Wrapping text
 
 
 class _Block(NamedTuple):
-    """A paragraph, or the meaning of a name: words after a start, and where their further lines begin."""
+    """A paragraph, or an explanation of a name: words after a prefix, and the indent of the following lines."""
 
     start: str
     words: str
@@ -231,13 +231,13 @@ class _Block(NamedTuple):
 
 
 def wrap(text: str, width: int, first: str = "", others: str = "", kept: Collection[str] = ()) -> list[str]:
-    """Lines of at most ``width`` characters. Words, commands and quoted texts stay whole, however long they are.
+    """Returns lines of at most ``width`` characters. Words, commands and quoted strings are never broken.
 
     Args:
       text: a single line.
-      width: in characters; 20 if it is less.
-      first, others: beginnings of the first line, and of the others.
-      kept: texts that stay whole with the characters up to the next space, such as paths that a user typed.
+      width: width in characters; at least 20.
+      first, others: prefixes of the first line and of the other lines.
+      kept: strings that are not broken up to the next space, such as paths that a user typed.
     """
     for one in sorted(kept, key=len, reverse=True):
         text = re.sub(rf"{re.escape(one)}\S*", _whole, text)
@@ -257,12 +257,12 @@ def _fill(text: str, width: int, first: str = "", others: str = "") -> list[str]
 
 
 def is_copied(line: str) -> bool:
-    """Whether a line is a command, and nothing else."""
+    """Returns whether a line is only a command."""
     return bool(_COPIED.match(line))
 
 
 def _wrapped(line: str, columns: int | None) -> str:
-    """A line within a number of columns. Words, commands, paths and examples to copy stay whole."""
+    """Wraps a line to a number of columns. Words, commands, paths and examples to copy are not broken."""
     if columns is None or len(line) <= columns or is_copied(line):
         return line
     indent = " " * (len(line) - len(line.lstrip()))
@@ -270,7 +270,7 @@ def _wrapped(line: str, columns: int | None) -> str:
 
 
 def _typed_paths() -> set[str]:
-    """The typed words that may be a path with spaces: as a word, --KEY VALUE, KEY=VALUE or --KEY=VALUE."""
+    """Returns typed words that may be paths with spaces: as a word, --KEY VALUE, KEY=VALUE or --KEY=VALUE."""
     around = (os.getcwd(), os.environ.get("SCALING_LIMITS_CACHE", ""), "~")
     typed = [each for word in _output.typed for each in (word, word.partition("=")[2])]
     expanded = [os.path.expanduser(each) for each in (*typed, *around)]
@@ -278,10 +278,10 @@ def _typed_paths() -> set[str]:
 
 
 def reflowed(text: str, width: int) -> str:
-    """A text of several paragraphs, such as --help, within a width.
+    """Wraps text with several paragraphs, such as --help, to a width.
 
-    Long lines at the margin continue in the next one. A meaning that is two spaces or more after its name keeps its
-    column. Commands are broken as a shell takes them. Other indented lines stay separate.
+    Long unindented lines continue in the next line. An explanation two or more spaces after its name keeps its column.
+    Commands are broken in a way that shells accept. Other indented lines stay separate.
     """
     lines = []
     for each in _blocks(text.split("\n")):
@@ -292,7 +292,7 @@ def reflowed(text: str, width: int) -> str:
 def _blocks(lines: list[str]) -> Iterator[_Block | str]:
     """Yields the blocks of a text. Commands and empty lines are unchanged."""
     block = None
-    full = False  # whether the line before was so long that its paragraph may continue
+    full = False  # whether the previous line was so long that its paragraph may continue
     for line in lines:
         indent = len(line) - len(line.lstrip())
         words = line.strip()
@@ -318,7 +318,7 @@ def _blocks(lines: list[str]) -> Iterator[_Block | str]:
 
 
 def _command(line: str, width: int) -> list[str]:
-    """A command as several lines, all but the last with a backslash at the end."""
+    """Breaks a command into lines, with a backslash at the end of all but the last."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
@@ -330,18 +330,18 @@ def _whole(found: re.Match[str]) -> str:
     return found[0].replace(" ", _SPACE)
 
 
-# Tables within a width
+# Fitting tables
 
 
 class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-      name: in the header.
-      cells: of all rows.
-      left: whether it is aligned to the left, as names are.
+      name: name in the header.
+      cells: cells of all rows.
+      left: whether it is left-aligned, like names.
       prose: whether its cells are wrapped rather than shortened.
-      kept: whether it stays a column however narrow the terminal is, as the subject of the table.
+      kept: whether it stays a column however narrow the terminal is, because it is the subject of the table.
     """
 
     name: str
@@ -361,16 +361,16 @@ def table(
     kept: Iterable[str] = (),
     foot: Iterable[Sequence[Any]] = (),
 ) -> str:
-    """The lines of a table within the width of standard output, with columns two spaces apart.
+    """Returns the lines of a table that fits standard output, with columns two spaces apart.
 
     Args:
-      header: names of the columns.
+      header: column names.
       rows: cells of each row. Integers are printed with thousands separators.
-      left: columns that are aligned to the left, by default all columns without integers.
-      prose: columns whose cells are wrapped rather than shortened.
-      least: columns in the order in which they are left out, if nothing else helps.
-      kept: columns that are never left out, nor moved into the heading.
-      foot: further rows at the end, such as totals.
+      left: left-aligned columns. By default, all columns without integers.
+      prose: columns with cells that are wrapped rather than shortened.
+      least: columns to leave out, in order, if the table does not fit otherwise.
+      kept: columns that are never left out or moved into the heading.
+      foot: additional rows at the end, such as totals.
     """
     last = list(foot)
     cells = [*rows, *last]
@@ -386,13 +386,13 @@ def table(
 
 
 def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: int | None) -> str:
-    """The lines of a table: values that all rows share move into a heading, and names yield before numbers.
+    """Returns the lines of a table. Values shared by all rows move into a heading, and names are shortened first.
 
     Args:
-      columns: all with the same number of cells.
+      columns: columns with equal numbers of cells.
       feet: number of rows at the end that are totals.
-      least: names of columns in the order in which they are left out.
-      width: maximum characters of a line, or None for no limit.
+      least: names of columns to leave out, in order.
+      width: maximum line width in characters, or None for no limit.
     """
     rows = len(columns[0].cells) if columns else 0
     if width is None or _width(columns, stacked=False) <= width or not rows:
@@ -420,9 +420,9 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
 
 
 def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Column], list[str]]:
-    """The columns that a table needs, and the others in words.
+    """Returns the columns that a table needs, and a description of the others.
 
-    Names and zeros that all rows share become words. Empty columns vanish. Other numbers stay in their columns.
+    Names and zeros shared by all rows move to the description. Empty columns are dropped. Other numbers stay in place.
     """
     rows = len(columns[0].cells) - feet
     kept, heading = [], []
@@ -439,7 +439,7 @@ def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Colum
 
 
 def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tuple[list[Column], dict[int, str]]:
-    """Moves columns of names, from the left, into lines above the rows that share them, while the table is too wide."""
+    """Moves name columns, from the left, into lines above the rows that share them, while the table is too wide."""
     leading = []
     for column in columns:
         if column.name and not column.left:
@@ -463,7 +463,7 @@ def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tu
 
 
 def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns within a width by wrapping prose, then by shortening names, as far as possible."""
+    """Fits columns to a width as far as possible: wraps prose, then shortens names."""
     fitted = list(columns)
     for prose in (True, False):
         at = [i for i, column in enumerate(columns) if column.left and column.prose == prose]
@@ -486,7 +486,7 @@ def _wrapped_cells(cells: tuple[str, ...], size: int) -> tuple[str, ...]:
 
 
 def _shortest(cells: tuple[str, ...]) -> int:
-    """The least size at which cells that differ still do."""
+    """Returns the smallest size at which distinct cells stay distinct."""
     different = len(set(cells))
     size = max(map(len, cells))
     while size > _NAME and len(set(_shortened(cells, size - 1))) == different:
@@ -495,7 +495,7 @@ def _shortest(cells: tuple[str, ...]) -> int:
 
 
 def _shortened(cells: tuple[str, ...], size: int) -> tuple[str, ...]:
-    """Cells of at most ``size`` characters: hashes at their ends are shortened first, then their middle is cut."""
+    """Shortens cells to at most ``size`` characters: first the hashes at their ends, then their middle."""
     if max(map(len, cells)) > size:
         cells = _with_short_hashes(cells)
     return tuple(cell if len(cell) <= size else _middle_cut(cell, size) for cell in cells)
@@ -511,7 +511,7 @@ def _with_short_hashes(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _middle_cut(cell: str, size: int) -> str:
-    tail = (size - 1) * 3 // 5  # names differ mostly at their ends
+    tail = (size - 1) * 3 // 5  # most names differ at their ends
     return f"{cell[: size - 1 - tail]}…{cell[len(cell) - tail :]}"
 
 
@@ -520,7 +520,7 @@ def _cell_width(column: Column) -> int:
 
 
 def _heads(column: Column, *, stacked: bool) -> list[str]:
-    """The name of a column as lines: broken at spaces, and after _ and /, if it is wider than the cells."""
+    """Breaks a column name that is wider than the cells into lines, at spaces and after _ and /."""
     size = _cell_width(column)
     if not stacked or len(column.name) <= size:
         return [column.name]

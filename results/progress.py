@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, or a line every few seconds."""
+"""Progress of long-running work: a bar on a terminal, or a line every few seconds."""
 
 import sys
 import time
@@ -9,19 +9,19 @@ from tqdm import tqdm
 
 from results.printing import Report
 
-FIRST_SECONDS = 2.0  # until the first line
+FIRST_SECONDS = 2.0  # before the first line
 SECONDS = 10.0  # between lines
 
 
 @contextmanager
 def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes the total amount done so far.
+    """Yields a function to call with the total amount done so far.
 
     Args:
       what: name of the work.
       total: total amount, or 0 if unknown.
-      unit: unit of the amounts. Large ones are shown with a prefix, such as megabytes.
-      report: receives a line without a terminal.
+      unit: unit of the amounts. Large amounts are shown with a prefix, such as megabytes.
+      report: called with progress lines if there is no terminal.
     """
     if sys.stderr.isatty():
         with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True) as bar:

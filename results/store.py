@@ -5,9 +5,9 @@
     STORE/<study>/{studies,trials,measurements}-<n>.parquet                tables committed under claim n
     STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
 
-Readers see only the files that the newest commit record of a study lists. A study grows by runs: each claims the
-study, writes its finished trials in parts, and commits, which merges the previous commit and the parts. If a trial ran
-twice, because its first run ended for a reason to retry, the newer run counts.
+Readers see only the files listed in a study's newest commit record. A study grows by runs: each run claims the study,
+writes its finished trials in parts, and commits, which merges the previous commit and the parts. If a trial ran twice,
+because its first run ended for a reason to retry, the newer run counts.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ def check_writable(store: Folder) -> None:
 
 @durable.located
 def names(store: Folder) -> list[str]:
-    """Returns the names of the studies that were requested in a store, or that a release holds, sorted."""
+    """Returns the sorted names of the studies that were requested in a store or that a release holds."""
     commits = released_commits(store)
     if commits is not None:
         return [commit.name for commit in commits]
@@ -106,10 +106,10 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
 
 @durable.located
 def with_stored_name(store: Folder, study: T) -> T:
-    """Returns the study with its name in a store, or the name that it would get there.
+    """Returns the study with the name it has in a store, or would get there.
 
-    A name ends in digits of the plan's hash. A study that is stored under an older, shorter name keeps it. Another
-    plan with the same short name gets the current, longer one.
+    A name ends with digits of the plan's hash. A study stored under an older, shorter name keeps it. Another plan with
+    the same short name gets the current, longer one.
 
     Raises:
       BadInput: the current name belongs to another plan.
@@ -150,7 +150,7 @@ def check_same_plan(store: Folder, study: Plan) -> None:
 
 
 def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
-    """Returns the error that a study's name belongs to another plan, ``stored``."""
+    """Returns the error for a study with a name that belongs to another plan, ``stored``."""
     ours, theirs = study.plan(), stored.plan()
     differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
     changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in differing)
@@ -167,7 +167,7 @@ def check_destination(store: Folder) -> None:
 
 @durable.located
 def check_is_store(store: Folder) -> None:
-    """Raises BadInput for a release, and for a store that newer or too old software wrote."""
+    """Raises BadInput for a release, or a store written by newer or unsupported older software."""
     if released_commits(store) is not None:
         raise BadInput(
             f"{store} is a release, which never changes. Merge it into a store with `python -m results merge`."
@@ -187,10 +187,10 @@ def _no_store(store: Folder) -> BadInput:
 
 @durable.located
 def catalogue(store: Folder) -> list[Commit]:
-    """Returns the visible studies of a store or a release, sorted by name.
+    """Returns the visible studies in a store or a release, sorted by name.
 
     Raises:
-      BadInput: the folder is missing, or it has no studies but stores below it have.
+      BadInput: the folder is missing, or it has no studies but stores below it do.
     """
     commits = released_commits(store)
     if commits is not None:
@@ -206,23 +206,23 @@ def catalogue(store: Folder) -> list[Commit]:
 
 @durable.located
 def committed(store: Folder) -> list[Commit]:
-    """Returns the visible studies of a folder that is a store, or will become one, sorted by name."""
+    """Returns the visible studies, sorted by name, in a folder that is or will become a store."""
     studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 
 @durable.located
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
-    """Reads the visible studies of a store or a release, or one of them, into pandas.
+    """Reads all visible studies in a store or a release, or one of them, into pandas.
 
     Args:
       store: folder of the store or release.
-      name: name of one study. None reads all.
+      name: name of one study. None reads all studies.
       tables: tables to read. The others are returned empty.
 
     Returns:
-      Tables sorted by study and (run | trial | trial, step), every trial once. Missing values are NaN. The table of
-      studies ends with the columns of their plans, ``results.plans.plan_columns.COLUMNS``.
+      Tables sorted by study and (run | trial | trial, step), with each trial once. Missing values are NaN. The studies
+      table ends with columns from the plans, ``results.plans.plan_columns.COLUMNS``.
 
     Raises:
       BadInput: the store is missing, has a newer schema, or is damaged.
@@ -253,7 +253,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
-    """Concatenates tables of studies. A column of float and double becomes double, a missing column null.
+    """Concatenates tables of studies. A column of float and double becomes double, and a missing column becomes null.
 
     Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """
@@ -268,7 +268,7 @@ class StudyProgress(NamedTuple):
     Attributes:
       visible: whether everything written is visible.
       ledger: ledger of the requested trials.
-      to_run: number of trials still to run, an upper bound until the trials to repeat are known.
+      to_run: number of trials still to run. This is an upper bound until the trials to repeat are known.
     """
 
     visible: bool
@@ -278,9 +278,9 @@ class StudyProgress(NamedTuple):
 
 @durable.located
 def progress(store: Folder, study: Plan) -> StudyProgress:
-    """Returns the progress of a study, including parts that are not committed yet.
+    """Returns the progress of a study, including uncommitted parts.
 
-    For a finished study it comes from the commit record, after checking the hash of its trials.
+    For a finished study, it comes from the commit record, after checking the hash of its trials.
     """
 
     def look() -> StudyProgress:
@@ -304,7 +304,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
 
 @durable.located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
-    """Returns the ids of the trials that need no further run, including parts that are not committed yet."""
+    """Returns the ids of the trials that need no further run, including those in uncommitted parts."""
 
     def look() -> frozenset[int]:
         base, parts = claims.state(store, name)[1:]
@@ -315,7 +315,7 @@ def settled_ids(store: Folder, name: str) -> frozenset[int]:
 
 @durable.located
 def backends(store: Folder, name: str) -> frozenset[str]:
-    """Returns the backends of the runs of a study, including parts that are not committed yet."""
+    """Returns the backends of a study's runs, including uncommitted parts."""
 
     def look() -> frozenset[str]:
         base, parts = claims.state(store, name)[1:]
@@ -329,10 +329,10 @@ def backends(store: Folder, name: str) -> frozenset[str]:
 @durable.located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
-    """Claims a study for writing, once all other processes of this machine have released it.
+    """Claims a study for writing, once all other processes on this machine have released it.
 
-    The wait is a file lock, which the kernel releases when a process ends. No result depends on it. Machines that share
-    a file system without locks do not wait, and the newer claim wins.
+    It waits for a file lock, which the kernel releases when a process ends. Results do not depend on the lock. Machines
+    that share a file system without locks do not wait, and the newer claim wins.
     """
     with lock(store, name):
         if isinstance(store, Path):
@@ -342,7 +342,7 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
 
 @durable.located
 def is_running(store: Folder, name: str) -> bool:
-    """Whether a process of this machine holds the lock of the study."""
+    """Returns whether a process on this machine holds the study's lock."""
     path = store / name / ".lock"
     if not isinstance(path, Path):
         return False
@@ -359,7 +359,7 @@ def is_running(store: Folder, name: str) -> bool:
 @durable.located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
-    """Waits for other processes of this machine, and locks the study against them until this process ends."""
+    """Waits for other processes on this machine, then locks the study against them until this process ends."""
     path = store / name / ".lock"
     if not isinstance(path, Path):
         yield
@@ -372,7 +372,7 @@ def lock(store: Folder, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_lock(path: Path, flags: int) -> Iterator[int]:
-    """Yields a handle to lock a file, without following links or changing it. Raises Damaged unless it is a file."""
+    """Yields a handle for locking a file. Does not follow links or change the file. Raises Damaged for non-files."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:

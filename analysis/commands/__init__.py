@@ -1,1 +1,1 @@
-"""Commands of python -m analysis, a module each: ``run`` takes the parsed arguments and may return an exit code."""
+"""The `python -m analysis` commands, one per module: ``run`` takes parsed arguments and may return an exit code."""

@@ -1,4 +1,4 @@
-"""The command all: epochs, layouts, steps, fit and figures of a store, one after the other."""
+"""The `all` command: runs epochs, layouts, steps, fit and figures on a store, one after the other."""
 
 import argparse
 import importlib
@@ -9,7 +9,7 @@ from results import store
 
 
 def run(options: argparse.Namespace) -> None:
-    """Runs each command that the store has studies for."""
+    """Runs each command for which the store has studies."""
     drawn = kind_views.drawn(store.catalogue(options.store))
     names = []
     if CORES in drawn:

@@ -1,4 +1,4 @@
-"""The command coverage: how often the statements of fit and of epochs --fit hold on simulated data."""
+"""The `coverage` command: shows how often the statements of fit and of epochs --fit hold on simulated data."""
 
 import argparse
 import time
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
         number = getattr(options, name)
         if number < least:
             raise BadInput(f"--{name} must be at least {least}, not {number}")
-    if cli.is_data():  # one table has one header
+    if cli.is_data():  # CSV and JSON hold a single table
         output.print_table(TABLES[options.of or "fits"].run(options.datasets, options.seed, cli.say), str)
         return
     blocks = [options.of] if options.of else list(TABLES)

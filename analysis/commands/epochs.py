@@ -1,4 +1,4 @@
-"""The command epochs: seconds per epoch and recall of factorizations over cores."""
+"""The `epochs` command: prints seconds per epoch and recall of factorizations over cores."""
 
 import argparse
 

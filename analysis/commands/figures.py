@@ -1,4 +1,4 @@
-"""The command figures: figures as PNG and SVG."""
+"""The `figures` command: writes figures as PNG and SVG."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from results.bad_input import BadInput
 
 
 def run(options: argparse.Namespace) -> None:
-    """Lists figures, or draws them."""
+    """Lists or draws figures."""
     if options.list:
         cli.show(("figure", "shows"), registry.listed(), registry.listing)
         return

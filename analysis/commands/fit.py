@@ -1,4 +1,4 @@
-"""The command fit: critical batch sizes with intervals."""
+"""The `fit` command: prints critical batch sizes with intervals."""
 
 import argparse
 

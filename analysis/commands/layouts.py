@@ -1,4 +1,4 @@
-"""The command layouts: the costs of each layout of a step on a mesh."""
+"""The `layouts` command: prints the costs of each layout of a step on a mesh."""
 
 import argparse
 

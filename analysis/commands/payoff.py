@@ -1,4 +1,4 @@
-"""The command payoff: how far more devices pay off, and what they cost."""
+"""The `payoff` command: shows how far more devices pay off, and what they cost."""
 
 import argparse
 
@@ -11,7 +11,7 @@ from results.plans.study import decimal
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a row per curve and kind of device, or per number of devices with --times."""
+    """Prints a row per curve and device kind, or per number of devices with --times."""
     request = requested_target(options)
     if request and not options.store:
         raise BadInput("--metric and --value need --store: points contain their target")
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
-    """The options of the next command: those given, without files of step times unless something is ``timed``."""
+    """Returns the options for the next command: those given, without step-time files unless something is ``timed``."""
     words = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:

@@ -1,4 +1,4 @@
-"""The command report: a store as one page for a browser."""
+"""The `report` command: renders a store as a single HTML page."""
 
 import argparse
 

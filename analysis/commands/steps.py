@@ -1,4 +1,4 @@
-"""The command steps: steps to target of every study."""
+"""The `steps` command: prints the steps to target of every study."""
 
 import argparse
 import functools
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     request, rule = requested_target(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
     if options.rule == "median":
-        from analysis.trials import medians  # slow to import, so only if it is needed
+        from analysis.trials import medians  # slow to import, so only if needed
 
         table, notes = medians.answer(overview, target, medians.TrialCounts(options.k, options.best_of))
         names, as_text = columns.MEDIAN_COLUMNS, medians.as_text
@@ -54,7 +54,7 @@ def _rule(options: argparse.Namespace) -> Rule:
     if options.k and options.best_of and options.best_of > options.k:
         raise BadInput(f"--best-of {options.best_of} needs at least {options.best_of} trials. --k gives {options.k}.")
     if options.rule != "released":
-        return MINIMUM  # also for the median, as a trial reaches a target in the same way
+        return MINIMUM  # also for the median, because trials reach a target in the same way
     if options.metric is None:
         raise BadInput("--rule released needs --metric and --value: published studies have no targets of their own")
     first = 100 if options.first is None else options.first

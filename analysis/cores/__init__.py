@@ -1,1 +1,1 @@
-"""Factorizations over cores: seconds per epoch, recall, and the law between them."""
+"""Factorizations over cores: seconds per epoch, recall, and the law that relates cores to time."""

@@ -18,16 +18,16 @@ UNKNOWNS = (
     f"A fit needs {scaling.FEWEST_COUNTS} core counts, because an epoch has three unknowns: its serial, parallel and "
     "communication time."
 )
-NO_OPTIONS = ("dataset_version",)  # redundant with the options of generated data
+NO_OPTIONS = ("dataset_version",)  # redundant with the options for generated data
 
 
 class CoreCurve(NamedTuple):
-    """The studies that differ only in the number of cores, on the same device.
+    """Studies that differ only in the number of cores, on the same device.
 
     Attributes:
-      members: timed studies on real cores, by cores.
-      emulated: studies on emulated cores, by cores.
-      distinction: fields that separate this curve from similar ones in a table, or empty without any.
+      members: timed studies on real cores, sorted by cores.
+      emulated: studies on emulated cores, sorted by cores.
+      distinction: fields that separate this curve from similar ones in a table, or empty.
     """
 
     members: tuple[MeasuredFactorization, ...]
@@ -55,12 +55,12 @@ class CoreCurve(NamedTuple):
 
     @property
     def efficiency(self) -> np.ndarray:
-        """``speedup`` relative to perfect scaling, float64[n]."""
+        """Speed-up relative to perfect scaling, float64[n]."""
         return self.speedup * self.cores[:1] / self.cores
 
 
 class CoreCurveFit(NamedTuple):
-    """A curve with its fit (None if no fit would be honest), verdict and notes."""
+    """A curve with its fit (None if a fit would not be honest), verdict and notes."""
 
     curve: CoreCurve
     fit: scaling.LawFit | None
@@ -69,7 +69,7 @@ class CoreCurveFit(NamedTuple):
 
 
 def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
-    """The curves of factorizations, in their order, without studies that were never timed."""
+    """Returns the curves of factorizations, in their order, without studies that were never timed."""
     groups: dict[tuple[Any, ...], dict[str, list[MeasuredFactorization]]] = {}
     for one in factorizations:
         if one.hardware and len(one.seconds):
@@ -88,18 +88,18 @@ def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 
 def is_real(one: MeasuredFactorization) -> bool:
-    """Whether every core of the study is known to be a real one, so that its times are meaningful."""
+    """Returns whether all cores in the study are known to be real, so that its times are meaningful."""
     return one.hardware is not None and one.hardware.emulated is False
 
 
 def shared_plan(one: MeasuredFactorization) -> dict[str, Any]:
-    """The plan that all studies of a curve share, without the number of cores."""
+    """Returns the plan shared by all studies of a curve, without the number of cores."""
     along = KINDS[one.study.kind].along
     return {field: value for field, value in one.study.plan().items() if field != along}
 
 
 def _plan_in_words(one: MeasuredFactorization) -> Mapping[str, Any]:
-    """The shared plan with options of the data and ranges as separate fields, in words."""
+    """Describes the shared plan, with the data options and the ranges as separate fields."""
     plan = shared_plan(one)
     options, space = plan.pop("dataset_options"), plan.pop("space")
     if options:
@@ -115,7 +115,7 @@ def _range(plan: Mapping[str, Any]) -> str:
 
 
 def of_curve(curve: CoreCurve) -> CoreCurveFit:
-    """Fits a curve if that is honest, with remarks for a reader."""
+    """Fits a curve if a fit would be honest, and adds remarks for a reader."""
     notes = [curve.distinction] if curve.distinction else []
     if curve.emulated:
         counts = ", ".join(str(one.study.cores) for one in curve.emulated)
@@ -139,7 +139,7 @@ def of_curve(curve: CoreCurve) -> CoreCurveFit:
 
 
 def table(core_fits: Sequence[CoreCurveFit]) -> pd.DataFrame:
-    """One row per curve with ``COLUMNS``."""
+    """Returns one row per curve with ``COLUMNS``."""
     return pd.DataFrame([_row(one) for one in core_fits], columns=list(COLUMNS)).astype({"dim": "Int64"})
 
 
@@ -161,7 +161,7 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
 
 
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
-    """The fits for a reader: one line each, then speed-ups and reasons, and the requirements of a fit."""
+    """Formats the fits for a reader: one line each, then speed-ups and reasons, and the requirements of a fit."""
     rows, remarks = [], []
     for i, one in enumerate(core_fits, start=1):
         study, hardware, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
@@ -185,7 +185,7 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
 
 
 def in_words(core_fit: CoreCurveFit) -> str:
-    """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``, or empty if unknown."""
+    """Formats the critical number of cores, as ``12.0 [11.2, 13.1]`` or ``at least 8``, or empty if unknown."""
     fit = core_fit.fit
     if fit is None or core_fit.verdict == "not_identified":
         return ""
@@ -193,7 +193,7 @@ def in_words(core_fit: CoreCurveFit) -> str:
 
 
 def _verdict(core_fit: CoreCurveFit) -> str:
-    """The verdict in words, and whether the law misfits."""
+    """Describes the verdict, and whether the law misfits."""
     doubt = ", law misfits" if core_fit.fit and core_fit.fit.doubt else ""
     return core_fit.verdict.replace("_", " ") + doubt
 

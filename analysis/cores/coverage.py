@@ -1,4 +1,4 @@
-"""Coverage: how often the statements of `analysis epochs --fit` hold for simulated seconds per epoch of known laws."""
+"""Coverage: how often statements of `analysis epochs --fit` hold for simulated seconds per epoch with known laws."""
 
 import itertools
 import math
@@ -15,25 +15,25 @@ from analysis.cores import scaling
 from analysis.cores.regions import MOST
 from results.printing import Report
 
-LEAST = 0.85  # share of statements that must hold
-NAMED = 0.80  # share of misfits that must be named if statements do not hold
-FALSELY = 0.05  # largest share of named misfits for laws that are fitted
+LEAST = 0.85  # minimum fraction of statements that must hold
+NAMED = 0.80  # minimum fraction of misfits that must be named if statements do not hold
+FALSELY = 0.05  # maximum fraction of named misfits for fitted laws
 
-ROOTS = 1e-6  # relative precision of ends and truth, which may lie on the same step
+ROOTS = 1e-6  # relative precision of interval ends and the truth, which may lie on the same step
 SHARES = {"hold": "covered", "least": "least", "times hold": "times", "least time": "least_times"}
-SHARES |= coverage_tables.HEADINGS | {"misfit named": "misfit"}  # headings of columns
+SHARES |= coverage_tables.HEADINGS | {"misfit named": "misfit"}  # column headings
 HOLDING = ["covered", *(f"{name}_covered" for name in TIMES)]
 
 
 class Law(NamedTuple):
-    """Seconds of an epoch, with the terms of the fit and others.
+    """Seconds per epoch, with the terms of the fit and additional ones.
 
     Attributes:
       serial, parallel, communication: as in ``scaling``.
-      rounds: seconds of each of log2 c rounds.
-      exchange: seconds, times (c − 1) / c, of moving the remote part of a table into every core.
-      slower: relative slow-down beyond half of the cores, on a second memory.
-      step: seconds added there.
+      rounds: seconds for each of log2 c rounds.
+      exchange: seconds, times (c − 1) / c, to move the remote part of a table to each core.
+      slower: relative slow-down beyond half of the cores, due to a second memory.
+      step: seconds added beyond half of the cores.
     """
 
     serial: float
@@ -46,25 +46,25 @@ class Law(NamedTuple):
 
     @property
     def is_inside(self) -> bool:
-        """Whether it is one of the laws that are fitted."""
+        """Whether this is one of the laws that the fit covers."""
         return not any(self[3:])
 
     @property
     def times(self) -> tuple[float, float, float]:
-        """Serial, parallel and communication seconds, with exchange moved from parallel to serial.
+        """Serial, parallel and communication seconds, with the exchange moved from parallel to serial.
 
-        With two memories they are the times of the first. Rounds are not included.
+        With two memories, these are the times of the first. Rounds are not included.
         """
         return self.serial + self.exchange, self.parallel - self.exchange, self.communication
 
     def seconds(self, cores: np.ndarray, most: float) -> np.ndarray:
-        """Seconds of an epoch on ``cores`` [n] of a machine that has ``most``, float64[n]."""
+        """Returns the seconds per epoch on ``cores`` [n] of a machine with ``most`` cores, float64[n]."""
         smooth = self.serial + self.parallel / cores + self.communication * (cores - 1)
         smooth = smooth + self.rounds * np.log2(cores) + self.exchange * (cores - 1) / cores
         return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
 
     def critical(self, most: float) -> float:
-        """Cores at which half of their time is lost, or infinite if it never is. It may lie on a step."""
+        """Returns the core count at which half of the cores' time is lost, or infinity. It may lie on a step."""
 
         def lost(ln_cores: float) -> float:
             cores = np.array([1.0, math.exp(ln_cores)])
@@ -97,12 +97,12 @@ COUNTS = {
     "1 … 8": (1, 2, 4, 8),
     "1 … 64": (1, 2, 4, 8, 16, 32, 64),
 }
-SPREADS = (0.01, 0.04, 0.10)  # relative spreads of epochs
-EPOCHS = 8  # epochs timed on each number of cores
+SPREADS = (0.01, 0.04, 0.10)  # relative spreads of epoch times
+EPOCHS = 8  # epochs timed at each core count
 
 
 class CoreScenario(NamedTuple):
-    """A simulated case: keys of the tables above, and a spread of epochs."""
+    """A simulated case: keys of the tables above, and a spread of epoch times."""
 
     law: str
     core_counts: str
@@ -110,7 +110,7 @@ class CoreScenario(NamedTuple):
 
     @property
     def cores(self) -> np.ndarray:
-        """Core counts, float64[n], sorted. The machine has the largest one."""
+        """Core counts, float64[n], sorted. The machine has the largest of them."""
         return np.array(COUNTS[self.core_counts], np.float64)
 
     @property
@@ -126,15 +126,15 @@ class Times(NamedTuple):
 
 
 def all_scenarios() -> list[CoreScenario]:
-    """All scenarios."""
+    """Returns all scenarios."""
     return [CoreScenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
 
 
 def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
     """Simulates ``datasets`` curves with the noise that the fit assumes.
 
-    A slowdown lasts for all epochs on a number of cores, so their median has the error of a single epoch, and that of
-    ``BETWEEN_RUNS``. As for real data, the fit receives the spread of the epochs around their median.
+    A slowdown lasts for all epochs at a given core count, so their median has the error of a single epoch plus that of
+    ``BETWEEN_RUNS``. As with real data, the fit receives the spread of the epochs around their median.
     """
     cores = scenario.cores
     noise = math.hypot(scenario.spread, scaling.BETWEEN_RUNS)
@@ -145,13 +145,13 @@ def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Tim
 
 
 def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenario] = ()) -> pd.DataFrame:
-    """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
+    """Simulates and fits ``datasets`` curves per scenario. Returns one row of ``COLUMNS`` per scenario.
 
     Args:
-      datasets: data sets per scenario.
+      datasets: number of data sets per scenario.
       seed: seed of the simulation. A scenario's data do not depend on other scenarios.
-      report: receives lines of progress.
-      scenarios: the scenarios to run, or empty for all.
+      report: called with progress lines.
+      scenarios: scenarios to run, or empty for all.
     """
 
     def one(scenario: CoreScenario, rng: np.random.Generator) -> dict[str, object]:
@@ -162,12 +162,12 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenar
 
 
 def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
-    """The fits of a scenario's data sets, by the code that fits the curves of a store."""
+    """Fits a scenario's data sets with the same code as the curves of a store."""
     return [scaling.fit(scenario.cores, *one) for one in zip(times.seconds, times.spread.tolist(), strict=True)]
 
 
 def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, object]:
-    """Results of a scenario: a row of ``COLUMNS``."""
+    """Returns the results of a scenario: a row of ``COLUMNS``."""
     law = LAWS[scenario.law]
     critical = law.critical(scenario.most)
     low, high = np.array([one.critical_cores[1:] for one in fitted]).T
@@ -187,11 +187,11 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
 
 
 def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Rates over all data sets that agree in the column ``by``, a row each.
+    """Returns the rates over all data sets with the same value in the column ``by``, one row per value.
 
     Returns:
-      Columns of ``coverage_tables.summary`` with misfit, then times (the share of intervals of times that hold),
-      least_times (the least of a time in a scenario) and aim: met or MISSED.
+      Columns of ``coverage_tables.summary`` with misfit, then times (fraction of time intervals that hold), least_times
+      (the smallest such fraction for a time in a scenario) and aim: met or MISSED.
     """
     groups = [group for _, group in table.groupby(by, sort=False)]
     times = [group[HOLDING[1:]].to_numpy() for group in groups]
@@ -203,9 +203,9 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def met(row: Mapping[Any, Any]) -> bool:
-    """Whether a scenario meets its aim: its statements hold, or the fit reports that the law misfits.
+    """Returns whether a scenario meets its aim: its statements hold, or the fit reports that the law misfits.
 
-    A law that is fitted has no misfit to report.
+    A fitted law has no misfit to report.
     """
     holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HOLDING)
     if LAWS[row["law"]].is_inside:
@@ -214,7 +214,7 @@ def met(row: Mapping[Any, Any]) -> bool:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """The rates for a reader: by law, fitted or not, by core counts and by spread."""
+    """Formats the rates for a reader: by law (fitted or not), by core counts and by spread."""
     inside = table["law"].map(lambda name: LAWS[name].is_inside)
     spread = table["spread"].map("{:.0%}".format)
     parts = [

@@ -1,4 +1,4 @@
-"""Factorizations: the studies of kind ``cores`` of a store, with every epoch of every trial, and their table."""
+"""Factorizations: a store's studies of kind ``cores``, with every epoch of every trial, and their table."""
 
 import dataclasses
 import functools
@@ -21,20 +21,20 @@ from results.plans.factorization import Factorization
 from results.rules.ledger import Ledger
 from results.storage.commits import Commit, read_table, retry
 
-VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported, the first chooses
+VALIDATION, TEST = "validation_recall_20", "recall_20"  # the first selects trials, and the second is reported
 SPLITS = {VALIDATION: "validation", TEST: "test"}
 WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "peak_bytes_per_core", "cg_steps", "physical_cores")
 CONJUGATE = ("cg", "rotated_cg")
 
 
 class Hardware(NamedTuple):
-    """The hardware of a trial, with None for fields that its run did not record.
+    """The hardware of a trial. Fields that its run did not record are None.
 
     Attributes:
-      backend, device_kind: JAX's names of them.
+      backend, device_kind: JAX's names for them.
       emulated: whether there were more devices than physical cores, so that times do not measure speed.
       physical_cores: physical cores available to the process.
-      affinity: logical processors it was bound to, such as 0,1.
+      affinity: logical processors the process was bound to, such as 0,1.
     """
 
     backend: str | None
@@ -49,14 +49,14 @@ class MeasuredFactorization:
     """A study of kind ``cores`` that has run.
 
     Attributes:
-      study: its plan.
-      ledger: ledger of its trials.
-      trials: one row per trial that ended, by ``trial``: run, status, unobserved_weight, norm_penalty.
-      epochs: one row per trial and evaluated epoch, sorted: trial, epoch, seconds (of both halves, without compilation,
-        as the mean over the epochs since the last row), validation_recall_20, validation_recall_50, recall_20,
-        recall_50 (of test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so far). All
-        but the ids are float64, with NaN for missing measurements, such as validation in software 0.1.
-      hardware_by_run: the hardware of each run, by its number.
+      study: the study's plan.
+      ledger: ledger of the study's trials.
+      trials: one row per ended trial, by ``trial``: run, status, unobserved_weight, norm_penalty.
+      epochs: one row per trial and evaluated epoch, sorted: trial, epoch, seconds (for both halves, excluding
+        compilation, averaged over the epochs since the last row), validation_recall_20, validation_recall_50,
+        recall_20, recall_50 (on test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so
+        far). All but the ids are float64, with NaN for missing measurements, such as validation in software 0.1.
+      hardware_by_run: hardware of each run, by run number.
     """
 
     study: Factorization
@@ -67,14 +67,14 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def chosen_by(self) -> str:
-        """The column that chooses the trial: Recall@20 of validation, or of test if only that was measured."""
+        """The column that selects the trial: validation Recall@20, or test Recall@20 if only that was measured."""
         return VALIDATION if self.epochs[VALIDATION].notna().any() else TEST
 
     @functools.cached_property
     def chosen(self) -> int | None:
-        """The trial with the best Recall@20 of validation at its last epoch (the smallest id on ties).
+        """The trial with the best validation Recall@20 at its last epoch (the smallest id on ties).
 
-        Only COMPLETE trials count, or without any, those that did not diverge. None if all diverged.
+        Only COMPLETE trials count. Without any, those that did not diverge count. None if all diverged.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
             last = self.last.loc[self.last["status"] == status, self.chosen_by]
@@ -83,27 +83,27 @@ class MeasuredFactorization:
         return None
 
     def result(self, name: str) -> float:
-        """A column of ``last`` of the chosen trial, or NaN without one."""
+        """Returns a column of ``last`` for the chosen trial, or NaN without one."""
         return math.nan if self.chosen is None else float(self.last[name].to_numpy()[self.last.index == self.chosen][0])
 
     @functools.cached_property
     def last(self) -> pd.DataFrame:
-        """``epochs`` at the last epoch of every trial that has any, by ``trial``, joined with ``trials``."""
+        """``epochs`` at the last epoch of each trial that has any, by ``trial``, joined with ``trials``."""
         return self.epochs.drop_duplicates("trial", keep="last").set_index("trial").join(self.trials)
 
     def epochs_of(self, trial: int) -> pd.DataFrame:
-        """The epochs of one trial."""
+        """Returns the epochs of one trial."""
         return self.epochs[self.epochs["trial"] == trial]
 
     @functools.cached_property
     def seconds(self) -> np.ndarray:
-        """Seconds of the timed epochs of the chosen trial, float64[epochs]."""
+        """Seconds of the chosen trial's timed epochs, float64[epochs]."""
         seconds = self.epochs_of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
         return seconds[np.isfinite(seconds)]
 
     @functools.cached_property
     def hardware(self) -> Hardware | None:
-        """Hardware of the chosen trial, or without one, of the newest run. None if unknown."""
+        """Hardware of the chosen trial or, without one, of the newest run. None if unknown."""
         if self.chosen is None:
             return next(reversed(self.hardware_by_run.values()), None)
         return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])
@@ -111,26 +111,26 @@ class MeasuredFactorization:
 
 @located
 def load(folder: Folder) -> list[MeasuredFactorization]:
-    """The studies of kind ``cores`` of a store or a release that have run, sorted by their fields and then by cores.
+    """Loads the studies of kind ``cores`` that have run, from a store or release, sorted by fields and then by cores.
 
     Tables of other kinds are not opened.
 
     Raises:
-      BadInput: there is no store, it was written under a newer schema, or it is damaged.
+      BadInput: there is no store, it has a newer schema, or it is damaged.
     """
 
     return retry(lambda: of_commits(store.catalogue(folder)))
 
 
 def of_commits(commits: Sequence[Commit]) -> list[MeasuredFactorization]:
-    """The studies of kind ``cores`` among visible ones, in the same order."""
+    """Returns the studies of kind ``cores`` among visible studies, in the same order."""
     measured = map(_measured, kinds.of_kind(commits, Factorization.kind))
     return sorted(measured, key=lambda one: _order(one.study))
 
 
 @located
 def waiting_names(folder: Folder, ran: Sequence[MeasuredFactorization]) -> list[str]:
-    """Names of the requested studies of kind ``cores`` that are not visible yet."""
+    """Returns the names of requested studies of kind ``cores`` that are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
     plans = [plan for name in sorted(others - seen) if (plan := store.stored_plan(folder, name))]
@@ -138,7 +138,7 @@ def waiting_names(folder: Folder, ran: Sequence[MeasuredFactorization]) -> list[
 
 
 def no_factorization(folder: Folder) -> BadInput:
-    """The error for a store that has no factorization."""
+    """Returns the error for a store without factorizations."""
     names = waiting_names(folder, [])
     if names:
         return BadInput(f"no factorization in {folder} has run yet (planned: {text.first_few(names)})")
@@ -163,7 +163,7 @@ def _measured(commit: Commit) -> MeasuredFactorization:
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
-    """The table ``epochs`` of a factorization, with float32 numbers as their shortest decimals."""
+    """Returns the ``epochs`` table of a factorization, with float32 numbers as their shortest decimals."""
     table = read_table(commit, "measurements").to_pandas()
 
     def column(name: str) -> np.ndarray:
@@ -187,7 +187,7 @@ def _epochs(commit: Commit) -> pd.DataFrame:
 
 
 def table(factorizations: Sequence[MeasuredFactorization]) -> pd.DataFrame:
-    """The table of ``COLUMNS``, in the order of ``factorizations``.
+    """Returns the table ``COLUMNS``, in the order of ``factorizations``.
 
     Whole numbers are Int64 and emulated is boolean, so unknown values are empty cells.
     """
@@ -222,16 +222,16 @@ def _row(one: MeasuredFactorization) -> dict[str, object]:
 
 
 def data_label(one: MeasuredFactorization) -> str:
-    """Identification of the data beyond the name of the data set: options or version."""
+    """Identifies the data beyond the data set's name: by its options or version."""
     options = one.study.dataset_options
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
 
 def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str] = ()) -> list[str]:
-    """Notes for a reader of the table of ``factorizations``, a sentence each.
+    """Returns notes on the table of ``factorizations`` for a reader, one sentence each.
 
     Args:
-      factorizations: the rows of the table.
+      factorizations: rows of the table.
       waiting: names of requested studies that have not run.
     """
     return text.notes(
@@ -243,7 +243,7 @@ def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str
             "every trial that ended diverged, so there is no result": [
                 one.study.name for one in factorizations if one.chosen is None and one.ledger.infeasible
             ],
-            # Such a trial looks better than it is, because the number that chose it is also reported.
+            # Such a trial looks better than it is, because the number that selected it is also reported.
             "the best trial was chosen by test, because software 0.1 did not measure validation": [
                 one.study.name
                 for one in factorizations
@@ -254,14 +254,14 @@ def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str
 
 
 def emulated_label(one: MeasuredFactorization) -> str:
-    """A study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
+    """Labels a study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
     physical = one.hardware and one.hardware.physical_cores
     words = "1 core" if one.study.cores == 1 else f"{one.study.cores} cores"
     return f"{one.study.name} ({words} on {physical} physical)" if physical else f"{one.study.name} ({words})"
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The table for a reader: the columns that differ between rows, and a star after seconds of emulated cores."""
+    """Formats the table for a reader: columns that differ between rows, and a star after seconds on emulated cores."""
     rows = table.sort_values(["dataset", "data"], kind="stable").to_dict("records")
     further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))

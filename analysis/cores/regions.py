@@ -1,12 +1,12 @@
-"""Regions: every law of seconds per epoch over cores that fits the measured times, and their extremes.
+"""Regions: all laws of seconds per epoch over cores that fit the measured times, and their extremes.
 
-A law is a sum of six terms with non-negative times (``terms``): the three reported ones, and three that such a law may
-lack. Its misfit is the sum of squares of its relative errors over their noise. The region contains the laws with a
-misfit of at most ``bound``. Only the three reported terms determine the bound, so the others widen an interval and
+A law is a sum of six terms with non-negative times (``terms``): the three reported terms, and three terms that such a
+law may lack. Its misfit is the sum of its squared relative errors over the noise. The region contains the laws with a
+misfit of at most ``bound``. Only the three reported terms determine the bound, so the other terms widen an interval and
 never move its best value.
 
-An interval ends at the bound of the least misfit. This misfit never decreases away from the best value, which is
-inside, so each end is a root between the best value and one outside.
+An interval ends where the smallest misfit reaches the bound. This misfit never decreases away from the best value,
+which is inside, so each end is a root between the best value and a value outside.
 """
 
 import math
@@ -16,22 +16,22 @@ import numpy as np
 from scipy.optimize import brentq, nnls
 
 REPORTED = 3  # reported terms: serial, parallel, communication
-MOST = 2.0**40  # cores at which the search stops
-_PRECISION = 1e-7  # relative precision of an end
-_TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # twice the seconds of each time on one core
+MOST = 2.0**40  # core count at which the search stops
+_PRECISION = 1e-7  # relative precision of an interval end
+_TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # twice the seconds that each time takes on one core
 
 
 class Region(NamedTuple):
-    """Times within the region; float64.
+    """The data that define a region; float64.
 
     Attributes:
       most: largest measured core count; a step may lie beyond half of it.
-      shares: [n, 6], ``terms`` over the seconds of a first law, each divided by its ``unit``, so that a time of 1 is
-        as long as an epoch.
-      unit: [6], factors from the seconds of terms to such times.
-      measured: [n], seconds over those of the first law, about 1.
+      shares: [n, 6], ``terms`` over the seconds of a first law, each divided by its ``unit``, so that a time of 1 is as
+        long as an epoch.
+      unit: [6], factors that convert seconds of the terms to such times.
+      measured: [n], measured seconds over those of the first law, about 1.
       noise: relative standard deviation of the seconds.
-      bound: bound of the misfit.
+      bound: upper bound on the misfit.
     """
 
     most: float
@@ -43,10 +43,10 @@ class Region(NamedTuple):
 
 
 def region(cores: np.ndarray, seconds: np.ndarray, noise: float) -> Region:
-    """The region of seconds [n] at ``cores`` [n], without its bound.
+    """Returns the region for seconds [n] at ``cores`` [n], without its bound.
 
-    Errors are relative to a first fitted law. Relative to the measured seconds, those that happen to be short would
-    have the largest weights. The law is kept within a factor of 2 of the measured seconds.
+    Errors are relative to a first fitted law. If they were relative to the measured seconds, points that happen to be
+    short would have the largest weights. The law is kept within a factor of 2 of the measured seconds.
     """
     first = _scaled(cores, seconds, seconds, noise)
     law = (first.shares[:, :REPORTED] @ best(first, list(range(REPORTED)))[0]) * seconds
@@ -61,31 +61,31 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
 
 
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
-    """Seconds that a second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
+    """Returns the seconds that one second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
 
-    The terms of the law are serial, parallel / c and communication · (c − 1). It may lack communication in log2 c
-    rounds, as in recursive halving and doubling, and a step beyond half of the ``most`` cores at a second memory, of
-    the same seconds for all or of the parallel work.
+    The terms of the law are serial, parallel / c and communication · (c − 1). The terms that it may lack are
+    communication in log2 c rounds, as in recursive halving and doubling, and a step beyond half of the ``most`` cores
+    at a second memory, which adds either the same seconds for all cores or a part of the parallel work.
     """
     beyond = (cores > most / 2) * 1.0
     return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), beyond, beyond / cores]).T
 
 
 def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
-    """The times of the ``chosen`` terms that fit best, [len(chosen)], as shares; and their misfit."""
+    """Returns the times of the ``chosen`` terms that fit best, [len(chosen)], as shares, and their misfit."""
     times, root = nnls(points.shares[:, chosen], points.measured)
     return times, (root / points.noise) ** 2
 
 
 def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
-    """The ends of the i-th time, a share, in the region, with ``best`` inside."""
+    """Returns the ends of the i-th time, a share, in the region, with ``best`` inside."""
     others = np.delete(points.shares, i, axis=1)
 
     def excess(value: float) -> float:
         return _misfit(points, others, value * points.shares[:, i]) - points.bound
 
     low = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, best, rtol=_PRECISION))
-    # The end is unknown, so double until it is passed.
+    # The end is unknown, so double the value until it is passed.
     inside, outside = best, max(2 * best, 1.0)
     while excess(outside) <= 0:
         inside, outside = outside, 2 * outside
@@ -93,7 +93,7 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
 
 
 def of_cores(points: Region, best: float) -> tuple[float, float]:
-    """The range, over the laws in the region, of the core count that loses half of its time, with ``best`` inside."""
+    """Returns the range, over laws in the region, of the core count that loses half of its time, around ``best``."""
 
     def excess(ln_cores: float, side: int) -> float:
         return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound
@@ -109,19 +109,19 @@ def of_cores(points: Region, best: float) -> tuple[float, float]:
 
 
 def _losing(points: Region, cores: float, side: int) -> np.ndarray:
-    """Columns [n, r] of the times that lose half of the cores' time by ``cores`` (side 1), or not before (−1).
+    """Returns columns [n, r] of times that lose half of the cores' time by ``cores`` (side 1), or not before (−1).
 
-    These times form a cone, lost · times >= 0 for side 1. Its edges are the terms on this side, and pairs of terms on
+    These times form a cone, lost · times >= 0 for side 1. Its edges are the terms on this side, and pairs of terms from
     both sides that cancel.
     """
     lost = side * (cores * terms(np.array(cores), points.most) - _TWICE_ALONE) / points.unit
     toward, away = lost > 0, lost < 0
-    # A term on one side with the amount of one on the other that cancels it.
+    # A term on one side, with the amount of a term on the other side that cancels it.
     these, those = points.shares[:, toward, None] * -lost[away], points.shares[:, away][:, None] * lost[toward, None]
     pairs = (these + those) / np.maximum(lost[toward, None], -lost[away])
     return np.concatenate([points.shares[:, ~away], pairs.reshape(len(pairs), -1)], axis=1)
 
 
 def _misfit(points: Region, columns: np.ndarray, taken: np.ndarray | float = 0.0) -> float:
-    """The least misfit of ``taken`` [n] and any non-negative sum of ``columns`` [n, r]."""
+    """Returns the smallest misfit of ``taken`` [n] plus any non-negative sum of ``columns`` [n, r]."""
     return float((nnls(columns, points.measured - taken)[1] / points.noise) ** 2)

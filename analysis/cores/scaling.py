@@ -1,18 +1,19 @@
-"""How far more cores pay off: a law of seconds per epoch over cores, with honest 90 % intervals.
+"""How far more cores pay off: a law for seconds per epoch over cores, with honest 90 % intervals.
 
-The law is T(c) = serial + parallel / c + communication · (c − 1), the universal scalability law (Gunther 2008,
-arXiv 0808.1431) in seconds. The reason for (c − 1): an all_gather of a table brings (c − 1)/c of it into every core. If
-cores share one memory, c − 1 tables pass through it. If every core has its own links, a ring takes c − 1 hops (Thakur
-et al. 2005, doi 10.1177/1094342005051521). The bytes into one core, (c − 1)/c of a table, cannot be separated from
-``serial``, because 1 − 1/c is a combination of the other two terms: they count there, and are missing in ``parallel``.
+The law is T(c) = serial + parallel / c + communication · (c − 1), the universal scalability law (Gunther 2008, arXiv
+0808.1431) in seconds. The reason for (c − 1): an all_gather of a table brings (c − 1)/c of it to every core. If cores
+share one memory, c − 1 tables pass through it. If every core has its own links, a ring takes c − 1 hops (Thakur et al.
+2005, doi 10.1177/1094342005051521). The bytes sent to each core, (c − 1)/c of a table, cannot be separated from
+``serial``, because 1 − 1/c is a combination of the other two terms: they are added to ``serial`` and missing from
+``parallel``.
 
-The law is linear in its three non-negative times and fitted by least squares of relative errors. The interval of a
-time, or of a number of cores, is a profile: all other times are refitted. Because the law may not be the true one, they
+The law is linear in its three non-negative times and fitted by least squares on relative errors. The interval of a
+time, or of a core count, is a profile: all other times are refitted. Because the law may not be the true one, intervals
 include terms that it lacks (``regions``). The noise of a point combines the spread of its epochs and ``BETWEEN_RUNS``.
-It is not divided by the number of epochs, because a slowdown of a shared machine lasts for many. A larger misfit widens
-the intervals. If a missing term fits significantly better, or no law fits, ``misfit`` reports it.
+It is not divided by the number of epochs, because a slowdown on a shared machine lasts for many epochs. A larger misfit
+widens the intervals. If a missing term fits significantly better, or no law fits, ``misfit`` reports it.
 
-At ``critical_cores`` an epoch takes twice as long as with perfect scaling from one core: half of the cores' time is
+At ``critical_cores``, an epoch takes twice as long as with perfect scaling from one core: half of the cores' time is
 lost. Like the critical batch size, it lies between perfect scaling and no gain.
 """
 
@@ -30,11 +31,11 @@ from analysis.text import Verdict
 
 Misfit = Literal["none", "rounds", "step", "scatter"]
 
-FEWEST_COUNTS = 3  # core counts, one for each time
+FEWEST_COUNTS = 3  # minimum core counts, one for each time
 LEVEL = 0.90
 LEVEL_UNSEEN = 0.95  # level with three counts, which cannot show additional noise
-BETWEEN_RUNS = 0.03  # relative difference of the medians of two identical processes
-NEGLIGIBLE = 1e-9  # a time below this share of every epoch is rounding
+BETWEEN_RUNS = 0.03  # relative difference between the medians of two identical processes
+NEGLIGIBLE = 1e-9  # a time below this fraction of every epoch is rounding error
 CHANCE = 0.015  # probability that noise looks like a misfit of one kind
 LAW = list(range(regions.REPORTED))
 LACKING: dict[Misfit, int] = {"rounds": 3, "step": 4}  # terms beyond the law
@@ -47,7 +48,7 @@ MISFITS: dict[Misfit, str] = {
 
 
 class Interval(NamedTuple):
-    """The best value and its 90 % interval, with infinite open ends."""
+    """A best value and its 90 % interval. Open ends are infinite."""
 
     best: float
     low: float
@@ -55,18 +56,19 @@ class Interval(NamedTuple):
 
 
 class LawFit(NamedTuple):
-    """The law fitted to seconds per epoch at n >= 3 numbers of cores.
+    """The law fitted to seconds per epoch at n >= 3 core counts.
 
     Attributes:
-      serial: seconds of every core, whatever their number.
-      parallel: seconds that the cores share.
+      serial: seconds spent on every core, whatever the number of cores.
+      parallel: seconds divided among the cores.
       communication: seconds for every core after the first.
-      critical_cores: see above, or infinite if no time is lost.
+      critical_cores: critical core count (see the module docstring), infinite if no time is lost.
       verdict: identified, at_least (low), at_most (high) or not_identified, for ``critical_cores`` within the measured
         core counts.
-      fastest_cores: core count of the shortest epoch by the best law, or infinite if more cores never slow it down.
-      slows: whether the law needs communication to fit, so that enough cores slow an epoch down.
-      misfit: the term that the law lacks: rounds, step or scatter (``doubt`` in words), or none.
+      fastest_cores: core count with the shortest epoch under the best law, or infinite if more cores never slow it
+          down.
+      slows: whether the law needs communication to fit, so that enough cores slow down an epoch.
+      misfit: term that the law lacks: rounds, step or scatter (``doubt`` describes it), or none.
     """
 
     serial: Interval
@@ -80,21 +82,21 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Evidence against the law, in words, or empty without any."""
+        """Evidence against the law, in words, or empty."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
-        """The best law at ``cores``, as float64 of its shape."""
+        """Returns the best law's seconds at ``cores``, as float64 of its shape."""
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
 
 
 def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
-    """Fits the law to the seconds per epoch at n >= 3 numbers of cores, in any order.
+    """Fits the law to the seconds per epoch at n >= 3 core counts, in any order.
 
     Args:
       cores: [n], all different.
       seconds: [n], positive.
-      spread: relative standard deviation of an epoch's time, see ``spread``.
+      spread: relative standard deviation of an epoch's time (see ``spread``).
     """
     if len(cores) < FEWEST_COUNTS:
         raise ValueError(f"a fit needs {FEWEST_COUNTS} numbers of cores, not {len(cores)}")
@@ -117,7 +119,7 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
 
 
 def spread(epochs: Sequence[np.ndarray]) -> float:
-    """Relative standard deviation of an epoch's time, from the epochs at every number of cores.
+    """Returns the relative standard deviation of an epoch's time, from the epochs at each core count.
 
     It uses mean absolute deviations, which are robust to single slow epochs. It is 0 if every count has only one epoch.
     """
@@ -130,30 +132,30 @@ def spread(epochs: Sequence[np.ndarray]) -> float:
 
 
 def _margin(least: float, free: int) -> float:
-    """Allowance above the ``least`` misfit within the region, with ``free`` degrees of freedom."""
+    """Returns the allowance above the ``least`` misfit within the region, with ``free`` degrees of freedom."""
     if free == 0:
         return float(chdtri(1, 1 - LEVEL_UNSEEN))
     return float(chdtri(1, 1 - LEVEL)) * max(1.0, least / free)
 
 
 def _misfit(points: Region, least: float, positive: int) -> Misfit:
-    """Kind of misfit of the law, if any: compares its ``least`` misfit with that of one more term, and with noise.
+    """Returns the law's kind of misfit, if any. Compares its ``least`` misfit with one more term, and with noise.
 
     Args:
       points: the fitted points.
-      least: misfit of the law.
-      positive: number of its positive times.
+      least: the law's misfit.
+      positive: number of positive times in the law.
     """
     gains = {name: least - regions.best(points, [*LAW, term])[1] for name, term in LACKING.items()}
     likeliest = max(gains, key=lambda name: gains[name])
-    if gains[likeliest] > chdtri(1, 2 * CHANCE):  # a term that cannot be negative: half of the chance is on this side
+    if gains[likeliest] > chdtri(1, 2 * CHANCE):  # a term cannot be negative: half the chance is on this side
         return likeliest
     free = len(points.shares) - positive
     return "scatter" if free > 0 and least > chdtri(free, CHANCE) else "none"
 
 
 def _critical(serial: float, parallel: float, communication: float) -> float:
-    """Cores c with c T(c) = 2 T(1), the root of communication c² + (serial − communication) c = 2 serial + parallel."""
+    """Returns cores c with c T(c) = 2 T(1): communication c² + (serial − communication) c = 2 serial + parallel."""
     linear, constant = serial - communication, 2 * serial + parallel
     if communication > 0:
         # The form of the root without cancellation.
@@ -163,7 +165,7 @@ def _critical(serial: float, parallel: float, communication: float) -> float:
 
 
 def _verdict(critical: Interval, cores: np.ndarray) -> tuple[Verdict, Interval]:
-    """The verdict that an interval supports within the measured core counts."""
+    """Returns the verdict that an interval supports within the measured core counts."""
     least, most = float(cores.min()), float(cores.max())
     verdict = text.verdict(critical.low >= least, critical.high <= most)
     return verdict, critical._replace(low=min(critical.low, most)) if verdict == "at_least" else critical

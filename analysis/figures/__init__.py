@@ -1,1 +1,1 @@
-"""Figures: the registry of them, and what draws each."""
+"""Figures: their registry, and the functions that draw them."""

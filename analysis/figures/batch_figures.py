@@ -1,4 +1,4 @@
-"""Figures of studies of batch sizes: steps to target, selected and confirmed."""
+"""Figures of batch-size studies: steps to target, selected and confirmed."""
 
 import textwrap
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 from results.plans.study import decimal
 
-WITHIN_AXES = 4  # with more curves, the legend is next to the axes
+WITHIN_AXES = 4  # with more curves, the legend is placed next to the axes
 CRITICAL = "critical batch size"
-# Legend below the axes, inches: height of a line, distance from the axes, and room for three lines.
+# Legend below the axes, in inches: line height, distance from the axes, and room for three lines.
 LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 
 
 def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per curve: its points, fits, bands, regimes and critical batch sizes."""
+    """Yields one picture per curve, with points, fits, bands, regimes and critical batch sizes."""
     for one in curves:
         curve = one.curve
         if not one.drawable:
@@ -47,7 +47,7 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
 
 
 def draw_curve(ax: Axes, one: CurveFits) -> None:
-    """Draws steps to target with fit, band, regimes and critical batch size, selected and confirmed."""
+    """Draws steps to target with the fit, band, regimes and critical batch size, selected and confirmed."""
     points = one.selected.points
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
@@ -70,7 +70,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
-    """Draws a fit with its band and its line of perfect scaling. With ``both`` answers, each uses its own colour."""
+    """Draws a fit with its band and its perfect-scaling line. With ``both`` answers, each has its own colour."""
     ax.add_line(draw.legend_entry(style, label if points_fit.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
     if points_fit.fit:
@@ -81,7 +81,7 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
 
 
 def optimizers(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields a picture per data set, model and target: all optimizers, selected on the left, confirmed on the right."""
+    """Yields one picture per data set, model and target with all optimizers: selected left, confirmed right."""
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"
@@ -114,7 +114,7 @@ def _side_by_side(workload: str, subtitle: str, lines: Sequence[CurveFits], entr
     figure, both = panels(workload, subtitle, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
     for ax, name in zip(both, ANSWERS, strict=True):
         box = ax.get_position()
-        ax.set_position((box.x0, box.y0, box.width, box.height * 0.955))  # leaves room for the name
+        ax.set_position((box.x0, box.y0, box.width, box.height * 0.955))  # leaves room for the title
         _limits(ax, lines)
         _all(ax, lines, name)
         ax.set_title(name, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=4)
@@ -135,7 +135,7 @@ def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
 
 
 def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
-    """Draws the selected answers of all optimizers, or the confirmed ones."""
+    """Draws the selected or the confirmed answers of all optimizers."""
     for one, style in zip(lines, draw.styles(), strict=False):
         points_fit = one.selected if name == SELECTED else one.confirmed
         if points_fit is None:
@@ -150,7 +150,7 @@ def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
 
 
 def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
-    """Returns legend entries with critical batch sizes. Distinctions that the title (``above``) names are left out."""
+    """Returns legend entries with critical batch sizes. Distinctions already in the title (``above``) are left out."""
     entries = []
     for one, style in zip(lines, draw.styles(), strict=False):
         apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
@@ -160,7 +160,7 @@ def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
 
 
 def draw_legend(ax: Axes, **options: Any) -> None:
-    """Draws a legend with measurements first, then fits, then the regimes that had no room for their names."""
+    """Draws a legend: first measurements, then fits, then the regimes that had no room for their names."""
     order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
     handles, labels = ax.get_legend_handles_labels()
     first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]
@@ -172,7 +172,7 @@ def draw_legend(ax: Axes, **options: Any) -> None:
 
 
 def workload_title(curve: Curve) -> str:
-    """Returns data set, model and optimizer."""
+    """Returns the data set, model and optimizer."""
     return f"{curve.dataset} · {curve.model} · {curve.optimizer}"
 
 
@@ -182,12 +182,12 @@ def goal(curve: Curve) -> str:
 
 
 def file_names(curve: Curve) -> tuple[str, ...]:
-    """Returns data set, model, optimizer, metric and value, from which the name of a file is made."""
+    """Returns the data set, model, optimizer, metric and value, which form the file name."""
     return curve.dataset, curve.model, curve.optimizer, curve.target.metric, decimal(curve.target.value)
 
 
 def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:
-    """Returns the line under the title: the target, the number of trials per point, and whether they were pruned."""
+    """Returns the line under the title: the target, the number of trials per point, and whether trials were pruned."""
     counts = sorted({one.selected.points.trials for one in lines if one.selected.points.trials})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
     best = f"best of {span} {'trial' if counts[-1] == 1 else 'trials'}"

@@ -1,4 +1,4 @@
-"""Figures of searches of k trials: medians with bands for several k, and the critical batch size against k."""
+"""Figures of searches with k trials: medians with bands for several k, and the critical batch size against k."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
 from results.grouping import grouped
 
-BESIDE = 0.28  # octaves between the selected and the confirmed critical batch size
+BESIDE = 0.28  # octaves between the selected and confirmed critical batch sizes
 MINIMUM = Style(INK, "o", (0, ()))
 
 
 def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields one picture per workload and target, for the requested numbers of trials or powers of two."""
+    """Yields one picture per workload and target, for the requested trial counts or powers of two."""
     for workload, target in requests.each(selection, request):
         one = curve_fits.of_workload(workload, target)
         powers = [2**i for i in range(1, (one.selected.points.trials or 1).bit_length())]
@@ -36,8 +36,8 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
     """Yields one picture per curve.
 
     Args:
-      curves: with their fits.
-      sizes: numbers of trials per search. A line is drawn for each size whose band is known.
+      curves: curves with their fits.
+      sizes: numbers of trials per search. A line is drawn for each size that has a band.
     """
     for one in curves:
         curve, points = one.curve, one.selected.points
@@ -63,9 +63,9 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
 
 
 def knees(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields a picture per data set, model and target: critical batch sizes against k, a panel per optimizer.
+    """Yields one picture per data set, model and target: critical batch sizes against k, with one panel per optimizer.
 
-    Pruned studies, which are valid for their own k only, share the panel of studies that were not pruned.
+    Pruned studies, which are valid only for their own k, share the panel of unpruned studies.
     """
     for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
         group = grouped(members, lambda one: one.curve.optimizer)
@@ -90,7 +90,7 @@ def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]
 
 
 def _ends(points_fits: Sequence[PointsFit]) -> Ends:
-    """Returns the limits of the axis, an octave beyond all identified critical batch sizes and around all bounds."""
+    """Returns the axis limits: an octave beyond all identified critical batch sizes, and around all bounds."""
     fitted = [(one.verdict, one.fit) for one in points_fits if one.fit]
     known = [fit.critical_batch_size for verdict, fit in fitted if verdict == "identified"]
     sizes = known or [float(size) for _, fit in fitted for size in fit.batch_size]
@@ -126,7 +126,7 @@ def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[
 
 
 def _band(ax: Axes, batch_size: np.ndarray, own: Sequence[best_of.Median], style: Style, label: str) -> None:
-    """Draws medians over batch sizes with their band, which extends to the edge of the axes if an end is open."""
+    """Draws medians over batch sizes with their band. A band with an open end extends to the edge of the axes."""
     low, high, band_low, band_high = np.array(own).T
     middle = (regimes.from_zero(low) + high) / 2
     bottom, top = ax.get_ylim()

@@ -1,6 +1,6 @@
 """Definitions of the figures of Shallue et al. 2018, line by line, from a table in `results/papers`.
 
-The table lists the workloads, targets, budgets and normalization of the notebook released with arXiv 1811.03600.
+The table lists workloads, targets, budgets and normalization from the notebook released with arXiv 1811.03600.
 """
 
 import csv
@@ -33,18 +33,18 @@ class PaperLine(NamedTuple):
 
     Attributes:
       position: row and column of the panel.
-      title: of the panel.
-      series: name in the legend, empty if the panel has only one line.
-      draws: steps, best (errors within budgets), metaparameters, or trials (in the plane of metaparameters).
+      title: title of the panel.
+      series: name in the legend, or empty if the panel has only one line.
+      draws: steps, best (errors within budgets), metaparameters, or trials (in a plane of metaparameters).
       dataset, model, optimizer: names in the archive.
       first: number of COMPLETE trials of each study that count. None counts all.
-      metric: that is drawn or that the target refers to.
-      value: of the target, None for best errors.
-      batch_size: of the study, None if the line has several.
-      step_budget, example_budget: largest number of steps or examples of a trial. None is unlimited.
-      split: metaparameter and value of the trials that count. None counts all.
-      relative_to: batch size whose steps divide all others. None draws absolute steps.
-      perfect: series whose perfect scaling is drawn, ``each`` for all, or empty.
+      metric: metric that is drawn or that the target refers to.
+      value: target value, or None for best errors.
+      batch_size: batch size of the study, or None if the line has several.
+      step_budget, example_budget: maximum number of steps or examples per trial. None is unlimited.
+      split: metaparameter and value that select the trials that count. None counts all.
+      relative_to: batch size whose steps all others are divided by. None draws absolute steps.
+      perfect: series for which perfect scaling is drawn, ``each`` for all series, or empty.
       note: remark for the reader, or empty.
     """
 
@@ -78,7 +78,7 @@ class PaperLine(NamedTuple):
 
 @functools.cache
 def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
-    """Returns the lines of every panel, by the number of the figure and the panel's row and column."""
+    """Returns the lines of every panel, by figure number and by the panel's row and column."""
     lines: dict[int, dict[tuple[int, int], list[PaperLine]]] = {}
     with FILE.open() as file:
         for row in csv.DictReader(file):

@@ -19,7 +19,7 @@ TITLE = "Up to which batch size does doubling still pay off?"
 GOAL = "Each doubling up to this batch size trains at least {gain:g} % faster. "
 GOAL += "Curves of Shallue et al. 2018, 90 % intervals."
 ACROSS, PER_ROW = 9.0, 0.42  # inches
-LEFT, RIGHT, MARGIN = 0.275, 0.795, 0.025  # of the axes and of all text, as shares of the width
+LEFT, RIGHT, MARGIN = 0.275, 0.795, 0.025  # positions of the axes and of all text, as fractions of the width
 SMALLEST, LARGEST = 2**7.4, 2**16.9  # ends of the axis
 KNOWN, BOUND = draw.STYLES[0], draw.STYLES[1]
 FAINT = "#6F6F6F"
@@ -29,8 +29,8 @@ class Row(NamedTuple):
     """One row of a forest plot.
 
     Attributes:
-      label, target: names of the workload and of its target.
-      answer: the batch size with its interval, or a lower bound.
+      label, target: names of the workload and its target.
+      answer: batch size with its interval, or a lower bound.
       largest: largest batch size at which the target was reached.
     """
 
@@ -41,18 +41,18 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> float:
-        """Batch size by which rows are sorted: the estimate, or the bound."""
+        """The batch size by which rows are sorted: the estimate, or the bound."""
         return self.answer.low if self.answer.verdict == "at_least" else self.answer.best
 
 
 def of_paper() -> Pictures:
-    """Yields one picture of all workloads that the paper published, sorted by batch size, largest on top."""
+    """Yields one picture of all workloads published in the paper, sorted by batch size, with the largest on top."""
     found = answers.answers(answers.of_paper(SOURCE))
     yield Picture((SOURCE,), _picture(rows(found), found[0].gain))
 
 
 def rows(found: Sequence[Answer]) -> list[Row]:
-    """Returns the rows from the smallest batch size to the largest, without answers that state no lower end."""
+    """Returns the rows, sorted by increasing batch size, without answers that have no lower end."""
     points = published_numbers.points(SOURCE)
     titles = dict(zip(zip(points["dataset"], points["model"], strict=True), points["panel"], strict=True))
     made = []
@@ -103,7 +103,7 @@ def _picture(drawn: Sequence[Row], gain: float) -> Any:
 def _draw(ax: Axes, y: float, row: Row) -> None:
     """Draws one row: names on the left, an interval or an arrow, and the numbers on the right."""
     answer = row.answer
-    left = (MARGIN - LEFT) / (RIGHT - LEFT)  # of the names, as a share of the axes
+    left = (MARGIN - LEFT) / (RIGHT - LEFT)  # position of the names, as a fraction of the axes
     beside = ax.get_yaxis_transform()
     ax.text(left, y + 0.17, row.label, transform=beside, va="center", fontsize=10.5, color=INK)
     ax.text(left, y - 0.21, row.target, transform=beside, va="center", fontsize=8.5, color=FAINT)

@@ -1,4 +1,4 @@
-"""Figures of layouts: cost against bytes sent, memory against time, predicted against measured, and published ones.
+"""Figures of layouts: cost against bytes sent, memory against time, predictions against measurements, published data.
 
 Times are measured if possible and predicted otherwise, as stated on every axis. Emulated devices are not timed.
 """
@@ -20,7 +20,7 @@ from results.grouping import grouped
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
 
-REPEATED = 1.005  # redundancy from which devices repeat each other's work
+REPEATED = 1.005  # redundancy above which devices repeat each other's work
 SPLITS = (  # from, to, name
     (1.0, REPEATED, "no repeated work"),
     (REPEATED, 2.005, "up to twice the work"),
@@ -28,7 +28,7 @@ SPLITS = (  # from, to, name
 )
 SOURCES = {"kempnerforge": "KempnerForge", "maxtext": "MaxText", "maxtext-2024": "MaxText 2024"}
 EDGE: Look = {"edgecolor": "white", "linewidth": 0.6}
-NAMED = 5  # layouts that are listed on a picture
+NAMED = 5  # maximum number of layouts listed on a picture
 
 
 def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
@@ -75,7 +75,7 @@ def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """Returns the indices of the Pareto front, by increasing memory.
 
     Args:
-      memory, seconds: float64[layouts]. NaN is never on the front.
+      memory, seconds: float64[layouts]. NaN values are never on the front.
     """
     front, best = [], math.inf
     for i in np.lexsort((seconds, memory)):
@@ -86,7 +86,7 @@ def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Yields predicted against measured seconds per step, with the spread of twins that differ in axis names only."""
+    """Yields predicted against measured seconds per step, with the spread of twins that differ only in axis names."""
     timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
     if not timed:
         yield Skipped("predicted against measured", "no step was timed. Use engine=device.")
@@ -112,7 +112,7 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
-    """Returns the largest factor between measured seconds of twins, or None if there are no twins."""
+    """Returns the largest ratio between the measured seconds of twins, or None if there are no twins."""
     twins = [[one.number("step_seconds") for one in own] for own in grouped(layouts, canonical).values()]
     return max((max(own) / min(own) for own in twins if len(own) > 1), default=None)
 
@@ -148,7 +148,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> None:
-    """Draws published rows, with a style per source, device and model. Doubtful and uncompiled rows are marked."""
+    """Draws published rows with a style per source, device and model. Doubtful and uncompiled rows are marked."""
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
@@ -173,10 +173,10 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
 
 
 def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...], list[MeasuredLayout]]]:
-    """Groups the layouts that were not rejected by step, engine and number of devices.
+    """Groups the accepted layouts by step, engine and number of devices.
 
     Returns:
-      Title, names for a file, and members of each group.
+      The title, file names, and members of each group.
     """
 
     def key_of(one: MeasuredLayout) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...]
 
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
-    """Returns seconds per step with their description: measured if all layouts were timed, otherwise predicted."""
+    """Returns seconds per step and their description: measured if all layouts were timed, otherwise predicted."""
     measured = np.array([one.number("step_seconds") for one in members])
     if np.isfinite(measured).all():
         return measured, "measured step"
@@ -200,7 +200,7 @@ def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
 
 
 def split_of(one: MeasuredLayout) -> str:
-    """Returns the name of the interval of ``SPLITS`` that the redundancy is in."""
+    """Returns the name of the ``SPLITS`` interval that contains the redundancy."""
     return next(name for _, high, name in SPLITS if one.number("redundancy") < high)
 
 
@@ -213,7 +213,7 @@ def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, members: Sequence[MeasuredL
 
 
 def _decades(axis: Any) -> None:
-    """Places ticks at 1, 2 and 5 of each decade of a logarithmic axis, and formats numbers."""
+    """Places ticks at 1, 2 and 5 in each decade of a logarithmic axis, and formats the numbers."""
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""Learning curves: all trials of one study, the best so far, and the interval in which it crosses the target."""
+"""Learning curves: all trials in one study, the best value so far, and the interval in which it crosses the target."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ BEST, AGAIN, CROSSING = draw.STYLES[0].color, draw.STYLES[1].color, "#F9E6C4"
 TRIAL: Look = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}
 REPEAT: Look = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
 LOST: Look = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
-HIGHEST = 2.0  # upper limit of the axis, as a multiple of the median first evaluation
+HIGHEST = 2.0  # upper axis limit, as a multiple of the median first evaluation
 
 
 def learning_curves(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
@@ -40,8 +40,8 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     """Yields one picture: the metric of ``target`` against steps.
 
     Args:
-      commit: a visible study over batch sizes.
-      target: metric and value.
+      commit: a visible batch-size study.
+      target: metric and its value.
     """
     study = commit.study
     title = f"{study.dataset} · {study.model_label} · {study.optimizer} · batch size {study.batch_size or 0:,}"
@@ -79,12 +79,12 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
 
 
 def best_so_far(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Returns the lowest value of all trials up to each step: columns step and the metric, sorted by step."""
+    """Returns the lowest value over all trials up to each step: columns step and the metric, sorted by step."""
     return rows.groupby("step")[metric].min().cummin().dropna().reset_index()
 
 
 def _lost(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Returns the last finite value of each trial that diverged."""
+    """Returns the last finite value of each diverged trial."""
     numbers = rows[(rows["status"] == "INFEASIBLE") & np.isfinite(rows[metric])]
     return numbers.drop_duplicates("trial", keep="last")
 
@@ -95,7 +95,7 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
     low = min(float(values.min()), target.value)
     high = min(float(values.max()), HIGHEST * float(first[np.isfinite(first)].median()))
     ax.set_xscale("log", base=2)
-    after = rows.loc[rows["step"] > 0, "step"]  # step 0 is not on a logarithmic axis; curves enter on the left
+    after = rows.loc[rows["step"] > 0, "step"]  # a logarithmic axis has no step 0; curves enter on the left
     ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
     if low > 0:

@@ -1,4 +1,4 @@
-"""Pages: panels of a kind under one title, with a subtitle on the trials in them."""
+"""Pages: panels of one kind under a title, with a subtitle about their trials."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -14,7 +14,7 @@ from analysis.workload_studies import WorkloadStudies
 
 T = TypeVar("T")
 
-MOST = 12  # panels on a page
+MOST = 12  # maximum panels per page
 FIELDS = ("dataset", "model", "optimizer")
 
 
@@ -43,17 +43,17 @@ def picture(
     names: Sequence[str],
     request: FigureRequest,
 ) -> Picture:
-    """Returns panels in rows of up to three. The file is named after the kind and ``names``."""
+    """Returns a picture with rows of up to three panels. The file is named after the kind and ``names``."""
     return Picture((request.kind, *names), grid.grid(title, list(filter(None, goals)), grid.positions(panels), symbols))
 
 
 def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
-    """Returns the names that all workloads share, as parts of a file name."""
+    """Returns the names shared by all workloads, as parts of a file name."""
     return _shared(workloads) or ["all"]
 
 
 def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
-    """Returns the names that all workloads share, in one line. Empty if there are no such names."""
+    """Returns the names shared by all workloads on one line, or empty if they share no names."""
     return " · ".join(_shared(workloads))
 
 
@@ -63,7 +63,7 @@ def _shared(workloads: Sequence[WorkloadStudies]) -> list[str]:
 
 
 def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> str:
-    """Returns the title of the panel of ``one``: the names that distinguish it from the other workloads."""
+    """Returns the panel title for ``one``: the names that distinguish it from the other workloads."""
     differing = [getattr(one, field) for field in FIELDS if len({getattr(other, field) for other in workloads}) > 1]
     return " · ".join(filter(None, [*differing, one.distinction])) or one.title
 
@@ -77,13 +77,13 @@ def trial_counts(lines: Sequence[CurveFits]) -> str:
 
 
 def pruning_words(pruned: Sequence[bool]) -> str:
-    """Returns whether all, some or no searches were pruned, in words."""
+    """Describes whether all, some or no searches were pruned."""
     if all(pruned):
         return "pruned"
     return "some pruned" if any(pruned) else "not pruned"
 
 
 def stops_at(workload: WorkloadStudies, metric: str) -> float | None:
-    """Returns the only target of a workload, at which its trials stopped. None if they continued beyond it."""
+    """Returns a workload's only target, at which its trials stopped, or None if they continued beyond it."""
     own = workload.commits[0].study.targets
     return own[0].value if len(own) == 1 and own[0].metric == metric else None

@@ -1,4 +1,4 @@
-"""Figures of pay-off: time to target and device-hours against devices, with their Pareto front."""
+"""Pay-off figures: time to target and device-hours against devices, with their Pareto front."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,14 +18,14 @@ from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 
-FEWEST = 2  # device counts for a picture
+FEWEST = 2  # minimum device counts for a picture
 LOOKS = dict(zip(BASES, draw.STYLES, strict=False))
 
-EVERY = 4  # largest number of labelled points on a front
+EVERY = 4  # maximum number of labelled points on a front
 
 
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per curve and kind of device with times on at least two device counts.
+    """Yields one picture per curve and device kind with times for at least two device counts.
 
     The confirmed fit is drawn if there is one, and otherwise the selected one.
     """
@@ -39,7 +39,7 @@ def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
-    """Yields a picture of every answer that has times on at least two device counts."""
+    """Yields a picture for each answer with times for at least two device counts."""
     drawn = 0
     for one in found:
         if max((len(each.devices) for each in map(one.of, BASES) if each), default=0) < FEWEST:
@@ -104,7 +104,7 @@ def _picture(one: Answer) -> Any:
 
 
 def _label(basis: Basis, one: Answer, each: PayOff) -> str:
-    """Returns the legend of a line, with its answer."""
+    """Returns the legend label of a line, with its answer."""
     by = basis if basis == MEASURED else f"predicted by {one.predicted_by}"
     words = each.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
@@ -138,14 +138,14 @@ def _line(
 
 
 def _marks(style: Style, basis: Basis) -> Look:
-    """Returns the look of markers. Measured ones are smaller, so that they fit inside predicted ones at one device."""
+    """Returns the marker style. Measured markers are smaller, to fit inside predicted ones at one device."""
     face, size, order = (style.color, 4.0, 3.5) if basis == MEASURED else ("white", 6.5, 3.0)
     markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
     return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
 
 
 def _front(ax: Axes, each: PayOff, basis: Basis) -> None:
-    """Draws time against cost, with a line along the front and labels at some of its device counts."""
+    """Draws time against cost, with a line along the front and labels at some of the device counts."""
     style = LOOKS[basis]
     front = time_to_target.on_front(each.seconds, each.device_hours)
     rest = _marks(style, basis) | {"linestyle": "none", "alpha": 0.35}

@@ -1,4 +1,4 @@
-"""Figures of the quality of factorizations: recall, number formats, solvers and tuning."""
+"""Figures of factorization quality: recall, number formats, solvers and tuning."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,19 +19,19 @@ from results.als import COMPUTATION
 from results.grouping import grouped
 from results.plans.study import canonical
 
-FEWEST_TRIALS = 3  # for a plane of metaparameters
+FEWEST_TRIALS = 3  # minimum trials for a plane of metaparameters
 FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")
 WAYS = (*COMPUTATION, "space", "seed")  # fields that may differ between factorizations of the same data
 WIDE = 9.0  # inches
 STEEP = 3.0  # the axis of the objective is logarithmic if it spans more than this factor
-APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes more than this times the fastest
+APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes over this multiple of the fastest
 DIVERGED = "#D55E00"
 WHITE: Look = {"markeredgecolor": "white", "markeredgewidth": 0.6}
 MARK: Look = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
 
 
 class Axis(NamedTuple):
-    """Horizontal axis of curves over epochs: the values for the epochs of a trial, the label, whether it is time."""
+    """The horizontal axis of curves over epochs: values for a trial's epochs, the label, and whether it is time."""
 
     values: Callable[[pd.DataFrame], pd.Series]
     label: str
@@ -43,7 +43,7 @@ SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
 
 
 def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per data set: Recall@20 and @50 on test rows of all its factorizations."""
+    """Yields one picture per data set: test Recall@20 and @50 of all its factorizations."""
     for group in _alike(studies, WAYS):
         rows = _alike(group, ())
         after = labels.span([one.study.epochs for one in group], "epoch")
@@ -94,7 +94,7 @@ def precision(studies: Sequence[MeasuredFactorization]) -> Pictures:
 def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields one picture per factorization: recall and objective against seconds, with a line per solver.
 
-    It shows the smallest number of real cores on which several solvers ran.
+    It uses the smallest number of real cores on which several solvers ran.
     """
     every = _differing(studies, SOLVERS)
     several = by_solver(studies)
@@ -170,20 +170,20 @@ def best_of(group: Sequence[MeasuredFactorization]) -> MeasuredFactorization:
 
 
 def recalls(one: MeasuredFactorization, name: str) -> str:
-    """Returns Recall@20 of the best trial in words, on the rows that select it and on test rows."""
+    """Describes the best trial's Recall@20 on the rows that select it and on test rows."""
     splits = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
     return f"{name} {', '.join(splits)}"
 
 
 def trial_of(best: MeasuredFactorization) -> int:
-    """Returns the number of the best trial, or of the first one if all diverged."""
+    """Returns the number of the best trial, or of the first trial if all diverged."""
     return int(best.trials.index[0]) if best.chosen is None else best.chosen
 
 
 def _courses(
     title: str, group: Sequence[MeasuredFactorization], label: Callable[[MeasuredFactorization], str], axis: Axis
 ) -> Figure:
-    """Draws recall and objective of one trial in each member of ``group``: the best trial of the best member."""
+    """Draws recall and objective of one trial for each member of ``group``: the best trial of the best member."""
     best = best_of(group)
     trial = trial_of(best)
     row = best.trials.loc[trial]
@@ -221,7 +221,7 @@ def _courses(
 def _course(
     left: Axes, right: Axes, one: MeasuredFactorization, trial: int, style: Style, label: str, axis: Axis
 ) -> None:
-    """Draws recall and objective of a trial, with a cross at its last finite values if it diverged."""
+    """Draws recall and objective of a trial. If it diverged, a cross marks its last finite values."""
     frame = one.epochs_of(trial)
     notes = []
     if axis.timed and len(frame):
@@ -251,7 +251,7 @@ def _course(
 
 
 def _differing(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    """Returns groups of at least two studies that differ only in ``fields``."""
+    """Returns groups of two or more studies that differ only in ``fields``."""
     return [group for group in _grouped(studies, fields) if len(group) > 1]
 
 

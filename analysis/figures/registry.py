@@ -1,6 +1,6 @@
-"""Registry of figures: each with its source, the function that draws it, and a description.
+"""The registry of figures, each with its source, its drawing function and a description.
 
-Functions are given by name and imported when they draw, and imports of matplotlib and pyarrow stand in the functions
+Functions are given by name and imported when they draw, and matplotlib and pyarrow are imported inside the functions
 that need them, so that `figures --list` starts quickly.
 """
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from results.durable import Folder
 
 SHALLUE = "shallue2018"
-ALX = "alx2022"  # the figures of other factorizations with a credit in the title, drawn on request only
+ALX = "alx2022"  # figures of other factorizations with a credit in the title, drawn only on request
 AFTER_ALX = "after ALX, Mehta et al. 2021"
 WORKLOADS = "workloads"
-PUBLISHED = "published"  # numbers in results/papers, for which no store is read
+PUBLISHED = "published"  # numbers in results/papers, which do not need a store
 
 
 class Figure(NamedTuple):
-    """Row of the registry.
+    """A row of the registry.
 
     Attributes:
-      source: key of ``LOADERS``, ``published`` for numbers of a paper, or ``workloads`` for workloads over batch sizes
-        that a request selects.
+      source: key of ``LOADERS``, ``published`` for numbers from a paper, or ``workloads`` for batch-size workloads that
+        a request selects.
       function: dotted name of the function in ``analysis`` that yields the pictures.
       shows: description in the list of figures.
-      arguments: for the function, after the data.
-      credit: added to the title of each picture.
+      arguments: arguments for the function, after the data.
+      credit: credit to add to each picture's title.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Figure(NamedTuple):
     credit: str = ""
 
     def draw(self, *data: Any) -> "Pictures":
-        """Yields the pictures of the data. For ``workloads``, pass the workloads and the request."""
+        """Yields pictures of the data. For ``workloads``, pass the workloads and the request."""
         from analysis.plotting import picture
 
         for item in _imported(self.function)(*data, *self.arguments):
@@ -160,8 +160,8 @@ FIGURES |= {
     f"{ALX}/{name}": FIGURES[name]._replace(shows=f"{AFTER_ALX}: {FIGURES[name].shows}", credit=AFTER_ALX)
     for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
 }
-KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn for --where
-# Functions that read a store: curves of batch sizes with fits, factorizations, layouts, and the workloads of a paper.
+KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn with --where
+# Functions that read a store: batch-size curves with fits, factorizations, layouts, and a paper's workloads.
 LOADERS = {
     BATCH: "fitting.curve_fits.of_store",
     CORES: "cores.factorizations.load",
@@ -171,18 +171,18 @@ LOADERS = {
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    """Imports a function of ``analysis`` by its dotted name."""
+    """Imports a function in ``analysis`` by its dotted name."""
     module, _, function = name.rpartition(".")
     return getattr(importlib.import_module(f"analysis.{module}"), function)
 
 
 def store_figures() -> list[str]:
-    """Returns the names of the figures that are drawn from a whole store."""
+    """Returns the names of the figures drawn from a whole store."""
     return [name for name, row in FIGURES.items() if row.source != WORKLOADS]
 
 
 def listed() -> list[tuple[str, str]]:
-    """Returns the names of all figures, and then of the kinds, each with its description."""
+    """Returns the names of all figures, then of the kinds, each with its description."""
     figures = [(name, row.shows) for name, row in FIGURES.items() if row.source != WORKLOADS]
     return figures + [(f"--kind {name}", row.shows) for name, row in FIGURES.items() if row.source == WORKLOADS]
 
@@ -202,15 +202,15 @@ def write_all(
     name: str | None = None,
     target: TargetRequest = None,
 ) -> None:
-    """Writes all figures of the store at ``folder``, or those called ``name``, into ``out``.
+    """Writes all figures of the store at ``folder``, or those called ``name``, to ``out``.
 
     Args:
-      folder: of the store.
+      folder: folder of the store.
       out: folder for the pictures. It is created if needed.
-      report: called with every written file and every ``Skipped`` figure. Without a name, the latter are summarized
+      report: called with each written file and each ``Skipped`` figure. Without a name, skipped figures are summarized
         in one line.
-      name: of a figure, or of a paper for all its figures.
-      target: metric and value of a target that replaces the studies' own.
+      name: name of a figure, or of a paper for all its figures.
+      target: metric and value to use instead of the studies' own targets.
 
     Raises:
       BadInput: the figure or the store does not exist, or ``out`` cannot be written.
@@ -261,7 +261,7 @@ def write_all(
 
 
 def _load(source: str, folder: "Folder", target: TargetRequest) -> Any:
-    """Reads the data of a source. Only curves take a target."""
+    """Reads the data from a source. Only curves use a target."""
     load = _imported(LOADERS[source])
     return load(folder, target) if source == BATCH else load(folder)
 
@@ -270,7 +270,7 @@ def _load(source: str, folder: "Folder", target: TargetRequest) -> Any:
 def write_kind(
     folder: "Folder", out: str | Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
 ) -> None:
-    """Writes the figures of one kind for the requested studies.
+    """Writes figures of one kind for the requested studies.
 
     Args:
       folder, out, report: as in ``write_all``. Every ``Skipped`` figure is reported.
@@ -287,7 +287,7 @@ def write_kind(
 
 @durable.located
 def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
-    """Yields the pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
+    """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
 
     Raises:
       BadInput: the kind or the studies do not exist.
@@ -308,7 +308,7 @@ def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
 
 
 def _written(pictures: "Pictures", prefix: tuple[str, ...], out: Path, taken: set[str]) -> "Iterator[Path | Skipped]":
-    """Writes pictures into the folder ``out`` under names that are not ``taken``. Yields the files and skipped ones."""
+    """Writes pictures to the folder ``out``, under names that are not ``taken``. Yields files and skipped figures."""
     import matplotlib
 
     from analysis.plotting import picture
@@ -324,7 +324,7 @@ def _written(pictures: "Pictures", prefix: tuple[str, ...], out: Path, taken: se
 
 
 def _summarized(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
-    """Returns a line on everything that was skipped, with the command for the reasons. A single item stays as it is."""
+    """Summarizes all skipped items in one line, with the command that shows the reasons. Keeps a single item."""
     from analysis.plotting.picture import Skipped
 
     (first, items), *others = passed.items()

@@ -1,4 +1,4 @@
-"""Requests for figures: a kind, the workloads and targets, and the options of the kind."""
+"""Requests for figures: a kind, its workloads and targets, and its options."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ PRUNED = "its trials were pruned, so their final results are not known. Sweep wi
 
 
 class FigureRequest(NamedTuple):
-    """Request for figures of one kind.
+    """A request for figures of one kind.
 
     Attributes:
-      kind: of ``registry.KINDS``.
+      kind: a kind in ``registry.KINDS``.
       where: conditions on studies, as in ``workload_studies.of_store``.
       by: dataset, model or optimizer (for compare), or a metaparameter (for split and scatter).
-      metric, values: of targets that replace the studies' own.
-      rule: for the trials that count for steps to target.
+      metric, values: targets to use instead of the studies' own.
+      rule: rule for the trials that count for steps to target.
       steps: budgets per trial. Empty for no budget, or budgets derived from the plans.
       best_of: numbers of trials per search. Empty for powers of two.
     """
@@ -39,7 +39,7 @@ class FigureRequest(NamedTuple):
 
 
 def from_options(options: argparse.Namespace) -> FigureRequest:
-    """Returns the request of the command `figures`. Raises BadInput if its options contradict each other."""
+    """Returns the request made by the `figures` command. Raises BadInput if its options contradict each other."""
     if options.name is not None:
         raise BadInput("--name and --kind exclude each other. A figure by name already has a kind.")
     if options.value and options.metric is None:
@@ -55,7 +55,7 @@ def from_options(options: argparse.Namespace) -> FigureRequest:
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Raises BadInput if an option is given that figures by name do not take."""
+    """Raises BadInput for options that figures by name do not support."""
     for name in ("where", "by", "steps", "best_of"):
         if getattr(options, name):
             flag = name.replace("_", "-")
@@ -69,10 +69,10 @@ def check_unused(options: argparse.Namespace) -> None:
 def with_targets(
     workloads: Sequence[WorkloadStudies], request: FigureRequest
 ) -> tuple[list[WorkloadStudies], list[Skipped]]:
-    """Returns the workloads that have the requested targets, and ``Skipped`` for each of the others.
+    """Returns the workloads that have the requested targets, and ``Skipped`` for each other workload.
 
     Raises:
-      BadInput: there are no workloads, or they all lack the targets.
+      BadInput: there are no workloads, or all of them lack the targets.
     """
     if not workloads:
         raise BadInput("no study over batch sizes in the store has run")
@@ -100,14 +100,14 @@ def with_targets(
 
 
 def each(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, Target]]:
-    """Yields every workload with each of its requested targets."""
+    """Yields each workload with each of its requested targets."""
     for workload in workloads:
         for target in targets(workload, request):
             yield workload, target
 
 
 def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
-    """Returns the requested targets, the workload's own, or the first one of a paper's figure, in this order."""
+    """Returns the requested targets, the workload's own, or the first one in a paper's figure, in this order."""
     if request.metric is not None and request.values:
         measured = any(request.metric in commit.metrics for commit in workload.commits)
         return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
@@ -117,7 +117,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
 
 
 def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, str]]:
-    """Yields every workload with the requested metric, or with those of its targets or of a paper's figures."""
+    """Yields each workload with the requested metric, or with those of its targets or of a paper's figures."""
     for workload in workloads:
         if request.metric is None:
             own = [target.metric for target in targets(workload, request)]

@@ -14,14 +14,14 @@ from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.papers import published_numbers
 
-FEWEST = 2  # core counts for a picture
+FEWEST = 2  # minimum core counts for a picture
 WEB = "web"  # prefix of data sets that are web graphs, as in ALX
 PUBLISHED = "alx2022"
 IDEAL: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
 
 
 def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per curve: seconds per epoch, the ideal and the fit. Web graphs get ALX's times as well."""
+    """Yields one picture per curve: seconds per epoch, the ideal and the fit. Web graphs also show ALX's times."""
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
@@ -51,7 +51,7 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per kind of device: speed-up and efficiency of all its curves."""
+    """Yields one picture per device kind: speed-up and efficiency of all its curves."""
     curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
     kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
@@ -81,7 +81,7 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
-    """Returns the curves with enough core counts for a picture, and notes on those that are not drawn."""
+    """Returns the curves with enough core counts for a picture, and notes on the others."""
     every = core_counts.curves(studies)
     curves = [curve for curve in every if len(curve.members) >= FEWEST]
     emulated = [one for curve in every for one in curve.emulated]
@@ -92,7 +92,7 @@ def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[l
 
 
 def verdict(core_fit: CoreCurveFit) -> str:
-    """Returns the conclusions of a picture and its limits, one per line."""
+    """Returns the conclusions from a picture and its limits, one per line."""
     curve = core_fit.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
@@ -142,7 +142,7 @@ def _points(
 
     Args:
       values: float64[n], by core count.
-      falls: whether values decrease with seconds.
+      falls: whether values decrease as seconds increase.
     """
     quartiles = np.array([np.quantile(one.seconds, (0.25, 0.75)) for one in curve.members])  # [n, 2]
     relative = quartiles / curve.seconds[:, None]
@@ -151,7 +151,7 @@ def _points(
 
 
 def _published(ax: Axes) -> None:
-    """Draws ALX's seconds per epoch on separate axes, because data and devices differ."""
+    """Draws ALX's seconds per epoch on separate axes, because the data and devices differ."""
     points = published_numbers.points(PUBLISHED)
     points = points[points["seconds_per_epoch"].notna() & points["cores"].notna()]
     cores, seconds = points["cores"].to_numpy(float), points["seconds_per_epoch"].to_numpy(float)

@@ -1,4 +1,4 @@
-"""The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), for the workloads that a store has."""
+"""The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), for the workloads in a store."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
 
 NAME = "shallue2018"
-# Names of the paper's workloads in studies of this software. Names from presets come first.
+# The paper's names for workloads in studies by this software. Names from presets come first.
 DATASETS = {"cifar_10": "cifar10"}
 OPTIMIZERS = {"nesterov_momentum": "nesterov"}
 MODELS = {"lstm": ("lstm_base",), "simple_cnn_base": ("simple_cnn_base", "simple_cnn_32_64_1024")}
@@ -38,10 +38,10 @@ PanelLines = Mapping[GridPlace, Sequence[PaperLine]]
 
 
 class PaperWorkloads(NamedTuple):
-    """Workloads of a store, by their names in the archive.
+    """Workloads in a store, by their names in the archive.
 
     Attributes:
-      workloads: by data set, model and optimizer.
+      workloads: workloads by data set, model and optimizer.
       lines: cache of fitted lines by workload, target and counted trials, because figures share lines.
     """
 
@@ -50,13 +50,13 @@ class PaperWorkloads(NamedTuple):
 
 
 class BuiltPanel(NamedTuple):
-    """A panel with its problems, lines and counts.
+    """A panel with its problems, lines and trial counts.
 
     Attributes:
-      panel: None if there are no data.
+      panel: the panel, or None if there are no data.
       problems: one line for each missing part.
-      lines: of steps to target.
-      trial_counts: numbers of counted trials per batch size, of a panel without lines.
+      lines: lines of steps to target.
+      trial_counts: number of counted trials for each batch size, for a panel without lines.
     """
 
     panel: Panel | None
@@ -70,7 +70,7 @@ def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
     found = {}
     for one in sorted(workloads, key=lambda one: (one.recorded, _longest(one))):
         key = one.dataset, one.model, one.optimizer
-        if key in found and not one.recorded:  # its trials are longer than those found before
+        if key in found and not one.recorded:  # its trials are longer than those found so far
             found[(f"{LONGER}{one.dataset}", one.model, one.optimizer)] = one
         else:
             found[key] = one
@@ -83,18 +83,18 @@ def of_store(folder: Folder) -> PaperWorkloads:
 
 
 def _longest(workload: WorkloadStudies) -> int:
-    """Returns the largest number of examples in the budget of any trial."""
+    """Returns the largest example budget of any trial."""
     plans = [commit.plan for commit in workload.commits]
     return max(int(plan.get("budget_steps") or 0) * int(plan["batch_size"]) for plan in plans)
 
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
-    """Returns True if the store has any workload of a figure."""
+    """Returns whether the store has any workload of a figure."""
     return any(_workload(paper, one) for one in _flatten(definitions.figures()[number]))
 
 
 def has_any(paper: PaperWorkloads) -> bool:
-    """Returns True if the store has any workload of any figure."""
+    """Returns whether the store has any workload of any figure."""
     return any(has_workloads(paper, number) for number in definitions.TITLES)
 
 
@@ -102,8 +102,8 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
     """Yields one figure with all its panels, and ``Skipped`` for each missing panel or line.
 
     Args:
-      paper: workloads of a store.
-      number: 1 to 11.
+      paper: workloads in a store.
+      number: figure number, 1 to 11.
     """
     what, panels = f"{NAME}/figure{number}", definitions.figures()[number]
     if not has_workloads(paper, number):
@@ -145,7 +145,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     first, lines = members[0], [line for _, line in drawn]
     perfect = next((line.label for one, line in drawn if first.perfect in (one.series, _data(one))), first.perfect)
     ordered = all(one.workload == first.workload for one in members) and first.split is None
-    named = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # titles or legend name the goal
+    named = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # goals are named elsewhere
     panel = steps.panel(
         first.title,
         lines,
@@ -171,7 +171,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _panel_goal(lines: Sequence[CurveFits]) -> str:
-    """Returns the goal of all lines of a panel, such as ``error < 0.01``. Empty if goals differ."""
+    """Returns the goal shared by all lines in a panel, such as ``error < 0.01``, or empty if goals differ."""
     goals = {_line_goal(one) for one in lines}
     return goals.pop() if len(goals) == 1 else ""
 
@@ -181,19 +181,19 @@ def _line_goal(line: CurveFits) -> str:
 
 
 def _data(one: PaperLine) -> str:
-    """Returns the series without the number of its goal at the end, as in ``MNIST, 0.01``."""
+    """Returns the series without the trailing number of its goal, as in ``MNIST, 0.01``."""
     if one.value is None:
         return one.series
     return one.series.removesuffix(f", {text.as_quality(one.metric, one.value)[1]:g}")
 
 
 def _label(one: PaperLine, line: CurveFits) -> str:
-    """Returns the series, with metric and direction added to a goal: ``MNIST, error < 0.01``."""
+    """Returns the series, with the metric and direction added to a goal: ``MNIST, error < 0.01``."""
     return one.series if _data(one) == one.series else f"{_data(one)}, {_line_goal(line)}"
 
 
 def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tuple[PaperLine, CurveFits]], list[str]]:
-    """Returns the lines that can be drawn, and the reasons for which the others cannot."""
+    """Returns the lines that can be drawn, and the reasons why the others cannot."""
     lines = []
     problems = []
     for one in members:
@@ -215,7 +215,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """Builds a panel of best errors. All lines of one workload and group of trials are read at once."""
+    """Builds a panel of best errors. All lines for one workload and group of trials are read at once."""
     errors = []
     problems = []
     counts = []
@@ -241,7 +241,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltPanel]:
-    """Builds panels of trials at one batch size each, all in the same plane."""
+    """Builds panels that each show trials at one batch size, all in the same plane."""
     across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
     planes = {}
@@ -267,7 +267,7 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
 
 
 def _budget(one: PaperLine, commit: Commit) -> float:
-    """Returns the budget in steps. Infinite if there is no budget."""
+    """Returns the budget in steps, or infinity if there is no budget."""
     if one.example_budget is not None:
         return one.example_budget / (commit.study.batch_size or 1)
     return math.inf if one.step_budget is None else one.step_budget
@@ -278,7 +278,7 @@ def _rule(workload: WorkloadStudies, one: PaperLine) -> Rule:
 
 
 def _filter(one: PaperLine) -> TrialFilter | None:
-    """Returns the filter of trials by the value of a metaparameter. Trials without it count as 0."""
+    """Returns a filter that selects trials by a metaparameter's value. Trials without it count as 0."""
     if one.split is None:
         return None
     name, value = one.split

@@ -1,4 +1,4 @@
-"""Summary pages: the curve, fit and trials of one workload and target on one page."""
+"""Summary pages: the curve, fit and trials for one workload and target on a page."""
 
 import textwrap
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
 HEAD, MAIN, ROW, BETWEEN, FOOT = 0.62, 3.9, 1.75, 0.92, 0.56
 UNDER = 0.75  # label and legend under the axes of the curve
 WORDS = 2.72  # width of the text next to the curve
-COLUMNS = {1: 2, 2: 2, 4: 2}  # by the number of panels, 3 for other numbers
+COLUMNS = {1: 2, 2: 2, 4: 2}  # by the number of panels; 3 for other numbers
 CHARACTERS = 46  # per line of the text
 SMALL = 7.6  # points
-LINE = 0.147  # height of a line of the text, inches
+LINE = 0.147  # height of a line of text, inches
 MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 
 
@@ -76,7 +76,7 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
 
 
 def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
-    """Draws the legend of the panels of metaparameters at the foot of the page."""
+    """Draws the legend for the metaparameter panels at the bottom of the page."""
     symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
     figure.legend(
@@ -111,7 +111,7 @@ def _fill(ax: Axes, panel: Panel) -> None:
 
 
 def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
-    """Draws steps to target, selected and confirmed, with fits. ``down`` is the height of the page in inches."""
+    """Draws steps to target, selected and confirmed, with fits. ``down`` is the page height in inches."""
     batch_figures.draw_curve(ax, curve_trials.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     batch_figures.draw_legend(
@@ -120,7 +120,7 @@ def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
 
 
 def _words(curve_trials: CurveTrials) -> str:
-    """Returns the verdicts of the fits with their reasons and assumptions."""
+    """Describes the verdicts of the fits, with their reasons and assumptions."""
     several = curve_trials.one.confirmed is not None
     paragraphs: list[str] = []
     for name, points_fit in curve_fits.answers(curve_trials.one):
@@ -150,7 +150,7 @@ def _fit_lines(points_fit: PointsFit) -> list[str]:
 
 
 def _assumptions(points_fit: PointsFit, *, brief: bool) -> list[str]:
-    """Returns the assumptions of a fit with the observed values. With ``brief``, only those in doubt."""
+    """Describes a fit's assumptions with the observed values. With ``brief``, only those in doubt."""
     shown = [check for check in points_fit.checks if not brief or check.outcome == "doubt"]
     passed = sum(check.outcome == "pass" for check in points_fit.checks)
     head = f"assumptions: {passed} of {len(points_fit.checks)} supported, {len(shown)} in doubt"

@@ -17,7 +17,7 @@ from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
 from results.plans.study import Target, decimal
 
-EASIER = (1.0, 1.25, 1.5, 2.0)  # multiples of the target, for workloads with only one
+EASIER = (1.0, 1.25, 1.5, 2.0)  # multiples of the target, for workloads with only one target
 DIGITS = 6
 MOST_BUDGETS = 8
 
@@ -46,7 +46,7 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
 
 
 def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields pages with one panel per workload and a line per target. A single target is supplemented by easier ones.
+    """Yields pages with a panel per workload and a line per target. A single target is supplemented by easier ones.
 
     The same trials determine the steps to easier targets.
     """
@@ -71,7 +71,7 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields pages with one panel per group of workloads that differ only in optimizer, model or data set."""
+    """Yields pages with a panel per group of workloads that differ only in optimizer, model or data set."""
     by = request.by or "optimizer"
     check_choice("--by", by, pages.FIELDS)
     groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
@@ -117,14 +117,14 @@ def _file_names(workloads: Sequence[WorkloadStudies], lines: Sequence[CurveFits]
 
 
 def _same(members: Sequence[CurveFits], by: str) -> list[str]:
-    """Returns the names that all lines share, except for the compared one."""
+    """Returns the names shared by all lines, except the compared name."""
     fields = [field for field in pages.FIELDS if field != by]
     values = [{getattr(line.curve, field) for line in members} for field in fields]
     return [own.pop() for own in values if len(own) == 1]
 
 
 def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields one picture per workload and target, with a panel per metaparameter of the best trials."""
+    """Yields one picture per workload and target, with a panel for each metaparameter of the best trials."""
     for workload, target in requests.each(selection, request):
         what = f"metaparameters of {workload.title}"
         for line in (yield from pages.keep_drawable([(what, curve_fits.of_workload(workload, target, request.rule))])):
@@ -196,7 +196,7 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
         errors = [one for group in groups for one in _errors(workload, of_study, target, request, group)]
         stop = pages.stops_at(workload, target.metric)
         if stop is not None and all((one.error <= stop).all() for one in errors):
-            errors = []  # they would only show at which error trials stopped
+            errors = []  # they would only show the error at which trials stopped
         panels = []
         if errors:
             panels.append(best.panel("best error of any trial", target.metric, errors, ordered=False, stop=stop))
@@ -220,7 +220,7 @@ def _errors(
     request: FigureRequest,
     group: metaparameters.TrialGroup,
 ) -> list[best.Errors]:
-    """Returns the best errors of a group of trials at every batch size."""
+    """Returns the best errors of a group of trials at each batch size."""
     ids_by_study = (
         set(curves.trials_by_rule(of_study[c.name], request.rule, group.kept)["trial"]) for c in workload.commits
     )
@@ -232,7 +232,7 @@ def _errors(
 
 
 def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields one picture per workload and metric, with a panel for budgets of steps and one for examples."""
+    """Yields one picture per workload and metric, with one panel for step budgets and one for example budgets."""
     for workload, metric in requests.metrics(selection, request):
         what = f"budget of {workload.title}"
         if workload.pruned:

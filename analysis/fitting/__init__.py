@@ -1,1 +1,1 @@
-"""Curves of steps against batch size, fitted: regimes, intervals, verdicts, and how often they hold."""
+"""Fitted curves of steps against batch size: regimes, intervals, verdicts, and how often they hold."""

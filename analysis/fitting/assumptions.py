@@ -1,6 +1,6 @@
-"""Assumptions of a fit, each with the observed number and an outcome.
+"""Assumptions of a fit, each with the observed value and an outcome.
 
-The shape of the curve and the search are judged in shapes.py, because a doubt about them changes the verdict.
+The curve's shape and the search are judged in shapes.py, because doubts about them change the verdict.
 """
 
 import numpy as np
@@ -27,17 +27,17 @@ ASSUMPTIONS = {
     "space": "the best trials are inside their search space",
     "evaluations": "close together at the largest batch size",
 }
-OF_TRIALS = ("points", "search", "space")  # judged from trials that ran to their ends
+OF_TRIALS = ("points", "search", "space")  # judged from trials that ran to the end
 PRUNED = "pruned, so all trials but the best are cut short (pruning=off avoids this)"
-FEWEST = 6  # batch sizes needed to judge residuals
-ROOM = 2.0  # octaves of batch sizes beyond the knee; with fewer it is identified half of the time
+FEWEST = 6  # minimum batch sizes for judging residuals
+ROOM = 2.0  # octaves of batch sizes beyond the knee; with fewer, it is identified half of the time
 FINE = 1.25  # factor between evaluations
 CHANCE = 0.05
 DRAWS = 1000
 
 
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
-    """Checks ``ASSUMPTIONS`` against the data, in their order, for the ``fit`` of ``points``."""
+    """Checks ``ASSUMPTIONS`` against the data, in order, for the ``fit`` of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
     every = (
         slope,
@@ -77,7 +77,7 @@ def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
 
 
 def _neighbours(residuals: np.ndarray) -> np.ndarray:
-    """Correlation of neighbouring residuals [..., n]."""
+    """Returns the correlation of neighbouring residuals [..., n]."""
     return (residuals[..., 1:] * residuals[..., :-1]).sum(axis=-1) / (residuals**2).sum(axis=-1)
 
 
@@ -92,7 +92,7 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
 
 
 def _perfect_scaling(fit: Fit) -> tuple[str, CheckOutcome]:
-    """Checks that the curve comes near the line of perfect scaling, which is extrapolated otherwise."""
+    """Checks that the curve comes close to the perfect-scaling line, which is extrapolated otherwise."""
     shares, n = regimes.probabilities(fit, fit.batch_size)[0], len(fit.batch_size)
     count = int((shares >= regimes.SHOWN).sum())
     if count:
@@ -107,7 +107,7 @@ def _trials(trial_counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
     fewest, most = int(trial_counts.min()), int(trial_counts.max())
     if fewest == most:
         return f"{most} each", "pass"
-    # A batch size with many more trials had a different search, or the others lost trials.
+    # A batch size with many more trials either had a different search, or the others lost trials.
     return f"{fewest} to {most}, of which the first {fewest} count", "doubt" if most > 2 * fewest else "pass"
 
 
@@ -138,6 +138,6 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 
 
 def listing(checks: tuple[Check, ...]) -> str:
-    """The checks for a reader, a line each."""
+    """Formats the checks for a reader, one line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
     return cli.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

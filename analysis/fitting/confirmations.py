@@ -1,9 +1,9 @@
-"""Confirmations: the steps that a search selected, and those of the same trial rerun with new seeds.
+"""Confirmations: the steps selected by a search, and those of the same trial rerun with new seeds.
 
-The best of many trials is also the luckiest. If the best few were rerun, half of the repeats *choose* one of them, and
-the other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was rerun, all of
-its repeats report. ``results.rules.confirmation`` has the rule. A repeat stopped by a time limit counts as needing more
-steps than it took. Lost or failed repeats are left out.
+The best of many trials is also the luckiest. If the best few trials were rerun, half of the repeats *choose* one of
+them, and the other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was
+rerun, all its repeats report. ``results.rules.confirmation`` defines the rule. A repeat stopped by a time limit counts
+as needing more steps than it took. Lost or failed repeats are left out.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,18 @@ from results.storage.commits import Commit
 
 
 class Confirmed(NamedTuple):
-    """The selected and the confirmed answer of a search. Steps are intervals (low, high], +inf if not reached.
+    """The selected and confirmed answers of a search. Steps are intervals (low, high], +inf if not reached.
 
     Attributes:
       study: name of the study.
       batch_size: examples.
-      best: the trial with the fewest steps to target in the search.
-      selected: its steps there.
-      chosen: the trial whose repeats report: the best one, or one of the best few.
-      choosing: median of the repeats that chose it, or None without a choice.
+      best: trial with the fewest steps to target in the search.
+      selected: steps of this trial in the search.
+      chosen: trial on which the repeats report: the best one, or one of the best few.
+      choosing: median of the repeats that chose it, or None if there was no choice.
       repeats: number of reporting repeats.
-      reached: number of them that reached the target.
-      median: median of the reporting repeats, the confirmed answer.
+      reached: number of reporting repeats that reached the target.
+      median: median of the reporting repeats, which is the confirmed answer.
       least, most: extremes of the reporting repeats.
     """
 
@@ -62,18 +62,18 @@ class Confirmed(NamedTuple):
 
 
 def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
-    """The studies whose answer to a target was confirmed, sorted by batch size."""
+    """Returns the studies with a confirmed answer to a target, sorted by batch size."""
     studies = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
     confirmed = [one for each in studies.values() if (one := of_study(each)) is not None]
     return sorted(confirmed, key=lambda one: (one.batch_size, one.study))
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:
-    """Selected and confirmed steps of a study, or None if no trial of its search reached, or no reporting repeat ran.
+    """Returns a study's selected and confirmed steps, or None if no search trial reached or no reporting repeat ran.
 
-    A study chooses for its first target. Its reporting repeats are unbiased for any other target, too, but may belong
-    to the wrong trial. So they confirm another target only if the choice would have been the same: the best trial for
-    that target was rerun, and the chosen one is the best of these by the repeats that choose.
+    A study chooses for its first target. Its reporting repeats are also unbiased for any other target, but may belong
+    to the wrong trial. They therefore confirm another target only if the choice would have been the same: the best
+    trial for that target was rerun, and the chosen trial is the best of these by the repeats that choose.
     """
     searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
     reached = searched[searched["outcome"] == trials.REACHED]
@@ -106,16 +106,16 @@ def of_study(one: StudyTrials) -> Confirmed | None:
 
 
 def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
-    """The trial that repeats would choose.
+    """Returns the trial that repeats would choose.
 
     Args:
       study: the plan.
-      best: the best trial of the search, which is the choice without any choosing repeats.
+      best: best trial of the search, which is chosen if there are no choosing repeats.
       repeats: rows of the choosing repeats.
       searched: rows of the search.
 
     Returns:
-      None if the best trial of the search was not repeated.
+      The trial, or None if the best trial of the search was not repeated.
     """
     if not len(repeats):
         return best
@@ -127,14 +127,14 @@ def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFram
 
 
 def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
-    """Intervals of the least, the median and the most steps of n >= 1 trials."""
+    """Returns the intervals of the smallest, median and largest steps over n >= 1 trials."""
     low, high = (np.sort(ends) for ends in trials.bounds(rows))
-    n = len(rows)  # for an even number the median lies between the two middle ones
+    n = len(rows)  # for even n, the median lies between the two middle values
     return [(float(low[first]), float(high[last])) for first, last in ((0, 0), ((n - 1) // 2, n // 2), (-1, -1))]
 
 
 def middle(ends: tuple[float, float]) -> float:
-    """The middle of an interval of steps; 0, before the first evaluation, counts as 0.5."""
+    """Returns the middle of an interval of steps; 0, before the first evaluation, counts as 0.5."""
     return (max(ends[0], 0.5) + ends[1]) / 2
 
 
@@ -143,7 +143,7 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
 
     Args:
       table: rows (study, target_metric, target_value, ...).
-      overview: the store, or None for answers of other rules than minimum, which are never confirmed.
+      overview: the store, or None for answers by rules other than minimum, which are never confirmed.
     """
     commits = [commit for commit in store.catalogue(overview.folder) if commit.repeats.confirm] if overview else []
     confirmed: dict[tuple[str, Target], Confirmed] = {}
@@ -160,17 +160,17 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
 
 
 def heights(confirmed: Sequence[Confirmed]) -> list[float]:
-    """Steps that a picture of them must include."""
+    """Returns the steps that a picture must include."""
     ends = [end for one in confirmed for end in (one.least[0], *one.median, *one.most)]
     return [max(end, 0.5) for end in ends if np.isfinite(end)]
 
 
 def points(confirmed: Sequence[Confirmed]) -> Points:
-    """Confirmed steps as points of a curve, without selection bias.
+    """Returns confirmed steps as points of a curve, without selection bias.
 
     Args:
-      confirmed: confirmed studies of a curve, sorted by batch size. If at least half of the repeats of one never
-        reached, it is dropped, and a note reports it.
+      confirmed: confirmed studies of a curve, sorted by batch size. A study is dropped, with a note, if at least half
+        of its repeats never reached the target.
     """
     reached = [one for one in confirmed if np.isfinite(one.median[1])]
     if not reached:

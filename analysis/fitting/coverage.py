@@ -1,4 +1,4 @@
-"""Coverage: how often the intervals of `analysis fit` contain the truth, and its verdicts are right."""
+"""Coverage: how often the intervals of `analysis fit` contain the truth and its verdicts are right."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,23 +13,23 @@ from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
 from results.printing import Report
 
-LEAST, MOST = 0.85, 0.99  # share of statements that must hold if the knee is inside
-EACH = 0.80  # the same for each scenario
-# Beyond the assumptions: at most this share identified and wrong, and at least this share with the check named.
+LEAST, MOST = 0.85, 0.99  # range for the fraction of statements that hold if the knee is inside
+EACH = 0.80  # lower limit for each scenario
+# Beyond the assumptions: maximum fraction identified and wrong, and minimum fraction with the check named.
 WRONG, NAMED = 0.10, 0.80
-FALSELY = 0.05  # largest share of data sets without a knee inside that may be identified
-SHARES = {"hold": "covered", "least": "least"} | HEADINGS | {"failed": "failed"}  # headings of columns
-CHUNK = 100  # data sets per batch of fits, which keeps arrays in the processor's cache
+FALSELY = 0.05  # maximum fraction identified among data sets without a knee inside
+SHARES = {"hold": "covered", "least": "least"} | HEADINGS | {"failed": "failed"}  # column headings
+CHUNK = 100  # data sets per batch of fits, so that arrays fit in the processor's cache
 
 
 def run(datasets: int, seed: int, report: Report, scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
-    """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
+    """Simulates and fits ``datasets`` curves per scenario. Returns one row of ``COLUMNS`` per scenario.
 
     Args:
-      datasets: data sets per scenario.
+      datasets: number of data sets per scenario.
       seed: seed of the simulation. A scenario's data do not depend on other scenarios.
-      report: receives lines of progress.
-      scenarios: the scenarios to run, or empty for all.
+      report: called with progress lines.
+      scenarios: scenarios to run, or empty for all.
     """
 
     def one(scenario: Scenario, rng: np.random.Generator) -> dict[str, object]:
@@ -41,7 +41,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[Scenario] 
 
 
 def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
-    """The fits of a scenario's data sets, by the code that fits the curves of a store."""
+    """Fits a scenario's data sets with the same code as the curves of a store."""
     low, high, weights = samples.best(searches.low, searches.high)
     without = samples.left_out(searches.low, searches.high) if scenario.points == "shared" else None
     fits = []
@@ -54,7 +54,7 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
 
 
 def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray) -> dict[str, object]:
-    """Results of a scenario whose true critical batch sizes are ``critical`` [d]: a row of ``COLUMNS``."""
+    """Returns the results of a scenario with true critical batch sizes ``critical`` [d]: a row of ``COLUMNS``."""
     verdicts = [one.verdict for one in fitted]
     low, high = (np.array([getattr(one, end) for one in fitted]) for end in ("low", "high"))
     holds, rates = coverage_tables.rates(verdicts, low, high, critical)
@@ -70,16 +70,16 @@ def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray)
 
 
 def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Rates over all data sets that agree in the column ``by``, as in ``coverage_tables.summary``."""
+    """Returns the rates over all data sets with equal values in column ``by``, as in ``coverage_tables.summary``."""
     return coverage_tables.summary(table, by, ("wrong", "failed", "named"))
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """The rates for a reader, by position of the knee, by shape and so on, each with its aim."""
+    """Formats the rates for a reader, by knee position, by shape and so on, each with its aim."""
     beyond = table["shape"].isin(simulation.BEYOND)
     strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
-    # The aims are set for these. Strains and cases beyond the assumptions are separate.
+    # The aims apply to these. Strains and cases beyond the assumptions are separate.
     standard = table[own & inside & ~strained]
     parts = [
         ("all", standard.assign(all="knee inside, five shapes"), "all"),
@@ -128,14 +128,14 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
-    """The word met or MISSED for a scenario of ``simulation.BEYOND``, or empty without an aim."""
+    """Returns met or MISSED for a scenario of ``simulation.BEYOND``, or empty without an aim."""
     if one["shape"] not in simulation.CHOSEN_ON:
         return ""
     return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:
-    """The word met or MISSED for a row of ``summary``, or empty without an aim."""
+    """Returns met or MISSED for a row of ``summary``, or empty without an aim."""
     if rate[by] == "shared unawares":
         return ""
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:

@@ -1,8 +1,9 @@
-"""Fits of the curves of a store: the selected estimate of each and, with repeats, the confirmed one.
+"""Fits of a store's curves: the selected estimate of each curve and, if there are repeats, the confirmed one.
 
-Fits by k show how the critical batch size depends on the number of trials per point. A minimum falls as the search
-grows, and falls more if fewer trials reach the target. The first k trials of each study are a search of k trials. So
-studies without pruning have a fit for every k up to their number of trials, and pruned ones only for that number.
+Fits by k show how the critical batch size depends on the number of trials per point. A minimum decreases as the search
+grows, and decreases more if fewer trials reach the target. The first k trials of each study form a search of k trials.
+Studies without pruning therefore have a fit for every k up to their number of trials, and pruned studies only for that
+number.
 """
 
 import math
@@ -43,14 +44,14 @@ class CurveFits(NamedTuple):
     """A curve with its fits.
 
     Attributes:
-      curve: a workload over batch sizes, and a target.
-      selected: the points that the search selected, and their fit.
-      trials: the trials that each point is the best of, by batch size, over all studies at that batch size; rows as in
+      curve: workload over batch sizes, and a target.
+      selected: points selected by the search, and their fit.
+      trials: trials from which each point is the best, by batch size, over all studies at that batch size; rows as in
         ``trials.trials``. Batch sizes that met the target at the start are left out.
-      missed: batch sizes at which no trial reached the target, and the most steps that one took there.
-      confirmations: studies whose answer was confirmed, by batch size.
-      confirmed: the fit of the confirmed answers, or None without any.
-      label: its name in a legend.
+      missed: batch sizes at which no trial reached the target, with the most steps that one took there.
+      confirmations: studies with a confirmed answer, by batch size.
+      confirmed: fit of the confirmed answers, or None without repeats.
+      label: name in a legend.
     """
 
     curve: Curve
@@ -63,17 +64,17 @@ class CurveFits(NamedTuple):
 
     @property
     def drawable(self) -> bool:
-        """Whether there is any point."""
+        """Whether there are any points."""
         return len(self.selected.points.batch_size) > 0
 
     @property
     def why_nothing(self) -> str:
-        """The reason why there is no point."""
+        """The reason why there are no points."""
         return self.selected.points.refusal or "no trial reached the target at any batch size"
 
     @property
     def best(self) -> dict[int, pd.Series]:
-        """The trial with the fewest steps at every batch size (the smallest number on ties)."""
+        """The trial with the fewest steps at each batch size (the smallest number on ties)."""
         best = {}
         for size, rows in self.trials.items():
             reached = rows[rows["outcome"] == trials.REACHED]
@@ -91,14 +92,14 @@ class CurveFits(NamedTuple):
 
 @located
 def of_store(folder: Folder, request: TargetRequest = None) -> list[CurveFits]:
-    """Returns the curves of a store with their fits; ``request`` is a target (metric, value) instead of their own."""
+    """Returns a store's curves with their fits; ``request`` is a target (metric, value) to use instead of their own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
 
 
 def of_workload(
     workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None, label: str = ""
 ) -> CurveFits:
-    """Returns the curve of a workload with its fits, as ``curves.of_workload`` does; ``label`` is for a legend."""
+    """Returns a workload's curve with its fits, like ``curves.of_workload``; ``label`` is for a legend."""
     return of_curve(curves.of_workload(workload, target, rule, kept))._replace(label=label)
 
 
@@ -118,7 +119,7 @@ def of_curve(curve: Curve) -> CurveFits:
 
 
 def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
-    """Returns the trials that each point is the best of, by batch size."""
+    """Returns the trials from which each point is the best, by batch size."""
     ids = curve.trials.groupby("study")["trial"]
     ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
@@ -131,11 +132,11 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
 
 
 def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[tuple[str, ...], list[CurveFits]]]:
-    """Groups curves of one data set, model and target whose plans agree in all fields except ``leaving``.
+    """Groups curves with equal data set, model and target whose plans agree in all fields except ``leaving``.
 
     Returns:
-      The name of each group (data set, model, metric, value, and the fields that separate it from similar groups, if
-      there are any) and its curves.
+      The name of each group (data set, model, metric, value, and any fields that separate it from similar groups) and
+      its curves.
     """
     shared = {}
     groups: dict[tuple[str, ...], dict[str, list[CurveFits]]] = {}
@@ -159,7 +160,7 @@ def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
 
 
 def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of curves with ``COLUMNS``, a row for every fit of each curve, and the fits."""
+    """Returns the names of curves with ``COLUMNS``, one row for each fit of each curve, and the fits."""
     names, points_fits = [], []
     for one in fitted:
         for estimate, points_fit in answers(one):
@@ -170,19 +171,19 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 @located
 def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
-    """Returns the fits of a store, a row for every fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
+    """Returns a store's fits, one row for each fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))
 
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
-    """Returns the names of curves, the estimate and the number of trials per point, a row each."""
+    """Returns the names of curves, the estimate and the number of trials per point, one row each."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
     values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves]
     return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns a row of ``MOVED`` for every curve with a confirmed fit, with empty cells if a knee is not identified."""
+    """Returns a row of ``MOVED`` for each curve with a confirmed fit, with empty cells if a knee is not identified."""
     table = []
     for one in fitted:
         if one.confirmed is None:
@@ -195,12 +196,12 @@ def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def critical_batch_size(points_fit: PointsFit) -> float:
-    """Returns the critical batch size, examples, or NaN unless it is identified."""
+    """Returns the critical batch size in examples, or NaN unless it is identified."""
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
 
 
 class AtK(NamedTuple):
-    """The fit of a curve whose points are the best of k trials each."""
+    """The fit of a curve in which each point is the best of k trials."""
 
     one: CurveFits
     k: int
@@ -208,7 +209,7 @@ class AtK(NamedTuple):
 
 
 def trial_numbers(one: CurveFits) -> list[int]:
-    """Returns the powers of two from ``FEWEST_TRIALS`` up to the trials of a curve, and their number itself."""
+    """Returns the powers of two from ``FEWEST_TRIALS`` up to a curve's number of trials, and that number itself."""
     count = one.selected.points.trials or 0
     if one.curve.pruned or count < FEWEST_TRIALS:
         return [count] if count else []
@@ -217,11 +218,11 @@ def trial_numbers(one: CurveFits) -> list[int]:
 
 
 def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]:
-    """Fits every curve by k, sorted by k within a curve.
+    """Fits every curve for each k, sorted by k within a curve.
 
     Args:
-      curves: the curves.
-      ks: numbers of trials, without those at which a curve cannot be fitted. Empty for ``trial_numbers``.
+      curves: curves to fit.
+      ks: numbers of trials. Those at which a curve cannot be fitted are left out. Empty for ``trial_numbers``.
     """
     return [
         AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))
@@ -232,7 +233,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]
 
 
 def rows_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of curves and numbers of trials, a row for every k of each curve, with the fits.
+    """Returns the names of curves and numbers of trials, one row for each k of each curve, with the fits.
 
     Raises:
       BadInput: no curve can be fitted at any requested number of trials.
@@ -252,7 +253,7 @@ def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
 
 
 def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
-    """Returns critical batch sizes in words: a row for every curve, a column for every k."""
+    """Formats critical batch sizes as a table: a row per curve and a column per k."""
     groups = comparable_groups([at.one for at in refits], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
@@ -265,7 +266,7 @@ def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
 
 
 def first_trials(curve: Curve, k: int) -> Curve:
-    """Returns the curve of the first k trials of each study that count."""
+    """Returns the curve of each study's first k trials that count."""
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 

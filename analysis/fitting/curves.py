@@ -20,26 +20,26 @@ from results.plans import kinds
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
 
-TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # selects rows of a study's trials
+TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # returns a mask for the rows of a study's trials
 
 
 class Curve(NamedTuple):
     """A workload over batch sizes, for a target.
 
     Attributes:
-      workload: the studies, which differ only in batch size and ``workload_studies.VARIED``.
+      workload: studies, which differ only in batch size and ``workload_studies.VARIED``.
       target: metric and value to reach.
       trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN if the
         target was not reached) and point, its position in its search space (see ``samples.coordinates``). A trial that
-        was lost, failed or ran out of time counts only if it reached the target. A repeat does not count.
-      batch_sizes: batch sizes of its studies, sorted.
+        was lost, failed or ran out of time counts only if it reached the target. Repeats do not count.
+      batch_sizes: batch sizes of the studies, sorted.
       pruned: whether losing trials were cut short.
       exact: whether the trials ran far enough to decide this target.
-      rule: decides which trials count and when one reaches the target.
-      split: whether it uses only some trials of the workload.
-      notes: remarks for a reader of the trials.
-      at_edge: by batch size, as in ``Points``.
-      trials_by_rule: every study, by batch size, with the rows of its trials that count by ``rule``.
+      rule: rule for which trials count and when a trial reaches the target.
+      split: whether it uses only some of the workload's trials.
+      notes: remarks about the trials for a reader.
+      at_edge: edges by batch size, as in ``Points``.
+      trials_by_rule: each study, by batch size, with the rows of its trials that count by ``rule``.
     """
 
     workload: WorkloadStudies
@@ -68,12 +68,12 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty without such curves."""
+        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty."""
         return self.workload.distinction
 
     @property
     def shared(self) -> Mapping[str, object]:
-        """The fields of the plan that its studies share."""
+        """The plan fields shared by its studies."""
         return workload_studies.shared_plan(self.workload.commits[0].study)
 
     @property
@@ -83,12 +83,12 @@ class Curve(NamedTuple):
 
     @property
     def target_text(self) -> str:
-        """The target in words, with errors of an average precision turned back into it."""
+        """The target in words. An average-precision error is shown as the average precision."""
         return text.goal(self.target, self.rule)
 
     @property
     def tuned(self) -> tuple[str, ...]:
-        """Metaparameters that differ between trials."""
+        """The metaparameters that differ between trials."""
         every = pd.concat([rows[one.metaparameters] for one, rows in self.trials_by_rule], ignore_index=True)
         return tuple(str(name) for name in every if every[name].nunique() > 1)
 
@@ -97,15 +97,16 @@ class Points(NamedTuple):
     """The points of a fit, one per batch size, sorted.
 
     Attributes:
-      batch_size: float64[n], examples.
+      batch_size: float64[n], batch sizes in examples.
       low, high: float64[n], the steps to target lie in (low, high].
       weights: float64[n], relative weights of ln steps.
       trials: trials per point, or None if unknown.
       notes: remarks for a reader of the fit.
-      refusal: the reason why no fit and no picture would be honest, or empty if they would be.
+      refusal: reason why no fit or picture would be honest, or empty if they would be.
       sample: the trials themselves, or None if they are unknown or were cut short.
-      trial_counts: int[n], trials available at each batch size, of which ``trials`` are used, or None if unknown.
-      at_edge: for each batch size, the ends of its search space at which the best trials cluster, or None if unknown.
+      trial_counts: int[n], number of trials available at each batch size, of which ``trials`` are used, or None if
+          unknown.
+      at_edge: ends of the search space at which the best trials cluster, for each batch size, or None if unknown.
     """
 
     batch_size: np.ndarray
@@ -121,7 +122,7 @@ class Points(NamedTuple):
 
 
 def of_store(overview: Overview, request: Target | None = None) -> list[Curve]:
-    """The curves of a store, sorted as the table of steps is."""
+    """Returns the curves of a store, sorted like the table of steps."""
     commits = kinds.of_kind(store.catalogue(overview.folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
     by_name = {commit.name: commit for commit in commits}
     unsorted = [
@@ -135,14 +136,14 @@ def of_store(overview: Overview, request: Target | None = None) -> list[Curve]:
 def of_workload(
     workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None
 ) -> Curve:
-    """The curve of a workload.
+    """Returns the curve of a workload.
 
     Args:
       workload: the studies.
-      target: metric and value.
-      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. With both, every batch size uses the
-        smallest number of trials of any batch size.
-      kept: selects trials of a study for the curve, or None for all of them.
+      target: metric and its value.
+      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. Under both, every batch size uses the
+        smallest number of trials at any batch size.
+      kept: function that selects a study's trials for the curve, or None for all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
@@ -164,7 +165,7 @@ def of_workload(
 
 
 def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
-    """The trials of a study that count by ``rule``; by the released one, the first of those that are kept."""
+    """Returns the trials of a study that count by ``rule``. The released rule counts the first of the kept trials."""
     rows = one.rows_in_k
     if kept is not None:
         rows = rows[kept(rows)]
@@ -172,7 +173,7 @@ def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None
 
 
 def points(curve: Curve) -> Points:
-    """The best of the same number of trials at every batch size that some trial finished."""
+    """Returns the best of an equal number of trials at each batch size that any trial finished."""
     at_start = met_at_start(curve)
     reached = curve.trials[curve.trials["steps_high"].notna() & ~curve.trials["batch_size"].isin(at_start)]
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
@@ -220,12 +221,12 @@ def points(curve: Curve) -> Points:
 
 
 def met_at_start(curve: Curve) -> list[int]:
-    """Batch sizes at which a trial was at the target before its first step, which cannot be points of a fit."""
+    """Returns batch sizes at which a trial met the target before its first step, which cannot be points of a fit."""
     return sorted({int(size) for size in curve.trials.loc[curve.trials["steps_high"] == 0, "batch_size"]})
 
 
 def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
-    """The first k trials at n batch sizes, in one table sorted by batch size."""
+    """Returns the first k trials at n batch sizes, from one table sorted by batch size."""
     points = [group["point"].tolist() for _, group in first.groupby("batch_size")]
     order, common, repeated = samples.align(points)
     low, high = (first[end].to_numpy(np.float64).reshape(shape) for end in ("steps_low", "steps_high"))
@@ -239,14 +240,14 @@ def no_points(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
 
 
 def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
-    """Batch sizes of a curve without a point, and the budgets of its trials there, steps."""
+    """Returns the batch sizes of a curve without a point, and the step budgets of its trials there."""
     rows = curve.trials[~curve.trials["batch_size"].isin([*points.batch_size, *met_at_start(curve)])]
     budgets = rows.groupby("batch_size")["budget_steps"].max()
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 
 
 def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of ``Curve.trials``: the steps of those that reached their target."""
+    """Returns rows of ``Curve.trials``, with the steps of trials that reached their target."""
     reached = rows["outcome"] == trials.REACHED
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Fits: the critical batch size of every curve of a store, or of a file of points."""
+"""Fits: the critical batch size of every curve in a store or in a file of points."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ from results import bounds
 from results.bad_input import BadInput, meaning, nearest
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
-# `steps --csv` also writes these for each point; they do not separate curves.
+# `steps --csv` also writes these columns for each point; they do not separate curves.
 BESIDE_POINTS = (
     *("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"),
     *(*CONFIRMED, *BEST, *MEDIANS),
@@ -32,10 +32,10 @@ LIMITS = (
 
 
 class PointsFit(NamedTuple):
-    """The points of a curve with their fit, which is None if no fit would be honest.
+    """The points of a curve with their fit, which is None if a fit would not be honest.
 
     Attributes:
-      shift: octaves from the critical batch size to that of half of the trials, or NaN if unknown.
+      shift: octaves from the critical batch size to that for half of the trials, or NaN if unknown.
       checks: checks of the fit's assumptions, or empty without a fit.
     """
 
@@ -48,11 +48,11 @@ class PointsFit(NamedTuple):
 
 
 def of_points(points: Points, distinction: str = "") -> PointsFit:
-    """Fits ``points`` if that is honest, and gives the reasons in words."""
+    """Fits ``points`` if a fit would be honest, and describes the reasons."""
     notes = [distinction, *points.notes] if distinction else [*points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
-    # A target met at the first evaluation only bounds the steps from above, unless that follows the first step.
+    # A target met at the first evaluation gives only an upper bound, unless that evaluation follows the first step.
     only_bounded = (points.low == 0) & (points.high > 1)
     if only_bounded.any():
         where = text.batch_sizes(points.batch_size[only_bounded])
@@ -75,15 +75,15 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
 
 
 def of_curve(curve: Curve) -> PointsFit:
-    """Fits a curve of a store."""
+    """Fits a curve from a store."""
     return of_points(curves.points(curve), curve.distinction)
 
 
 def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of the curves in a CSV file of points, a row each, and their fits.
+    """Returns the names of the curves in a CSV file of points, one row each, and their fits.
 
     Raises:
-      BadInput: the file cannot be read, lacks a column, or contains anything but positive numbers.
+      BadInput: the file cannot be read, lacks a column, or contains values other than positive numbers.
     """
     rows = read_points(file)
     empty = {name for name in DIFFERS if name in rows and rows[name].isna().all()}
@@ -94,13 +94,13 @@ def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 
 def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
-    """Fits exact steps to target [n] at batch sizes [n] in any order."""
+    """Fits exact steps to target [n] at batch sizes [n], in any order."""
     ends = {"steps_low": steps, "steps_high": steps}
     return of_points(_points(pd.DataFrame({"batch_size": batch_size} | ends).astype(np.float64)))
 
 
 def read_points(file: Path) -> pd.DataFrame:
-    """Reads the rows of a file: float64 batch_size, steps_low and steps_high (NaN: never reached), the rest as text."""
+    """Reads a file's rows: float64 batch_size, steps_low and steps_high (NaN: never reached), the rest as text."""
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
@@ -157,7 +157,7 @@ def _points(rows: pd.DataFrame) -> Points:
 
 
 def table(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
-    """Returns ``names`` of curves, a row each, and ``COLUMNS`` of their fits."""
+    """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits."""
     rows = []
     for one in points_fits:
         numbers = (*one.fit[:5], one.fit.model_error) if one.fit else (float("nan"),) * 6
@@ -171,14 +171,14 @@ def doubts(points_fit: PointsFit) -> list[str]:
 
 
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
-    """Returns the assumptions of every fit, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
+    """Returns the assumptions of every fit, one row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
     rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
     table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
     return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
 
 def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
-    """Returns the assumptions of every fit for a reader: a list for each, under its number in ``as_text``."""
+    """Formats the assumptions of every fit for a reader: a list for each fit, under its number in ``as_text``."""
     lines = []
     for i, one in enumerate(points_fits):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
@@ -188,7 +188,7 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """Returns the fits for a reader: one line each, reasons and doubts with their rows, and the assumptions."""
+    """Formats the fits for a reader: one line each, reasons and doubts by row, and the assumptions."""
     naming = [column for column in table.columns if column not in COLUMNS]
     rows = []
     reasons, doubts = [], []
@@ -220,7 +220,7 @@ def as_text(table: pd.DataFrame) -> str:
 
 
 def critical_in_words(points_fit: PointsFit) -> str:
-    """Returns the critical batch size in words: ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    """Formats the critical batch size as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
     fit = points_fit.fit
     if fit is None:
         return "not identified"
@@ -228,6 +228,6 @@ def critical_in_words(points_fit: PointsFit) -> str:
 
 
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
-    """Returns the selected critical batch size and, if there is one, the confirmed one."""
+    """Formats the selected critical batch size and, if there is one, the confirmed one."""
     words = critical_in_words(selected)
     return f"selected {words}; confirmed {critical_in_words(confirmed)}" if confirmed else words

@@ -1,8 +1,8 @@
 """The noisy quadratic: the expected result of a search with gradient descent, computed in closed form.
 
-Its curvatures are h = 1/1, 1/2, ... and its gradients h θ + σ √h ε / √B. From θ = 1 coordinates stay normal, with mean
-(1 - αh)^t and variance α² σ² h / B (1 - q^t) / (1 - q), q = (1 - αh)², after t steps at the rate α (Zhang et al. 2019,
-arXiv 1907.04164). The loss is the sum of h θ² / 2.
+Its curvatures are h = 1/1, 1/2, ... and its gradients are h θ + σ √h ε / √B. Starting from θ = 1, coordinates stay
+normal. After t steps at the rate α, their mean is (1 - αh)^t and their variance is α² σ² h / B (1 - q^t) / (1 - q),
+with q = (1 - αh)² (Zhang et al. 2019, arXiv 1907.04164). The loss is the sum of h θ² / 2.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ from scipy.special import gammainc
 
 from results.plans.batch_study import BatchStudy
 
-RATES = 1200  # points that represent a range of learning rates
+RATES = 1200  # number of points that represent a range of learning rates
 HALVINGS = 40
-FEW, MANY = 0.25, 1e6  # batch sizes over the noise variance, far from the knee on either side
-LONGEST = 6000  # steps to a loss of a tenth or more with little noise
+FEW, MANY = 0.25, 1e6  # ratios of batch size to noise variance, far from the knee on either side
+LONGEST = 6000  # maximum steps to reach a loss of a tenth or more with little noise
 
 
 def least_steps(study: BatchStudy) -> float:
-    """Steps to target of the expected loss at the best learning rate, or +inf if it never reaches it."""
+    """Returns the steps for the best learning rate's expected loss to reach the target, or +inf if it never does."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
     reaches = _expected(study, rates, high, curvature) <= goal
@@ -32,18 +32,19 @@ def least_steps(study: BatchStudy) -> float:
 
 
 def best_of(study: BatchStudy, trials: int) -> float:
-    """Expected steps to target of the best of ``trials`` trials: geometric mean, middles of intervals.
+    """Returns the expected steps to target for the best of ``trials`` trials: geometric mean, middles of intervals.
 
-    A trial reaches the target at the first evaluation whose loss does. The loss is a sum of squares of normal numbers.
-    It is approximated by the gamma law with the same three moments, with independent noise at each evaluation.
+    A trial reaches the target at the first evaluation at which its loss does. The loss is a sum of squares of normal
+    numbers. It is approximated by the gamma distribution with the same three moments, with independent noise at each
+    evaluation.
 
     Returns:
-      NaN if more than one search in a hundred misses the target.
+      The steps, or NaN if more than one search in a hundred misses the target.
     """
     curvature, goal, steps = _curvature(study), study.targets[0].value, study.evaluations.astype(np.float64)
     rates = _rates(study)
     missed = np.ones((len(rates), len(steps)))
-    for i in np.flatnonzero(rates < 2):  # faster ones diverge
+    for i in np.flatnonzero(rates < 2):  # larger rates diverge
         pull, spread = _parts(study, rates[i], steps[:, None], curvature)  # [steps, h]
         mean, variance = (spread + pull).sum(axis=1), 2 * (spread * (spread + 2 * pull)).sum(axis=1)
         skew = 8 * (spread**2 * (spread + 3 * pull)).sum(axis=1)
@@ -58,11 +59,11 @@ def best_of(study: BatchStudy, trials: int) -> float:
 
 
 def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
-    """The batch size at which the line of perfect scaling meets the plateau, examples.
+    """Returns the batch size, in examples, at which the perfect-scaling line meets the plateau.
 
     Args:
-      study: at any batch size.
-      trials: trials for ``best_of``, or None for ``least_steps``.
+      study: the study at any batch size.
+      trials: number of trials for ``best_of``, or None for ``least_steps``.
     """
     variance = float(study.model_options["noise"]) ** 2
     least, most = (_with_noise(study, 1 / share) for share in (FEW, MANY))
@@ -71,14 +72,14 @@ def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
 
 
 def _with_noise(study: BatchStudy, variance: float) -> BatchStudy:
-    """The study at batch size 1 with gradients of this variance, and a budget long enough for it."""
+    """Returns the study at batch size 1 with this gradient variance, and a sufficient budget."""
     options = {"noise": math.sqrt(variance)}
     budget = math.ceil(LONGEST * max(1.0, variance))
     return dataclasses.replace(study, batch_size=1, model_options=options, budget_steps=budget)
 
 
 def _rates(study: BatchStudy) -> np.ndarray:
-    """Learning rates at equal shares of their range."""
+    """Returns learning rates at equally spaced quantiles of their range."""
     if (study.dataset, study.model, study.optimizer) != ("noise", "quadratic", "sgd"):
         raise ValueError(f"no closed form for {study.dataset}, {study.model}, {study.optimizer}")
     return np.array([study.space["learning_rate"].at((i + 0.5) / RATES) for i in range(RATES)])
@@ -89,7 +90,7 @@ def _curvature(study: BatchStudy) -> np.ndarray:
 
 
 def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """Expected loss after ``steps`` [n] at ``rates`` [n], or +inf if it diverges."""
+    """Returns the expected loss after ``steps`` [n] at ``rates`` [n], or +inf if it diverges."""
     stable = rates < 2
     pull, spread = _parts(study, np.where(stable, rates, 1.0)[:, None], steps[:, None], curvature)
     return np.where(stable, (pull + spread).sum(axis=1), np.inf)
@@ -98,7 +99,7 @@ def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature
 def _parts(
     study: BatchStudy, rate: float | np.ndarray, steps: np.ndarray, curvature: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Parts of the expected loss that come from the start and from noise: [..., h] each."""
+    """Returns the parts of the expected loss due to the start and due to noise: [..., h] each."""
     variance = float(study.model_options["noise"]) ** 2 / study.batch_size
     remaining = (1 - rate * curvature) ** 2
     settled = rate**2 * variance * curvature / (1 - remaining)

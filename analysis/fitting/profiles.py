@@ -1,8 +1,8 @@
-"""Profiles: the misfit of the curve of steps over batch size, for every knee on a grid.
+"""Profiles: the misfit of the steps-over-batch-size curve, for every knee on a grid.
 
-The curve is ln S = m + ln(1 + (B*/B)^a) / a. For a given position B* and sharpness a of its knee, the best m and its
-misfit have a closed form. All data at the same batch sizes share the curves of a grid, so stacks of data are profiled
-at once.
+The curve is ln S = m + ln(1 + (B*/B)^a) / a. For a given knee position B* and sharpness a, the best m and its misfit
+have a closed form. All data at the same batch sizes share the curves on a grid, so stacks of data are profiled
+together.
 """
 
 import functools
@@ -12,22 +12,22 @@ import numpy as np
 from scipy.special import fdtri, stdtrit
 
 LEVEL = 0.90
-NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are whole numbers
-ROUNDING = 1e-10  # rounding error of sums of squares of logarithms
+NEGLIGIBLE = 1e-3  # residuals below 0.1 % are not evidence of precision: steps are integers
+ROUNDING = 1e-10  # rounding error in sums of squared logarithms
 OCTAVE = float(np.log(2))
-OCTAVES_SEARCHED = 6  # how far beyond the data to search for B*
+OCTAVES_SEARCHED = 6  # octaves beyond the data in which to search for B*
 PER_OCTAVE = 16
 LOWEST, HIGHEST, STEP = 0.35, 5.0, 0.05  # range of a; the step is in ln a
 
 
 class Profile(NamedTuple):
-    """The model on a grid of A sharpnesses and G critical batch sizes. All float64.
+    """The model on a grid with A sharpnesses and G critical batch sizes. All arrays are float64.
 
     Attributes:
       ln_critical: [G], ln of B* in examples, evenly spaced.
-      sharpness: [A], evenly spaced in its logarithm.
-      misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), the prior
-        ln a ~ N(0, 1); the objective is Q = (n - 1) ln misfit.
+      sharpness: [A], evenly spaced in log space.
+      misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), which represents the
+        prior ln a ~ N(0, 1); the objective is Q = (n - 1) ln misfit.
     """
 
     ln_critical: np.ndarray
@@ -36,7 +36,7 @@ class Profile(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """The curves with m = 0 at n batch sizes, ``curves`` [n, A G], and their squares."""
+    """Curves with m = 0 at n batch sizes, ``curves`` [n, A G], and their squares."""
 
     ln_critical: np.ndarray
     sharpness: np.ndarray
@@ -47,12 +47,12 @@ class _Grid(NamedTuple):
 def profile(
     batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, per_octave: int = PER_OCTAVE
 ) -> list[Profile]:
-    """The misfit for B* from 6 octaves below the data to 6 above, and a from 0.35 to 5 in 5 % steps.
+    """Returns the misfit for B* from 6 octaves below the data to 6 above, and for a from 0.35 to 5 in 5 % steps.
 
     Args:
       batch_size: [n], examples, sorted.
-      ln_steps, weights: [d, n], data sets at these batch sizes and the relative weights of their points.
-      per_octave: points of the grid of ln B* per factor of two.
+      ln_steps, weights: [d, n], data sets at these batch sizes, and the relative weights of their points.
+      per_octave: grid points of ln B* per factor of two.
 
     Returns:
       The profiles of the d data sets.
@@ -65,20 +65,20 @@ def profile(
 
 
 def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted residual sums of squares of data around curves at their best height, without a prior.
+    """Returns weighted residual sums of squares of the data around curves at their best height, without a prior.
 
     Args:
       curves, squared: [n, c], ln steps of curves at n batch sizes, and their squares.
-      ln_steps, weights: [d, n], the data; weights may have any scale.
+      ln_steps, weights: [d, n], data and weights; weights may have any scale.
 
     Returns:
-      float64[d, c], scaled as for weights of mean 1.
+      float64[d, c], scaled as for weights with mean 1.
     """
     n = len(curves)
     weights = weights / weights.mean(axis=1, keepdims=True)
     center = (weights * ln_steps).sum(axis=1, keepdims=True) / n
-    rest = weights * (ln_steps - center)  # [d, n], centred to avoid cancellation of large squares
-    # The square is expanded to avoid an array [d, n, c] of residuals.
+    rest = weights * (ln_steps - center)  # [d, n], centred to avoid cancellation between large squares
+    # The square is expanded to avoid creating an array [d, n, c] of residuals.
     mean = _product(weights / n, curves)  # [d, c]
     misfit = _product(weights, squared)
     misfit -= _product(2 * rest, curves)
@@ -88,14 +88,14 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Matrix product without BLAS, whose thread synchronization costs more than such small products."""
+    """Computes a matrix product without BLAS, whose thread synchronization costs more than such small products."""
     return np.einsum("dn,nc->dc", left, right)
 
 
 def floors(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, ln_critical: np.ndarray, sharpness: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best m and misfit (see Profile) of one data set [n] for curves (ln B*, a) [c], on or off the grid."""
+    """Returns the best m and misfit (see Profile) of one data set [n] for curves (ln B*, a) [c], on or off the grid."""
     residuals = ln_steps - excess(ln_critical[:, None] - ln_batch, sharpness[:, None])  # [c, n]
     ln_floor = residuals @ weights / weights.sum()
     residuals -= ln_floor[:, None]
@@ -103,12 +103,12 @@ def floors(
 
 
 def prior(sharpness: np.ndarray, n: int) -> np.ndarray:
-    """The factor on the misfit of n points that represents the prior ln a ~ N(0, 1)."""
+    """Returns the misfit factor for n points that represents the prior ln a ~ N(0, 1)."""
     return np.exp(np.log(sharpness) ** 2 / (n - 1))
 
 
 def excess(ln_below_knee: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
-    """ln (S / S_min) = ln(1 + e^(a x)) / a with x = ln(B*/B), without overflow."""
+    """Returns ln (S / S_min) = ln(1 + e^(a x)) / a with x = ln(B*/B), without overflow."""
     power = np.asarray(np.exp(-sharpness * np.abs(ln_below_knee)))
     power += 1
     np.log(power, out=power)
@@ -118,7 +118,7 @@ def excess(ln_below_knee: np.ndarray, sharpness: np.ndarray | float) -> np.ndarr
 
 
 def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray:
-    """Derivatives of ln steps of the curve ``best`` (ln B*, a, m) by ln B*, ln a and m: float64[n, 3]."""
+    """Returns derivatives of the curve ``best`` (ln B*, a, m), in ln steps, by ln B*, ln a and m: float64[n, 3]."""
     ln_critical, sharpness, _ = best
     ln_below_knee = ln_critical - ln_batch
     perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * ln_below_knee)  # minus the curve's slope
@@ -130,19 +130,19 @@ def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray
 def interval(
     x: np.ndarray, misfit: np.ndarray, n: int, level: float = LEVEL, estimated: int = 3
 ) -> tuple[float, np.ndarray, float]:
-    """The best of values ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
+    """Returns the best of values ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
 
-    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated is misfit <= misfit_min (1 + F / f). Near its minimum the
-    misfit is a parabola even if the data are exact and Q has a spike. Minimum and ends are interpolated on it.
+    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated is misfit <= misfit_min (1 + F / f). Near its minimum, the
+    misfit is a parabola even if the data are exact and Q has a spike. The minimum and the ends are interpolated on it.
 
     Args:
       x: [g], evenly spaced.
-      misfit: [g], the least for each, as in Profile.
+      misfit: [g], smallest misfit for each value, as in Profile.
       n: number of fitted points.
-      level: level of the interval.
-      estimated: number of estimated parameters, with x.
+      level: confidence level of the interval.
+      estimated: number of estimated parameters, including x.
     """
-    # The best grid point, moved to the vertex of the parabola through its neighbours.
+    # The best grid point, moved to the vertex of the parabola through it and its neighbours.
     i = int(np.argmin(misfit))
     tied = misfit <= misfit[i] + ROUNDING  # without a knee, all distant knees fit equally well
     if tied[-1]:
@@ -170,17 +170,17 @@ def interval(
 def influence(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
 ) -> np.ndarray:
-    """Derivative of the fitted ln B* by each of ln steps, to first order (Gauss and Newton): float64[n]."""
+    """Returns the derivatives of the fitted ln B* by each ln steps, to first order (Gauss-Newton): float64[n]."""
     moves = slopes(ln_batch, best)
     residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
     curvature = (moves.T * weights) @ moves
     curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
-    # A pseudoinverse, because the data may not determine a number, such as a plateau beyond them.
+    # Use a pseudoinverse, because the data may not determine a parameter, such as a plateau beyond them.
     return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
 
 
 def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
-    """Half the width of a 90 % interval of ln B*, by the delta method and a jackknife over shared points.
+    """Returns half the width of a 90 % interval of ln B*, by the delta method and a jackknife over shared points.
 
     Args:
       moves: [n], derivatives of ln B* by ln steps.

@@ -1,11 +1,11 @@
 """Regimes of a curve of steps to target over batch size: the critical batch size with an honest 90 % interval.
 
-The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at
-large B and between them a knee of sharpness a. With a = 1 it is the hyperbola of McCandlish et al. 2018, arXiv
-1812.06162, eq. 2.11. The three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
-batch size B* = E_min / S_min is where the line of perfect scaling meets the plateau, whatever the sharpness. Its
-interval is a profile likelihood with an F quantile, and a model error in quadrature. A shape that the data contradict
-changes the verdict (see shapes, verdicts).
+The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at large
+B, and a knee of sharpness a between them. With a = 1, it is the hyperbola of McCandlish et al. 2018, arXiv 1812.06162,
+eq. 2.11. The three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical batch size B*
+= E_min / S_min is where the perfect-scaling line meets the plateau, whatever the sharpness. Its interval is a profile
+likelihood with an F quantile, plus a model error in quadrature. If the data contradict the shape, the verdict changes
+(see shapes, verdicts).
 """
 
 from typing import NamedTuple
@@ -28,31 +28,31 @@ from analysis.fitting.shapes import ShapeChecks, TrialEvidence
 from analysis.text import Verdict
 
 FEWEST_BATCH_SIZES = 5
-OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie for the probabilities of regimes
-WITHIN = 1.2  # within a regime the curve stays within 20 % of its limit
-SHOWN = 0.8  # the least probability at which a regime is named
-COARSEST = 2.0  # a wider evaluation interval at the largest batch size cannot show a plateau
+OCTAVES_BELIEVED = 4  # octaves beyond the data in which B* may lie, for the probabilities of regimes
+WITHIN = 1.2  # within a regime, the curve stays within 20 % of its limit
+SHOWN = 0.8  # minimum probability for naming a regime
+COARSEST = 2.0  # a larger evaluation interval at the largest batch size cannot show a plateau
 REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
 
 
 class Fit(NamedTuple):
-    """The model fitted to a curve of n batch sizes.
+    """The model fitted to a curve with n batch sizes.
 
     Attributes:
-      s_min: the plateau, steps, or NaN if the curve does not show it.
-      critical_batch_size: examples, or NaN if the best one is at the edge of the searched range.
-      low, high: ends of its 90 % interval, examples, or NaN if open or not stated. Each end is a 95 % bound.
+      s_min: plateau in steps, or NaN if the curve does not show it.
+      critical_batch_size: critical batch size in examples, or NaN if the best value is at the edge of the search range.
+      low, high: ends of its 90 % interval in examples, or NaN if open or not stated. Each end is a 95 % bound.
       sharpness: a, which is 1 for a hyperbola and larger for a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
-      caveats: reasons why the verdict is not better.
-      batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights of mean 1.
+      caveats: reasons why the verdict is not stronger.
+      batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights have mean 1.
       best: (ln B*, a, m) of the fitted curve.
-      profile: the grid behind it.
-      bound: the largest ``profile.misfit`` inside the 90 % region.
-      rounding: ln of the factor between evaluations at the largest batch size.
-      data_ends: the ends without model error, examples, or NaN if open.
-      model_error: octaves, at the end with the larger one; the error due to the fitted shape.
+      profile: the grid behind the fit.
+      bound: largest ``profile.misfit`` inside the 90 % region.
+      rounding: ln of the ratio between successive evaluations at the largest batch size.
+      data_ends: ends without the model error, in examples, or NaN if open.
+      model_error: error due to the fitted shape, in octaves, at the end where it is larger.
       shape: results of the checks of the shape.
     """
 
@@ -98,12 +98,12 @@ def fit(
     """Fits the model to the steps to target at n >= 5 batch sizes, in any order.
 
     Args:
-      batch_size: [n], examples, all different.
-      low, high: [n], the steps to target lie in (low, high], equal if they are exact. A low of 0 counts as 0.5.
+      batch_size: [n], batch sizes in examples, all different.
+      low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
       weights: [n], relative weights of ln steps, or None for equal weights. The noise is estimated from the residuals.
       left_out: [n, k], only if all batch sizes share the points of their search: ln steps without point i, from
         ``weights.without_each``.
-      evidence: evidence from the trials, from ``samples.evidence``; with None only the residuals judge the shape.
+      evidence: evidence from the trials, from ``samples.evidence``. With None, only the residuals judge the shape.
     """
     order = np.argsort(batch_size)
     weights = np.ones(len(order)) if weights is None else weights
@@ -123,7 +123,7 @@ def fit_each(
     left_out: np.ndarray | None = None,
     evidence: TrialEvidence | None = None,
 ) -> list[Fit]:
-    """Fits d data sets at the same n sorted batch sizes; every argument but the first has an axis [d] in front."""
+    """Fits d data sets at the same n sorted batch sizes. Every argument but the first has a leading axis [d]."""
     if len(batch_size) < FEWEST_BATCH_SIZES:
         raise ValueError(f"a fit needs {FEWEST_BATCH_SIZES} batch sizes, not {len(batch_size)}")
     batch_size, low = np.asarray(batch_size, np.float64), from_zero(low)
@@ -162,16 +162,16 @@ def _knee(
     left_out: np.ndarray | None,
     grid: Profile,
 ) -> _Knee:
-    """The knee of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
+    """Returns the knee of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
     ln_best, ends, bound = interval(grid.ln_critical, grid.misfit.min(axis=0), len(ln_batch))
     ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
     row = int(np.argmin(misfit))
     best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
-    # Luck shared by all batch sizes does not show in residuals.
+    # Luck shared by all batch sizes does not show up in residuals.
     if left_out is not None:
         half = half_width(influence(ln_batch, ln_steps, weights, best), left_out)
         ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
-    # Rounding and model error are independent of the noise: widths add in quadrature.
+    # Rounding and model error are independent of the noise, so widths add in quadrature.
     outwards = np.array([-1.0, 1.0])
     widths = np.hypot(ends - ln_best, rounding / 2)
     error = verdicts.model_error(ln_best, widths, ln_batch)
@@ -181,7 +181,7 @@ def _knee(
 def _fit(
     batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: ShapeChecks
 ) -> Fit:
-    """The fit of a curve with this knee, and its statement."""
+    """Returns the fit of a curve with this knee, and its statement."""
     ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
     claim = verdicts.decide(knee.data_ends, knee.ends, np.log(batch_size), plateau_seen, shape)
@@ -216,18 +216,18 @@ def _fit(
 
 
 def from_zero(low: np.ndarray) -> np.ndarray:
-    """Lower ends of steps to target with a finite logarithm: 0, before the first evaluation, counts as 0.5."""
+    """Returns lower ends of steps to target with a finite logarithm: 0, before the first evaluation, becomes 0.5."""
     return np.where(low == 0, 0.5, low)
 
 
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Steps to target of the fitted curve at ``batch_size``, as float64 of its shape."""
+    """Returns the fitted curve's steps to target at ``batch_size``, as float64 of its shape."""
     ln_critical, sharpness, floor = fit.best
     return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 
 
 def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The envelope of all curves (B*, a) inside the 90 % region.
+    """Returns the envelope of all curves (B*, a) inside the 90 % region.
 
     Args:
       batch_size: [p], examples.
@@ -244,7 +244,7 @@ def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Probability of each of ``REGIMES`` at ``batch_size`` [p]: float64[3, p], each column sums to 1.
+    """Returns the probability of each of ``REGIMES`` at ``batch_size`` [p]: float64[3, p], each column sums to 1.
 
     Perfect scaling means B S <= 1.2 E_min, maximal data parallelism means S <= 1.2 S_min, and the rest is diminishing
     returns. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
@@ -270,7 +270,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
 
 
 def names(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Names of ``REGIMES`` that are probable enough at ``batch_size`` [p]: str[p], ``?`` otherwise."""
+    """Returns names of ``REGIMES`` that are probable enough at ``batch_size`` [p]: str[p], ``?`` otherwise."""
     shares = probabilities(fit, batch_size)
     names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
     if not fit.plateau_seen:

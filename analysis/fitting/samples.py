@@ -19,9 +19,9 @@ from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import REASONS_TO_RERUN
 
-SHARED = 0.5  # share of points common to all batch sizes from which their luck counts as shared
-FEWEST_TRIALS = 8  # per batch size; fewer show less than the residuals do
-NEAR = 2.0  # factor of the best trial's steps within which others are near it
+SHARED = 0.5  # fraction of points common to all batch sizes above which their luck counts as shared
+FEWEST_TRIALS = 8  # minimum trials per batch size; fewer show less than the residuals do
+NEAR = 2.0  # maximum ratio to the best trial's steps for trials near it
 
 
 Point = tuple[float, ...]  # position in a search space
@@ -34,10 +34,10 @@ class Sample(NamedTuple):
     """The first k trials at each of n batch sizes.
 
     Attributes:
-      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach. Points that all
-        batch sizes used come first, one per column. Otherwise trials are in order.
-      common: share of the points that all batch sizes used, or NaN if unknown.
-      repeated: share of the points that another batch size also used, or NaN if unknown.
+      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach. Points used at
+        all batch sizes come first, one per column. Otherwise, trials are in order.
+      common: fraction of points used at all batch sizes, or NaN if unknown.
+      repeated: fraction of points also used at another batch size, or NaN if unknown.
     """
 
     low: np.ndarray
@@ -47,15 +47,15 @@ class Sample(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the batch sizes used the same points of the search and so share their luck."""
+        """Whether the batch sizes used the same search points and therefore share their luck."""
         return self.common >= SHARED
 
 
 def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The points of a curve from its trials: the ends of the minimum's interval, and relative weights.
+    """Returns the points of a curve from its trials: the ends of the minimum's interval, and relative weights.
 
     Args:
-      low, high: float64[..., n, k], NaN if a trial did not reach; at least one did at each of n batch sizes.
+      low, high: float64[..., n, k], NaN if a trial did not reach; at least one trial did at each of n batch sizes.
 
     Returns:
       low, high and weights, float64[..., n] each.
@@ -65,12 +65,12 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The argument ``left_out`` of ``regimes.fit``, from trials [..., n, k], of the same shape."""
+    """Returns the argument ``left_out`` for ``regimes.fit``, from trials [..., n, k], with the same shape."""
     return weights.without_each(trial_steps(low, high))
 
 
 def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
-    """Evidence from all trials [d, n, k], not only the best, or None if there are too few of them."""
+    """Returns evidence from all trials [d, n, k], not only the best, or None if there are too few of them."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
         return None
@@ -88,21 +88,21 @@ def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Steps to target of trials, the middle of each interval, or infinite if not reached."""
+    """Returns each trial's steps to target: the middle of its interval, or infinite if not reached."""
     middle = (from_zero(low) + high) / 2
     return np.where(np.isnan(middle), np.inf, middle)
 
 
 def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point | None]:
-    """The position of each trial in its search space, which equal points share even if the spaces differ.
+    """Returns each trial's position in its search space, which equal points share even if the spaces differ.
 
     Args:
       space: the ranges.
-      metaparameters: the metaparameters of trials by name.
+      metaparameters: metaparameters of the trials, by name.
 
     Returns:
-      A tuple for each trial, or None if it is unknown. It contains the share of the range below each metaparameter
-      with a continuous range, or without any, the values of all metaparameters.
+      A tuple per trial, or None if unknown. It contains the quantile of each metaparameter with a continuous range, or
+      the values of all metaparameters if no range is continuous.
     """
     columns = {str(name): metaparameters[name].to_numpy(np.float64) for name in metaparameters}
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
@@ -117,19 +117,19 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
 
 
 def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, float]:
-    """Aligns the points of the search that are the same at all batch sizes.
+    """Aligns the search points that are the same at all batch sizes.
 
     Args:
-      points: positions of the k trials of each of n batch sizes, or None if unknown.
+      points: positions of the k trials at each of n batch sizes, or None if unknown.
 
     Returns:
-      int[n, k], the order of trials that puts common points first and in one order; the shares of ``common`` and of
-      ``repeated`` points, see ``Sample``.
+      int[n, k], a trial order that puts common points first and in the same order, and the fractions of ``common`` and
+      of ``repeated`` points, see ``Sample``.
     """
     k = len(points[0])
     keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]
     unordered = np.tile(np.arange(k), (len(points), 1))
-    if k < 2 or any(len(own) < k for own in keys):  # unknown, or one point several times, which is not a search
+    if k < 2 or any(len(own) < k for own in keys):  # unknown, or a repeated point, which is not a search
         return unordered, float("nan"), float("nan")
     common = sorted(set.intersection(*map(set, keys)))
     times = Counter(key for own in keys for key in own)
@@ -142,15 +142,15 @@ def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, 
 
 
 class Outcomes(NamedTuple):
-    """The trials of the studies of a curve, for a target.
+    """The trials in a curve's studies, for a target.
 
     Attributes:
-      trials: one row per trial that counts, sorted by batch_size, study and trial: these, budget_steps, steps_low,
-        steps_high (NaN if the target was not reached) and point, its position in its search space (see
-        ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target.
-        A repeat does not count.
+      trials: one row per trial that counts, sorted by batch_size, study and trial: these columns, budget_steps,
+        steps_low, steps_high (NaN if the target was not reached) and point, its position in its search space (see
+        ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target. Repeats
+        do not count.
       notes: remarks for a reader.
-      at_edge: by batch size, the ends of its search space at which the best trials cluster, or None if unknown.
+      at_edge: ends of the search space at which the best trials cluster, by batch size, or None if unknown.
     """
 
     trials: pd.DataFrame
@@ -159,7 +159,7 @@ class Outcomes(NamedTuple):
 
 
 def collect(studies: Iterable[StudyTrials]) -> Outcomes:
-    """Collects the trials of the studies of a curve that count for its target."""
+    """Collects the trials in a curve's studies that count for its target."""
     rows, apart, at_edge = [], {}, {}
     for own in studies:
         table = own.rows[own.rows["role"] == "search"]
@@ -185,11 +185,11 @@ def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
 
 
 def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Adds the evaluation before the end of trials for which only their end was published.
+    """Adds the preceding evaluation to trials for which only their end was published.
 
     Args:
-      rows: as ``Outcomes.trials``.
-      apart: largest distance of evaluations in examples, by study, or NaN if unknown, None for studies with known
+      rows: rows in the format of ``Outcomes.trials``.
+      apart: largest distance between evaluations in examples, by study; NaN if unknown, or None for studies with known
         evaluations.
     """
     stated = {name: value for name, value in apart.items() if value is not None}
@@ -205,7 +205,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
 
 
 def _examples_apart(study: Plan) -> float | None:
-    """Largest distance of evaluations in examples, if a source states only that, or NaN if it does not."""
+    """Returns the largest distance between evaluations in examples, if only that is known, or NaN if it is not."""
     details = study.plan().get("details", {})
     if "evaluation_samples" not in details:
         return None
@@ -214,7 +214,7 @@ def _examples_apart(study: Plan) -> float | None:
 
 
 def _budget(study: Plan, trials: pd.DataFrame) -> int:
-    """The most steps a trial may take, or if a source does not state that, the most that one took."""
+    """Returns the maximum steps per trial or, if a source does not state them, the most steps that one took."""
     if not KINDS[study.kind].recorded:
         return study.budget_steps
     most = trials["steps"].max()

@@ -1,9 +1,9 @@
-"""Growth: the power of the batch size by which the learning rate of the best trials grows, and two rules of thumb.
+"""Growth: the power of the batch size by which the best trials' learning rate grows, and two rules of thumb.
 
-By the linear rule it grows like the batch size, and by the square-root rule like its root. Trials that needed up to
-``NEARLY`` times the fewest steps at a batch size are nearly as good as the best. Their geometric mean is less noisy
-than the rate of the best one. The power is the slope of its logarithm over that of the batch size, by least squares,
-with an interval of Student's t from the residuals.
+Under the linear rule it grows like the batch size, and under the square-root rule like its square root. Trials that
+needed up to ``NEARLY`` times the fewest steps at a batch size are nearly as good as the best. The geometric mean of
+their rates is less noisy than the best trial's rate. The power is the slope of its logarithm over that of the batch
+size, by least squares, with a Student's t interval from the residuals.
 """
 
 import math
@@ -20,8 +20,8 @@ from analysis.fitting.profiles import LEVEL
 from analysis.trials import metaparameters, trials
 from analysis.trials.metaparameters import Quantity
 
-FEWEST = 4  # batch sizes
-NEARLY = 1.25  # factor of the fewest steps within which trials are nearly as good
+FEWEST = 4  # minimum number of batch sizes
+NEARLY = 1.25  # maximum ratio to the fewest steps for trials that are nearly as good
 POWERS = {"linear rule": 1.0, "square-root rule": 0.5}  # power of the batch size in rules of thumb
 COLUMNS = {
     "dataset": "name of the data set",
@@ -51,12 +51,12 @@ class Growth(NamedTuple):
 
 
 def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
-    """Estimates the growth of a quantity of the best trials of a workload, or None with fewer than four batch sizes.
+    """Estimates how a quantity of a workload's best trials grows. Returns None for fewer than four batch sizes.
 
     Args:
       one: the workload.
       quantity: a rate.
-      up_to: the largest batch size to use, such as the critical one.
+      up_to: largest batch size to use, such as the critical batch size.
     """
     rates = {size: value for size in sorted(one.trials) if size <= up_to and (value := _best(one, size, quantity))}
     if len(rates) < FEWEST:
@@ -72,11 +72,11 @@ def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Gro
 
 
 def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.DataFrame:
-    """A row of ``COLUMNS`` for every rate of every workload, with empty cells without an estimate.
+    """Returns a row of ``COLUMNS`` for each rate of each workload, with empty cells without an estimate.
 
     Args:
       fitted: workloads.
-      up_to_critical: use only batch sizes up to the critical one, if that is identified; else all.
+      up_to_critical: whether to use only batch sizes up to the critical one, if it is identified, and otherwise all.
     """
     rows = []
     for one in fitted:
@@ -98,7 +98,7 @@ def _rates(one: CurveFits) -> list[Quantity]:
 
 
 def _best(one: CurveFits, batch_size: int, quantity: Quantity) -> float | None:
-    """Geometric mean over the trials that are nearly as good as the best, or None if none reached the target."""
+    """Returns the geometric mean over the trials nearly as good as the best, or None if none reached the target."""
     rows = one.trials[batch_size]
     rows = rows[rows["outcome"] == trials.REACHED]
     if not len(rows):

@@ -1,7 +1,7 @@
 """Selection bias (luck): how much better the answers of searches are than the same trials with new seeds.
 
-``ratios`` and ``summary`` describe a store. ``simulate`` runs searches whose configurations are all equal, so that
-every selection is pure luck: the selected steps lie below the truth, and the reported ones do not.
+``ratios`` and ``summary`` describe a store. ``simulate`` runs searches in which all configurations are equal, so every
+selection is pure luck: the selected steps are below the truth, and the reported ones are not.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ TARGET = Target("test_error", 0.1)
 
 
 def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """A row of ``RATIOS`` for every study of these curves with a confirmed answer."""
+    """Returns a row of ``RATIOS`` for every study of these curves with a confirmed answer."""
     rows = [
         (
             *(one.curve.dataset, one.curve.model, one.curve.optimizer, each.batch_size),
@@ -60,7 +60,7 @@ def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame, by: str = "dataset") -> pd.DataFrame:
-    """A row of ``SUMMARY`` for every value of a column of ``ratios``, and one for all; these are the index."""
+    """Returns a row of ``SUMMARY`` for each value in a column of ``ratios``, and one for all; these are the index."""
     groups = [*((str(name), own) for name, own in table.groupby(by, sort=False)), (ALL, table)]
     return pd.DataFrame([_summary(own) for _, own in groups], index=pd.Index([name for name, _ in groups], name=by))
 
@@ -81,15 +81,15 @@ def _summary(table: pd.DataFrame) -> dict[str, float]:
 def simulate(
     searches: int, seed: int = 0, *, trials: int = 64, confirm: int = 6, top: int = 5, spread: float = 0.15
 ) -> list[Confirmed]:
-    """Searches whose configurations are all equal: a trial needs 10,000 exp(spread z) steps, z standard normal.
+    """Simulates searches with equal configurations: a trial needs 10,000 exp(spread z) steps, z standard normal.
 
-    ``results.rules.confirmation`` decides on the candidates, the choice and the reporting repeats, and
-    ``confirmations`` reads them as it reads a study.
+    ``results.rules.confirmation`` selects the candidates, the choice and the reporting repeats, and ``confirmations``
+    reads them as it reads a study.
 
     Args:
       searches: number of searches.
-      seed: seed of all of them.
-      trials: trials per search.
+      seed: seed for all searches.
+      trials: number of trials per search.
       confirm, top: as for a study.
       spread: standard deviation of ln steps.
     """
@@ -98,11 +98,11 @@ def simulate(
     return [_search(study, rng, spread) for _ in range(searches)]
 
 
-TRUTH = 10_000.0  # median steps of every configuration of ``simulate``
+TRUTH = 10_000.0  # median steps of every configuration in ``simulate``
 
 
 def bias(confirmed: Sequence[Confirmed]) -> pd.Series:
-    """Medians of the selected, choosing and confirmed steps, relative to the true median of every configuration."""
+    """Returns medians of the selected, choosing and confirmed steps, relative to the true median of a configuration."""
     medians = {
         "selected": [confirmations.middle(one.selected) for one in confirmed],
         "median that chose": [confirmations.middle(one.choosing) for one in confirmed if one.choosing],
@@ -135,7 +135,7 @@ def _study(count: int, confirm: int, top: int) -> BatchStudy:
 
 
 def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
-    """Runs one search with its repeats, and reads the result."""
+    """Runs one search and its repeats, and reads the result."""
     # The choosing repeats must run before the reporting ones are known.
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
     while len(ids) < study.request.planned:
@@ -144,7 +144,7 @@ def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confi
     role = [confirmation.role(i) for i in ids]
     rows = pd.DataFrame({"trial": ids, "role": role, "reason": None, "outcome": trials.REACHED})
     read = confirmations.of_study(StudyTrials(study, TARGET, rows.assign(steps_low=steps - 1, steps_high=steps)))
-    assert read is not None  # as every trial reached
+    assert read is not None  # because every trial reached
     return read
 
 
@@ -153,7 +153,7 @@ def _steps(rng: np.random.Generator, count: int, spread: float) -> np.ndarray:
 
 
 def _tables(study: BatchStudy, ids: Sequence[int], steps: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tables of trials and of measurements: one each, at the target."""
+    """Returns the trials and measurements tables, with one measurement per trial, at the target."""
     role = [confirmation.role(i) for i in ids]
     measured = {"study": study.name, "trial": ids, "step": steps.astype(np.int64), TARGET.metric: np.float32(0)}
     return pd.DataFrame({"trial": ids, "role": role, "reason": None}), pd.DataFrame(measured)

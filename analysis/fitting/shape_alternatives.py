@@ -1,8 +1,8 @@
-"""Bends: the fitted curve with one more parameter, for stacks of data. A bend of size 0 is the curve itself.
+"""Bends: the fitted curve with one additional parameter, for stacks of data. A bend of size 0 is the curve itself.
 
 slope: (1 + size) times the curve, so that it falls as B^-(1 + size) at small batch sizes. plateau: ln S rises by size
-times ln B from four critical batch sizes on. knee: e^size times as sharp towards perfect scaling as on the other side.
-The line that all of them start as meets the plateau at B*.
+times ln B, starting at four critical batch sizes. knee: e^size times as sharp towards perfect scaling as on the other
+side. The line along which all of them start meets the plateau at B*.
 """
 
 from typing import Literal, NamedTuple
@@ -15,22 +15,22 @@ Bend = Literal["straight", "slope", "plateau", "knee"]
 BENDS: tuple[Bend, ...] = ("slope", "plateau", "knee")
 
 FROM = 2 * OCTAVE  # a tilted plateau starts this far beyond the critical batch size
-TURN = 3.0  # sharpness of the turn there
-LARGEST = 3.0  # size of a bend
-STRIDE = 1.0  # largest change of ln B*, ln a and size in a step
-ITERATIONS = 10  # of the Levenberg-Marquardt method; four times more change hardly any check
+TURN = 3.0  # sharpness of the turn at that point
+LARGEST = 3.0  # maximum size of a bend
+STRIDE = 1.0  # maximum change in ln B*, ln a and size per step
+ITERATIONS = 10  # iterations of the Levenberg-Marquardt method; four times more hardly change any check
 CONVERGED = 1e-5  # relative decrease of the misfit at which to stop
 DIFFERENCE = 1e-4
 
 
 class Bent(NamedTuple):
-    """The best bent curve of each of d data sets.
+    """The best bent curve for each of d data sets.
 
     Attributes:
       ln_critical, size: float64[d], parameters of the curve.
-      misfit: float64[d], weighted residual sum of squares with the prior.
-      squares: float64[d], this sum without the prior.
-      spread: float64[d, 2], standard deviations of ln_critical and size for residuals of variance 1.
+      misfit: float64[d], weighted residual sum of squares including the prior.
+      squares: float64[d], the same sum without the prior.
+      spread: float64[d, 2], standard deviations of ln_critical and size if residuals have variance 1.
       sharpness: float64[d].
     """
 
@@ -43,7 +43,7 @@ class Bent(NamedTuple):
 
 
 def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """ln S up to a constant, float64[d, n], for curves ``at`` = (ln B*, ln a, size) [d, 3]."""
+    """Returns ln S up to a constant, float64[d, n], for curves ``at`` = (ln B*, ln a, size) [d, 3]."""
     ln_below_knee, a, size = at[:, :1] - ln_batch, np.exp(at[:, 1:2]), at[:, 2:]
     if bend == "knee":
         return _lopsided(ln_below_knee, a * np.exp(-size / 2), a * np.exp(size / 2))
@@ -56,8 +56,8 @@ def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
 
 
 def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
-    """Two halves of knees of the sharpness ``plateau`` and ``perfect``, with equal slopes at their joint."""
-    share = perfect / (plateau + perfect)  # share of the turn on the side of the plateau
+    """Joins two half-knees with sharpnesses ``plateau`` and ``perfect``, with equal slopes at the joint."""
+    share = perfect / (plateau + perfect)  # fraction of the turn on the plateau side
     # Moves the turn so that the halves meet and their asymptotes still meet at B*.
     mean = 2 * OCTAVE * ((1 - share) / perfect - share / plateau)
     moved = ln_below_knee + mean
@@ -69,21 +69,21 @@ def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarra
 def fit(
     bend: Bend, ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, noise: np.ndarray
 ) -> Bent:
-    """The least squares of d data sets, with the prior ln a ~ N(0, 1).
+    """Computes the least-squares fits of d data sets, with the prior ln a ~ N(0, 1).
 
     Args:
       bend: the additional parameter.
       ln_batch: [n].
-      ln_steps, weights: [d, n]; weights of mean 1.
+      ln_steps, weights: [d, n], data and weights; weights have mean 1.
       start: [d, 2], ln B* and ln a to start from.
-      noise: [d], variance of residuals, which weights the prior.
+      noise: [d], residual variance, which weights the prior.
     """
     free = 2 if bend == "straight" else 3
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     bounds = np.array([[-np.inf, np.log(LOWEST), -LARGEST], [np.inf, np.log(HIGHEST), LARGEST]])
     rest, misfit = _rest(bend, at, ln_batch, ln_steps, weights, noise)
     damping, done = np.full(len(at), 1e-3), np.zeros(len(at), bool)
-    # Every data set has its own damping, which decreases after a good step and increases after a bad one.
+    # Each data set has its own damping, which decreases after a good step and increases after a bad one.
     for _ in range(ITERATIONS):
         normal, pull = _normal(bend, at, ln_batch, weights, noise, rest, free)
         damped = normal + damping[:, None, None] * normal * np.eye(free)
@@ -105,7 +105,7 @@ def fit(
 
 
 def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Weighted residual sums of squares [d] around the unbent curves ``start`` [d, 2], see ``fit``."""
+    """Returns weighted residual sums of squares [d] around the unbent curves ``start`` [d, 2] (see ``fit``)."""
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     return _rest("straight", at, ln_batch, ln_steps, weights, np.zeros(len(at)))[1]
 
@@ -113,7 +113,7 @@ def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, sta
 def _rest(
     bend: Bend, at: np.ndarray, ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, noise: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals [d, n] around the best height, and the misfit [d]."""
+    """Returns the residuals [d, n] around the best height, and the misfit [d]."""
     rest = ln_steps - curve(bend, at, ln_batch)
     rest -= (weights * rest).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
     return rest, (weights * rest**2).sum(axis=1) + noise * at[:, 1] ** 2
@@ -128,7 +128,7 @@ def _normal(
     rest: np.ndarray,
     free: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The normal equations of a Gauss-Newton step: matrices [d, free, free] and right-hand sides [d, free]."""
+    """Returns the normal equations of a Gauss-Newton step: matrices [d, free, free] and right-hand sides [d, free]."""
     shifts = DIFFERENCE * np.concatenate([np.eye(3)[:free], -np.eye(3)[:free]])
     around = (at + shifts[:, None]).reshape(-1, 3)
     curves = curve(bend, around, ln_batch).reshape(2, free, *rest.shape)

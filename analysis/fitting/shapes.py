@@ -1,9 +1,8 @@
 """Shapes: tests of the fitted shape against the bends that would invalidate the fit.
 
 The noise comes from the trials: the best of a third of them scatters less around the curve than the best of all, and
-its jackknife variance is an absolute scale. Without trials it comes from the residuals. With the levels below, all
-checks together fail for less than 5 % of curves with the fitted shape. docs/statistics/experiments.md lists the
-alternatives.
+its jackknife variance is an absolute scale. Without trials, the noise comes from the residuals. With the levels below,
+fewer than 5 % of curves with the fitted shape fail any check. docs/statistics/experiments.md lists the alternatives.
 """
 
 from typing import Literal, NamedTuple
@@ -17,17 +16,17 @@ from analysis.fitting.shape_alternatives import BENDS, Bend, Bent
 
 CheckOutcome = Literal["pass", "doubt", "cannot tell"]
 
-FEWEST = 7  # batch sizes needed to judge the shape
-BESIDE_KNEE = 3  # batch sizes needed on a side of the knee to judge the shape there
-ROOM = 2.5  # octaves of batch sizes needed on this side
-SHRINKS = 0.7  # variance of the best of a third of the trials over the jackknife's of the best of half
-KNOWN = 20  # degrees of freedom of this variance
-# Chance of such a size below 0, and above it. Steps are not expected to fall faster than examples double.
+FEWEST = 7  # minimum batch sizes for judging the shape
+BESIDE_KNEE = 3  # minimum batch sizes on one side of the knee for judging the shape there
+ROOM = 2.5  # minimum octaves of batch sizes on that side
+SHRINKS = 0.7  # ratio of the variance for the best of a third to the jackknife variance for the best of half
+KNOWN = 20  # degrees of freedom of that variance
+# Probability of such a size below 0, and above it. Steps are not expected to fall faster than examples double.
 LEVELS: dict[Bend, tuple[float, float]] = {"slope": (0.012, 0.002), "plateau": (0.001, 0.001), "knee": (0.01, 0.01)}
 TOLERATED: dict[Bend, float] = {"slope": 0.2, "plateau": 0.2, "knee": float(np.log(4))}  # a wider interval is no pass
-HARDER = 0.005  # chance of such a clear decrease of the share of good trials with batch size
-MATTERS = -0.1  # octaves by which half of the trials must move the knee for this to matter
-BOUND = 0.95  # level of a lower end, and of printed intervals
+HARDER = 0.005  # probability of such a clear decrease in the fraction of good trials with batch size
+MATTERS = -0.1  # minimum shift of the knee in octaves, when using half of the trials, for this to matter
+BOUND = 0.95  # confidence level of a lower end and of printed intervals
 
 
 class Check(NamedTuple):
@@ -42,10 +41,10 @@ class TrialEvidence(NamedTuple):
     """Evidence from all k trials at each of n batch sizes, not only the best, for d data sets.
 
     Attributes:
-      third, half: float64[d, n], expected ln steps of the best of a third, and of half, of the trials.
-      variance: float64[d], variance of ln steps of the best of half of them, mean over batch sizes, or NaN if unknown.
-      near: int[d, n], trials that took at most twice the steps of the best.
-      trials: k.
+      third, half: float64[d, n], expected ln steps of the best of a third and of half of the trials.
+      variance: float64[d], variance of ln steps for the best of half, averaged over batch sizes, or NaN if unknown.
+      near: int[d, n], number of trials that took at most twice the steps of the best.
+      trials: number of trials k.
     """
 
     third: np.ndarray
@@ -60,9 +59,9 @@ class ShapeChecks(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: the least of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged; that
-        of the curve is lowered by a positive ``shift``.
-      shift: octaves from the critical batch size of all trials to that of half of them, or NaN if unknown.
+      ln_low: smallest of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged. The
+        curve's bound is lowered by a positive ``shift``.
+      shift: octaves from the critical batch size for all trials to that for half of them, or NaN if unknown.
     """
 
     checks: tuple[Check, ...]
@@ -76,7 +75,7 @@ class ShapeChecks(NamedTuple):
 
 
 def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
-    """True for each side of the knee, below and above, with enough batch sizes to judge the shape."""
+    """Returns, for each side of the knee (below, above), whether there are enough batch sizes to judge the shape."""
     ln_below_knee = ln_best - ln_batch
     enough = [
         np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (ln_below_knee, -ln_below_knee)
@@ -85,7 +84,7 @@ def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
 
 
 def _judgeable_bends(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
-    """True for each of ``BENDS`` that can be judged."""
+    """Returns whether each of ``BENDS`` can be judged."""
     below, above = sides(ln_best, ln_batch)
     return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
 
@@ -98,11 +97,11 @@ def check(
     ends: np.ndarray,
     evidence: TrialEvidence | None,
 ) -> list[ShapeChecks]:
-    """The shapes of d data sets at the same batch sizes.
+    """Checks the shapes of d data sets at the same batch sizes.
 
     Args:
       ln_batch: [n], sorted.
-      ln_steps, weights: [d, n], data, and weights of mean 1.
+      ln_steps, weights: [d, n], data and weights; weights have mean 1.
       best: [d, 2], ln B* and a of the fitted curves.
       ends: [d, 2], ends of the intervals of ln B*, infinite if open.
       evidence: evidence from the trials, or None if they are unknown.
@@ -131,7 +130,7 @@ def check(
 
 
 class _FittedBend(NamedTuple):
-    """A bend of d data sets: the curve, standard errors [d, 2] of ln B* and its size, t and degrees of freedom [d]."""
+    """A bend of d data sets: the curve, standard errors [d, 2] of ln B* and size, t and degrees of freedom [d]."""
 
     bent: Bent
     errors: np.ndarray
@@ -144,7 +143,7 @@ def _bent(
 ) -> dict[Bend, _FittedBend]:
     """Fits every bend to d data sets; ``variance`` [d] is that of ln steps, or 0 to use the residuals."""
     n, least = len(ln_batch), NEGLIGIBLE**2
-    # Noise from the trials if known, else from the residuals.
+    # Noise from the trials if known, and otherwise from the residuals.
     residual = shape_alternatives.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
     noise = np.maximum(np.where(variance > 0, variance, residual), least)
     plain = shape_alternatives.fit("straight", ln_batch, ln_steps, weights, start, noise)
@@ -154,7 +153,7 @@ def _bent(
     fits_of_bends: dict[Bend, _FittedBend] = {}
     for bend in BENDS:
         one = shape_alternatives.fit(bend, ln_batch, ln_steps, weights, start, noise)
-        # The known variance and the residuals together, each by its degrees of freedom.
+        # The known variance and the residuals combined, each weighted by its degrees of freedom.
         scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
         t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
         fits_of_bends[bend] = _FittedBend(one, one.spread * scale[:, None], t, freedom)
@@ -164,7 +163,7 @@ def _bent(
 def _bend_checks(
     bend: Bend, fitted: _FittedBend, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray
 ) -> list[Check]:
-    """The check that a bend has size 0, for d data sets; ``can_judge`` [d] marks those that can be judged."""
+    """Checks that a bend has size 0, for d data sets; ``can_judge`` [d] marks those that can be judged."""
     below, above = LEVELS[bend]
     doubted = fitted.t < -stdtrit(fitted.freedom, 1 - below)
     doubted |= fitted.t > stdtrit(fitted.freedom, 1 - above)
@@ -181,7 +180,7 @@ def _bend_checks(
 
 
 def _words(bend: Bend, size: np.ndarray) -> str:
-    """The best size of a bend and the ends of its interval, as a slope or as a factor between sharpnesses."""
+    """Formats a bend's best size and the ends of its interval, as a slope or as a ratio of sharpnesses."""
     if bend == "knee":
         best, low, high = np.exp(np.clip(size, -10, 10))
         return f"a factor {best:.2g} [{low:.2g}, {high:.2g}] sharper towards perfect scaling"
@@ -200,7 +199,7 @@ def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
 def _searches(
     ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: TrialEvidence | None
 ) -> list[tuple[Check, float]]:
-    """The check that a search is as hard at every batch size, with the shift (see ``ShapeChecks``), for d data sets."""
+    """Checks that a search is equally hard at every batch size, for d data sets, and adds the ``ShapeChecks`` shift."""
     if evidence is None:
         return [(Check("search", "no half of the trials to compare", "cannot tell"), float("nan"))] * len(ln_best)
     alike = np.ones_like(evidence.half)
@@ -225,9 +224,9 @@ def _searches(
 
 
 def _trend(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes of straight lines through y [d, n] over x [n], and their standard errors: [d] each."""
+    """Returns the slopes of straight lines through y [d, n] over x [n], and their standard errors: [d] each."""
     centered = x - x.mean()
     slope = y @ centered / (centered @ centered)
-    # The residuals give the noise of the slope.
+    # The residuals determine the noise of the slope.
     rest = y - y.mean(axis=1, keepdims=True) - slope[:, None] * centered
     return slope, np.sqrt((rest**2).sum(axis=1) / (len(x) - 2) / (centered @ centered))

@@ -1,4 +1,4 @@
-"""Simulated searches: trials at several batch sizes whose true critical batch size is known."""
+"""Simulated searches: trials at several batch sizes that have a given critical batch size."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -24,18 +24,18 @@ SHAPES = {
 # Sharp towards perfect scaling and slow to reach its plateau. It strains the assumptions and is reported separately.
 LOPSIDED = "lopsided"
 ALL_SHAPES = {**SHAPES, LOPSIDED: ((0.6, -0.4, 3.0), (0.4, 0.6, 1.0))}
-# Batch sizes by their number: 12, 8, 10 and 10 octaves from 1 on. The last are for curves beyond the assumptions.
+# Batch sizes by their number: 12, 8, 10 and 10 octaves from 1 on. The last one is for curves beyond the assumptions.
 SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6), 11: 2.0 ** np.arange(11)}
-# Noise: at distance d from the optimum, a trial needs exp(steepness d^2 + spread z) times the least steps.
+# Noise: at distance d from the optimum, a trial needs exp(steepness d^2 + spread z) times the fewest steps.
 NOISES = {"low": (2.0, 0.03), "high": (8.0, 0.15)}
-GRIDS = ("ratio 1.1", "plateau / 8")  # evaluations at steps that grow by a factor, or at equal distances
+GRIDS = ("ratio 1.1", "plateau / 8")  # evaluations at steps that grow by a constant ratio, or at equal distances
 INSIDE = ("middle", "2 octaves inside", "1 octave inside", "2 octaves above the smallest")
 ABSENT = ("absent: perfect scaling", "absent: plateau")
 KNEES = (*INSIDE, "2 octaves beyond", *ABSENT)
-# The points of a search: separate for each batch size, or shared by all, with or without the fit's knowledge.
+# The search points: separate for each batch size, or shared by all, with or without the fit's knowledge.
 POINTS = ("own", "shared", "shared unawares")
-SEARCH_BUDGET = 20.0  # times the least steps; slower trials do not reach
-DIVERGED = 1 / 8  # share of the trials
+SEARCH_BUDGET = 20.0  # multiple of the fewest steps; slower trials do not reach
+DIVERGED = 1 / 8  # fraction of the trials that diverge
 _RATIO, _SHARE = 1.1, 8
 _STANDARD = (13, 9, 6)  # batch sizes
 _LONGEST = 10**8
@@ -45,9 +45,9 @@ class Beyond(NamedTuple):
     """A curve or a search that violates an assumption of the fit.
 
     Attributes:
-      breaks: the check that must name it.
-      curve: ln S / S_min at ln(B*/B).
-      harder: factor of the steepness at the largest batch size over that at the smallest.
+      breaks: the check that must report it.
+      curve: function that returns ln S / S_min at ln(B*/B).
+      harder: ratio of the steepness at the largest batch size to that at the smallest.
     """
 
     breaks: str
@@ -64,12 +64,12 @@ def _sum(ln_below_knee: np.ndarray, knees: Sequence[tuple[float, float, float]])
 
 
 def _tilted(ln_below_knee: np.ndarray, per_octave: float) -> np.ndarray:
-    """A hyperbola with steps that change by a factor per octave from four critical batch sizes on."""
+    """Returns a hyperbola with steps that change by a factor per octave, starting at four critical batch sizes."""
     return _hyperbola(ln_below_knee) + np.log(per_octave) / OCTAVE * np.maximum(-ln_below_knee - 2 * OCTAVE, 0)
 
 
 def _two_rates(ln_below_knee: np.ndarray, plateau: float, perfect: float) -> np.ndarray:
-    """A knee that approaches its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
+    """Returns a knee that approaches its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
     moved = ln_below_knee + 1 / perfect - 1 / plateau
     flat = perfect / plateau / (plateau + perfect) * np.exp(plateau * np.minimum(moved, 0))
     steep = plateau / perfect / (plateau + perfect) * np.exp(-perfect * np.maximum(moved, 0))
@@ -117,8 +117,8 @@ class Searches(NamedTuple):
     """d data sets of a scenario.
 
     Attributes:
-      critical: float64[d], the true critical batch sizes, infinite or 0 without a knee.
-      low, high: float64[d, n, k], steps to target of trials lie in (low, high], or NaN if not reached.
+      critical: float64[d], true critical batch sizes, infinite or 0 without a knee.
+      low, high: float64[d, n, k], the steps to target of trials lie in (low, high], or NaN if not reached.
     """
 
     critical: np.ndarray
@@ -127,7 +127,7 @@ class Searches(NamedTuple):
 
 
 def scenarios() -> list[Scenario]:
-    """All scenarios, with a single shape if there is no knee. Those of ``BEYOND`` come last."""
+    """Returns all scenarios, with a single shape if there is no knee. Those of ``BEYOND`` come last."""
     knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
     own = itertools.product(knees, _STANDARD, NOISES, GRIDS)
     shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, _STANDARD, NOISES)
@@ -141,8 +141,8 @@ def scenarios() -> list[Scenario]:
 def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searches:
     """Simulates trial-level data of a scenario.
 
-    The points of a search are uniform on a square, and the optimum drifts across it with batch size. If all trials
-    would miss the target, as may happen in a harder search, the luckiest one reaches it.
+    Search points are uniform on a square, and the optimum drifts across it with batch size. If all trials would miss
+    the target, as can happen in a harder search, the luckiest one reaches it.
     """
     ln_batch = np.log(scenario.batch_size)
     n = len(ln_batch)
@@ -180,7 +180,7 @@ def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.
 
 
 def _curve(scenario: Scenario, ln_below_knee: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """ln S / S_min at ``ln_below_knee`` = ln(B*/B)."""
+    """Returns ln S / S_min at ``ln_below_knee`` = ln(B*/B)."""
     if scenario.knee == ABSENT[0]:
         return np.broadcast_to(ln_batch[-1] - ln_batch, ln_below_knee.shape)
     if scenario.knee == ABSENT[1]:
@@ -191,7 +191,7 @@ def _curve(scenario: Scenario, ln_below_knee: np.ndarray, ln_batch: np.ndarray) 
 
 
 def _evaluated(steps: np.ndarray, grid: str, plateau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The evaluations before and after ``steps``; NaN stays."""
+    """Returns the evaluations before and after ``steps``. NaN is kept."""
     if grid == GRIDS[0]:
         at = np.concatenate([[0], evaluation_steps(_LONGEST, _RATIO), [np.nan]])
         after = np.searchsorted(at[:-1], np.where(np.isnan(steps), _LONGEST * 2, steps))

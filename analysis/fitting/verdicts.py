@@ -1,4 +1,4 @@
-"""Verdicts: statements about a critical batch size from its interval and the checks of the curve's shape."""
+"""Verdicts: statements about a critical batch size, based on its interval and the checks of the curve's shape."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.shapes import ShapeChecks
 from analysis.text import Verdict
 
-# The model error: this number of octaves, or this factor of the uncertainty of the data, whichever is less. It is
-# smaller if the shape can be judged on both sides of the knee.
+# The model error: this number of octaves or this multiple of the data's uncertainty, whichever is less. It is smaller
+# if the shape can be judged on both sides of the knee.
 OCTAVES = 0.35
 TIMES_IF_CHECKED, TIMES_IF_UNCHECKED = 0.8, 1.3
 FAILED = {
@@ -23,12 +23,12 @@ FAILED = {
 
 
 class Statement(NamedTuple):
-    """The statement made of a curve.
+    """The statement about a curve.
 
     Attributes:
       verdict: identified, at_least, at_most or not_identified.
       ends: [2], ends of the interval of ln B*, infinite if open.
-      caveats: reasons why the verdict is not better.
+      caveats: reasons why the verdict is not stronger.
     """
 
     verdict: Verdict
@@ -37,9 +37,9 @@ class Statement(NamedTuple):
 
 
 def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """Error due to the fitted shape at both ends of an interval, which are ``widths`` [2] from its best value.
+    """Returns the error due to the fitted shape at both ends of an interval, ``widths`` [2] away from its best value.
 
-    Both are logarithms of factors; the error is 0 at an open end.
+    Both are logarithms of ratios; the error is 0 at an open end.
     """
     times = TIMES_IF_CHECKED if all(shapes.sides(ln_best, ln_batch)) else TIMES_IF_UNCHECKED
     return np.where(np.isfinite(widths), np.minimum(OCTAVES * OCTAVE, times * widths), 0)
@@ -48,16 +48,16 @@ def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.
 def decide(
     data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
 ) -> Statement:
-    """Decides on the statement that an interval of ln B* and the checks of the shape allow.
+    """Selects the statement that an interval of ln B* and the checks of the shape allow.
 
     If a check of the shape fails, no interval is stated, only a lower bound that also holds for the bent curves.
 
     Args:
-      data_ends: [2], the ends without model error, which decide the verdict.
+      data_ends: [2], ends without model error, which decide the verdict.
       ends: [2], ends of the stated interval, which includes the model error.
       ln_batch: [n], sorted.
-      plateau_seen: whether evaluations were close enough together to see one.
-      shape: checks of the shape of the curve.
+      plateau_seen: whether evaluations were close enough together to see a plateau.
+      shape: checks of the curve's shape.
     """
     claim = _of_interval(data_ends, ends, ln_batch, plateau_seen)
     doubts = shape.doubts
@@ -72,7 +72,7 @@ def decide(
 
 
 def _of_interval(data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
-    # An end at the smallest or largest batch size counts as inside, whatever the rounding of logarithms.
+    # An end at the smallest or largest batch size counts as inside, regardless of rounding in the logarithms.
     above, below = data_ends[0] >= ln_batch[0] - 1e-9, data_ends[1] <= ln_batch[-1] + 1e-9
     caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
     caveats += () if above else ("the interval reaches past the smallest batch size",)

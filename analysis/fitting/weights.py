@@ -1,18 +1,18 @@
-"""Weights of batch sizes in a fit, which are smaller if evaluations are far apart relative to the luck of trials."""
+"""Weights of batch sizes in a fit. They are smaller if evaluations are far apart relative to the luck of trials."""
 
 import numpy as np
 from scipy.special import gammaln
 
 
 def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray) -> np.ndarray:
-    """Weights of mean 1, proportional to 1 / (v + (ln width)^2 / 12).
+    """Returns weights with mean 1, proportional to 1 / (v + (ln width)^2 / 12).
 
-    The width is that of the evaluation interval; v is the mean over batch sizes of ``minimum_variance``. If v cannot be
-    estimated (one trial each, or one that reached the target), all weights are equal.
+    The width is that of the evaluation interval; v is the mean of ``minimum_variance`` over batch sizes. If v cannot be
+    estimated (one trial each, or only one that reached the target), all weights are equal.
 
     Args:
-      low, high: float64[..., n], the answers' intervals, steps, low > 0.
-      trial_steps: float64[..., n, k], steps to target of the k trials of each batch size, infinite if not reached.
+      low, high: float64[..., n], the answers' intervals in steps, low > 0.
+      trial_steps: float64[..., n, k], steps to target of the k trials at each batch size, infinite if not reached.
 
     Returns:
       float64[..., n].
@@ -28,7 +28,7 @@ def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray)
 
 
 def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
-    """Jackknife variance of the expected ln minimum over half of the k trials.
+    """Returns the jackknife variance of the expected ln minimum over half of the k trials.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
@@ -43,25 +43,25 @@ def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
 
 
 def without_each(trial_steps: np.ndarray) -> np.ndarray:
-    """The expected ln minimum over k/2 of the trials without each of the k.
+    """Returns the expected ln minimum over k/2 of the trials, leaving out each of the k trials in turn.
 
-    The expectation over all subsets of k/2 trials is a weighted sum of order statistics with weights in closed form.
-    A trial that never reached has no steps, so the expectation covers the subsets with a best trial that did: the
-    weights are renormalised over the trials that reached.
+    The expectation over all subsets of k/2 trials is a weighted sum of order statistics with closed-form weights. A
+    trial that never reached has no steps, so the expectation covers the subsets whose best trial reached: the weights
+    are renormalised over the trials that reached.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
 
     Returns:
-      float64[..., n, k], a value without each trial, or NaN if fewer than two trials reached.
+      float64[..., n, k], the value without each trial, or NaN if fewer than two trials reached.
     """
     k = trial_steps.shape[-1]
     order = np.argsort(trial_steps, axis=-1, kind="stable")
     ordered = np.take_along_axis(trial_steps, order, axis=-1)
     reached = np.isfinite(ordered)
     ln_steps = np.log(np.where(reached, ordered, 1.0))
-    weights = _first_of_subset(k - 1, k // 2)  # [k - 1], of the trials left when one is taken out
-    # Without the trial of rank j, ranks before j keep their weight and later ones move up by one.
+    weights = _first_of_subset(k - 1, k // 2)  # [k - 1], for the trials left after removing one
+    # Without the trial of rank j, ranks before j keep their weights and later ones move up by one.
     before = np.append(weights, 0.0) * reached
     after = np.insert(weights, 0, 0.0) * reached
     sums = _before(before * ln_steps) + _after(after * ln_steps)  # [..., n, k]
@@ -74,10 +74,10 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
 
 
 def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
-    """The expected ln minimum over a random ``some`` of k trials, over draws whose best did reach.
+    """Returns the expected ln minimum over a random ``some`` of k trials, over draws in which the best trial reached.
 
     Args:
-      trial_steps: float64[..., n, k], steps to target, infinite if not reached; one did at each batch size.
+      trial_steps: float64[..., n, k], steps to target, infinite if not reached; one trial did at each batch size.
       some: 1 to k.
 
     Returns:
@@ -91,7 +91,7 @@ def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
 
 
 def _first_of_subset(k: int, size: int) -> np.ndarray:
-    """Probability of each rank to be the best of a random ``size`` out of ``k`` trials: float64[k], sums to 1."""
+    """Returns each rank's probability of being the best of a random ``size`` out of ``k`` trials: float64[k], sum 1."""
     rank = np.arange(1, k + 1)
     possible = k - rank >= size - 1
     worse = np.where(possible, k - rank, size - 1)  # trials left to fill the subset
@@ -101,10 +101,10 @@ def _first_of_subset(k: int, size: int) -> np.ndarray:
 
 
 def _before(values: np.ndarray) -> np.ndarray:
-    """Sums over all earlier columns."""
+    """Returns sums over all earlier columns."""
     return np.cumsum(values, axis=-1) - values
 
 
 def _after(values: np.ndarray) -> np.ndarray:
-    """Sums over all later columns."""
+    """Returns sums over all later columns."""
     return values.sum(axis=-1, keepdims=True) - np.cumsum(values, axis=-1)

@@ -1,1 +1,1 @@
-"""How far more devices pay off: time to a target and device-hours against the number of devices."""
+"""How far more devices pay off: time to target and device-hours against the number of devices."""

@@ -1,4 +1,4 @@
-"""Answers: how far more devices pay off, for every curve of a store, a file of points or a paper, and every device."""
+"""Answers: how far more devices pay off, for every curve in a store, a file of points or a paper, and every device."""
 
 import collections
 from collections.abc import Sequence
@@ -43,14 +43,14 @@ OF_TIMES = (
 
 
 class Subject(NamedTuple):
-    """A curve or a factorization whose pay-off is asked for.
+    """A curve or a factorization whose pay-off is requested.
 
     Attributes:
       names: columns that identify it in tables.
       title: name in pictures.
       steps: the fit of steps to target over batch size with its points, or the epochs of a factorization.
       notes: remarks for a reader.
-      times: its measured seconds per step.
+      times: measured seconds per step.
     """
 
     names: dict[str, Any]
@@ -61,19 +61,19 @@ class Subject(NamedTuple):
 
     @property
     def verdict(self) -> text.Verdict:
-        """Verdict of its curve. The epochs of a factorization are exact."""
+        """The verdict of the curve. The epochs of a factorization are exact."""
         return self.steps.verdict if isinstance(self.steps, PointsFit) else "identified"
 
 
 class Answer(NamedTuple):
-    """How far a subject pays off on a kind of device.
+    """How far a subject pays off on one device kind.
 
     Attributes:
       subject: the curve or factorization.
-      device_kind: empty if no device was timed.
-      gain: the speed-up required of a doubling, as a fraction.
-      batch: the batch size up to which it pays off to double batch and devices together.
-      measured, predicted: time to target with measured and with predicted seconds per step, or None without any.
+      device_kind: device kind, or empty if no device was timed.
+      gain: speed-up required of a doubling, as a fraction.
+      batch: batch size up to which it pays off to double batch and devices together.
+      measured, predicted: time to target with measured or predicted seconds per step, or None.
       predicted_by: source of the prediction.
       notes: remarks for a reader.
     """
@@ -94,13 +94,13 @@ class Answer(NamedTuple):
 
 @located
 def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str] = ()) -> list[Subject]:
-    """Returns the curves of a store, as selected and as confirmed, and its factorizations over cores.
+    """Returns a store's curves, both as selected and as confirmed, and its factorizations over cores.
 
     Args:
       folder: folder of the store.
-      request: metric and value of a target other than the studies' own.
-      where: conditions on studies over batch sizes, as in ``workload_studies.of_store``. With any condition,
-        factorizations are left out.
+      request: metric and value to use instead of the studies' own targets.
+      where: conditions on batch-size studies, as in ``workload_studies.of_store``. With any condition, factorizations
+        are left out.
 
     Raises:
       BadInput: there is no store, or it has no study that could pay off.
@@ -119,7 +119,7 @@ def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str]
 
 
 def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
-    """Returns every fit of these curves, with the seconds per step that their runs measured."""
+    """Returns every fit of these curves, with the seconds per step measured by their runs."""
     subjects = []
     for one in fitted:
         times = tuple(step_times.of_commits(one.curve.workload.commits))
@@ -132,7 +132,7 @@ def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
 
 
 def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
-    """Returns factorizations up to their last epoch, on numbers of real cores."""
+    """Returns factorizations up to their last epoch, by number of real cores."""
     subjects = []
     formats = {curve.representative.study.table_dtype for curve in core_curves}
     for curve in core_curves:
@@ -152,12 +152,12 @@ def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
 
 
 def of_file(file: Path) -> list[Subject]:
-    """Returns the curves in a file of points, as ``fits.of_file`` reads it."""
+    """Returns the curves in a file of points, as read by ``fits.of_file``."""
     return _of_fits(*fits.of_file(file))
 
 
 def of_paper(source: str) -> list[Subject]:
-    """Returns the curves that a paper published, from ``results/papers``.
+    """Returns the curves published in a paper, from ``results/papers``.
 
     Raises:
       BadInput: there is no such paper, or it has no curves.
@@ -190,17 +190,17 @@ def answers(
     *,
     choosable: bool = False,
 ) -> list[Answer]:
-    """Returns how far every subject pays off on every kind of device with times.
+    """Returns how far each subject pays off on each device kind with times.
 
     Args:
       subjects: curves and factorizations.
-      gain: the speed-up required of a doubling, as a fraction in (0, 1).
-      measured: a file of measured step times, which replace those of the store.
-      predicted: a file of predicted step times, which replace those without communication.
-      choosable: whether a user can select subjects with --where, which an error then mentions.
+      gain: speed-up required of a doubling, as a fraction in (0, 1).
+      measured: file of measured step times, which replace those of the store.
+      predicted: file of predicted step times, which replace those without communication.
+      choosable: whether a user can select subjects with --where, in which case errors mention it.
 
     Raises:
-      BadInput: a file is invalid, or does not name one of several workloads.
+      BadInput: a file is invalid, or does not identify one of several workloads.
     """
     given = {
         basis: _times_of(step_times.read(file, basis), subjects, basis, choosable=choosable)
@@ -242,7 +242,7 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: str, *, ch
 
 
 def _unmatched(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], basis: str) -> BadInput:
-    """Returns the error for a row, counted from 0, that belongs to no subject."""
+    """Returns the error for a row, counting from 0, that does not belong to any subject."""
     names = {name: str(rows[name][row]) for name in NAMES if name in rows}
     if not any(all(str(one.names.get(name)) == value for name, value in names.items()) for one in subjects):
         why = f"is of no curve ({', '.join(names.values())}). Name data set and model as the table does."
@@ -289,7 +289,7 @@ def _answer(
 
 
 def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
-    """Returns notes on ends that the curve would allow but the ``numbers`` [k], rising, do not reach."""
+    """Returns notes on ends that the curve would allow but the ascending ``numbers`` [k] do not reach."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
         f"{what}: the interval of the last doubling reaches the {which} value in the data, {end:,.10g}"
@@ -310,7 +310,7 @@ def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
 
 
 def _gaps(times: StepTimes) -> list[str]:
-    """Returns notes on gaps between the batch sizes that were timed."""
+    """Returns notes on gaps between timed batch sizes."""
     return [
         f"no batch size was timed on {count:,.0f} device{_s(count)} between {before:,.10g} and {after:,.10g}, so only "
         "bounds hold between them"
@@ -323,9 +323,9 @@ def _s(count: float) -> str:
 
 
 def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
-    """Returns notes on batch sizes of a file beyond those of the curve; a store may have them without an answer there.
+    """Returns notes on a file's batch sizes outside the curve; a store may have them without an answer there.
 
-    ``as_share``: smaller batch sizes on one device are used as its share of a larger batch.
+    ``as_share``: whether smaller batch sizes on one device are used as its share of a larger batch.
     """
     if times.by != f"--{times.basis}":
         return []
@@ -346,7 +346,7 @@ def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
 
 
 def table(found: Sequence[Answer]) -> pd.DataFrame:
-    """Returns a row for every answer: the names of its subject, then ``PAYOFF``."""
+    """Returns a row for each answer: the names of its subject, then ``PAYOFF``."""
     rows = []
     for one in found:
         row = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
@@ -364,11 +364,11 @@ def table(found: Sequence[Answer]) -> pd.DataFrame:
 
 
 def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.DataFrame:
-    """Returns a row for every number of devices of every answer: the names of its subject, then ``PAYOFF_TIMES``.
+    """Returns a row for each device count of each answer: the names of its subject, then ``PAYOFF_TIMES``.
 
     Args:
       found: the answers.
-      price: price of an hour of each kind of device.
+      price: hourly price of each device kind.
     """
     rows = []
     owners = []
@@ -410,18 +410,18 @@ def _named(owners: Sequence[Answer], values: pd.DataFrame) -> pd.DataFrame:
 
 
 class Prices(NamedTuple):
-    """Prices of a device-hour: of any device, or of each named kind."""
+    """Prices per device-hour: for any device, or for each named kind."""
 
     any_device: float
     of_kind: dict[str, float]
 
     def of(self, kind: str) -> float:
-        """Returns the price of a kind of device, or NaN if it is unknown."""
+        """Returns the price of a device kind, or NaN if it is unknown."""
         return self.of_kind.get(kind, self.any_device)
 
 
 def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
-    """Parses prices such as ``2.5`` and ``TPU v4=3.22``, or None without any.
+    """Parses prices such as ``2.5`` and ``TPU v4=3.22``. Returns None without any.
 
     Raises:
       BadInput: a price is not a positive number, or its device is not among ``kinds``.
@@ -445,7 +445,7 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 
 
 def as_text(found: Sequence[Answer]) -> str:
-    """Returns the answers for a reader: a line each, then notes, and the meaning of the numbers."""
+    """Formats the answers for a reader: one line each, then notes, and the meaning of the numbers."""
     naming = [str(name) for name in _named(found, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
     alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "estimate") for one in found]
     apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
@@ -464,7 +464,7 @@ def as_text(found: Sequence[Answer]) -> str:
         remarks += [(i, note) for note in one.notes]
         if one.predicted:
             remarks.append((i, f"predicted by {one.predicted_by}"))
-    # Notes on all rows need no row numbers.
+    # Notes that apply to all rows need no row numbers.
     counts = collections.Counter(remark for _, remark in remarks)
     common = [words for words, count in counts.items() if count == len(found) > 1]
     notes = [*common, *text.grouped(one for one in remarks if one[1] not in common)]
@@ -478,7 +478,7 @@ def as_text(found: Sequence[Answer]) -> str:
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
-    """Returns time to target and device-hours for a reader, a block per answer."""
+    """Formats time to target and device-hours for a reader, one block per answer."""
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
@@ -525,7 +525,7 @@ def _block(pay_off: PayOff, times: Sequence[dict[str, Any]]) -> str:
 
 
 def _ends(row: dict[str, Any], name: str) -> str:
-    """Returns the ends of an interval, or empty if there is no number."""
+    """Formats the ends of an interval, or empty if there is no number."""
     if np.isnan([row[name], row[f"{name}_low"], row[f"{name}_high"]]).any():
         return ""
     return f"[{text.number(row[f'{name}_low'])}, {text.number(row[f'{name}_high'])}]"

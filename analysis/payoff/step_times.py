@@ -1,12 +1,13 @@
-"""Step times: seconds per step against devices and batch size, either measured or predicted.
+"""Step times: measured or predicted seconds per step against devices and batch size.
 
-Measured times come from the runs of a store. Predicted times come from a file, or from times of one device: n devices,
-each with its share of the batch, take at least as long as one device with that share. That is *without communication*.
+Measured times come from the runs in a store. Predicted times come from a file, or from the times of one device: n
+devices, each with its share of the batch, take at least as long as one device with that share. That is *without
+communication*.
 
-Batch sizes between the timed ones also count. Between neighbours up to a factor of 4 apart, ln seconds are
-interpolated over ln batch size, with at most the curvature of a fixed time plus a time per example. Neighbours farther
-apart leave a gap. In a gap, and for shares beyond the timed ones, only bounds hold: a step of more examples takes at
-least as long, and at most as long per example.
+Batch sizes between the timed ones also count. Between neighbours up to a factor of 4 apart, ln seconds are interpolated
+over ln batch size, with at most the curvature of a fixed time plus a time per example. Neighbours farther apart leave a
+gap. In a gap, and for shares beyond the timed ones, only bounds hold: a step with more examples takes at least as long
+in total, and at most as long per example.
 """
 
 import io
@@ -33,30 +34,31 @@ BASES = (MEASURED, PREDICTED)
 WITHOUT_COMMUNICATION = "times of 1 device, without communication"
 COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "high", "basis")
 NUMBERS = COLUMNS[1:6]
-NAMES = ("dataset", "model", "optimizer")  # optional columns of a file, which name the workload
-UPPER = 0.95  # level of either end of a 90 % interval
-FEWEST_ALONE = 2  # batch sizes of one device needed to predict more devices
-FEWEST = 3  # batch sizes needed to compare a time with its neighbours
-INDEPENDENT = 18 / 35  # share of residuals that count as independent, at evenly spaced batch sizes
+NAMES = ("dataset", "model", "optimizer")  # optional file columns that name the workload
+UPPER = 0.95  # confidence level of each end of a 90 % interval
+FEWEST_ALONE = 2  # minimum batch sizes on one device for predicting more devices
+FEWEST = 3  # minimum batch sizes for comparing a time with its neighbours
+INDEPENDENT = 18 / 35  # fraction of residuals that count as independent, for evenly spaced batch sizes
 GAP = 4.0  # a larger factor between neighbouring batch sizes leaves a gap
-BEND = 0.25  # largest second derivative of ln(fixed + each · B) by ln B
-PER_OCTAVE = 4  # batch sizes per device to try between the timed ones
-OWN = math.log(1.12)  # 90 % bound of a prediction's error that is specific to its row
-SAME = 1 + 1e-9  # tolerance of equal numbers
+BEND = 0.25  # maximum second derivative of ln(fixed + each · B) by ln B
+PER_OCTAVE = 4  # per-device batch sizes to try per octave, between the timed ones
+OWN = math.log(1.12)  # 90 % bound of a prediction's row-specific error
+SAME = 1 + 1e-9  # tolerance for equal numbers
 
 
 class StepTimes(NamedTuple):
-    """Seconds per step of a kind of device, r rows.
+    """Seconds per step on one device kind, r rows.
 
     Attributes:
-      device_kind: JAX's name of the device.
+      device_kind: JAX's name for the device.
       basis: measured or predicted, for all rows.
       by: source of the prediction, or empty if measured in a store.
-      devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step takes all data.
-      below, above: float64[r], 90 % bounds of the error of ln seconds below and above.
-      shared: float64[2], the parts of ``below`` and ``above`` that all rows have in common.
+      devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step uses all data.
+      below, above: float64[r], 90 % bounds on the error of ln seconds, below and above.
+      shared: float64[2], the parts of ``below`` and ``above`` shared by all rows.
       notes: remarks for a reader.
-      divided: all rows are of one device; more devices take as long as one with its share of the batch.
+      divided: whether all rows are for one device, so that more devices take as long as one with its share of the
+          batch.
     """
 
     device_kind: str
@@ -72,13 +74,13 @@ class StepTimes(NamedTuple):
     divided: bool = False
 
     def own(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ``below`` and ``above`` without the common error of all rows, which cancels in a ratio."""
+        """Returns ``below`` and ``above`` without the error shared by all rows, which cancels in a ratio."""
         ends = zip((self.below, self.above), self.shared, strict=True)
         below, above = (np.sqrt(np.maximum(widths**2 - shared**2, 0)) for widths, shared in ends)
         return below, above
 
     def within(self, smallest: float, largest: float) -> "StepTimes":
-        """Returns the rows at batch sizes of a curve, or at shares of them, as steps beyond are unknown."""
+        """Returns the rows at a curve's batch sizes, or at shares of them, because steps beyond are unknown."""
         return self.at(((self.batch_size >= smallest) | self.divided) & (self.batch_size <= largest))
 
     def at(self, rows: np.ndarray) -> "StepTimes":
@@ -87,7 +89,7 @@ class StepTimes(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in fields})
 
     def gaps(self) -> list[tuple[float, float, float]]:
-        """Returns the gaps: a number of devices, and the batch sizes on either side."""
+        """Returns the gaps: a device count, and the batch sizes on either side."""
         found = []
         for count in np.unique(self.devices):
             sizes = np.sort(self.batch_size[self.devices == count])
@@ -95,10 +97,10 @@ class StepTimes(NamedTuple):
         return found
 
     def choices(self, smallest: float, largest: float) -> "dict[float, Choices]":
-        """Returns the batch sizes available to each number of devices, within those of a curve.
+        """Returns the batch sizes available for each device count, within those of a curve.
 
         Args:
-          smallest, largest: batch sizes of the curve (ignored if a step takes all data).
+          smallest, largest: range of the curve's batch sizes (ignored if a step uses all data).
         """
         if np.isnan(self.batch_size).any():
             each = zip(self.devices, np.log(self.seconds)[:, None], np.eye(len(self.devices))[:, None], strict=True)
@@ -119,7 +121,7 @@ class StepTimes(NamedTuple):
         return found
 
     def _interpolated(self, rows: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> "Choices":
-        """Interpolates ln seconds at batch sizes [m] from rows at ln batch sizes ``x``, rising."""
+        """Interpolates ln seconds at batch sizes [m] from rows at ascending ln batch sizes ``x``."""
         y, at = np.log(self.seconds[rows]), np.log(sizes)
         before = np.clip(np.searchsorted(x, at * SAME, "right") - 1, 0, max(len(x) - 2, 0))
         after = np.minimum(before + 1, len(x) - 1)
@@ -142,12 +144,12 @@ class StepTimes(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Batch sizes available to a number of devices, with ln seconds per step. All float64.
+    """Batch sizes available for a device count, with ln seconds per step. All are float64.
 
     Attributes:
-      batch_size: [m], examples, or NaN if a step takes all data.
+      batch_size: [m], batch sizes in examples, or NaN if a step uses all data.
       middle: [m], ln seconds, or infinite if there is only a lower bound.
-      low, high: [m], bounds of ln seconds, without the errors of the rows.
+      low, high: [m], bounds on ln seconds, without the errors of the rows.
       weights: [m, r], weight of each row in ``middle``.
     """
 
@@ -159,7 +161,7 @@ class Choices(NamedTuple):
 
 
 def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
-    """Returns the times measured by the runs of a workload, one for each kind of device, sorted by its name.
+    """Returns the times measured by the runs of a workload, one item per device kind, sorted by its name.
 
     All steps at a number of devices and a batch size are averaged. Times of emulated devices are not used. Neither are
     steps of several trials at once (batched lanes, or device groups with separate trials), which measure throughput.
@@ -182,7 +184,7 @@ def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
 
 
 def _kind(run: dict[str, Any]) -> str:
-    """Returns the kind of device, which for a CPU includes the cores of each device if there are several."""
+    """Returns the device kind, which for a CPU includes the number of cores per device if there are several."""
     cores = (run["physical_cores"] or 1) // run["device_count"] if run["backend"] == "cpu" else 1
     kind = run["device_kind"] or "unknown"
     return f"{kind}, {cores} cores each" if cores > 1 else kind
@@ -200,10 +202,10 @@ def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: tuple
 
 
 def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> tuple[float, bool]:
-    """Returns the 90 % bound of the error of ln of a measured time, and whether the times [r] show it.
+    """Returns the 90 % bound on the error of ln measured time, and whether the times [r] show it.
 
-    The estimate uses the distance of each time from the straight line, in logarithms, between its two neighbours in
-    batch size. This estimator of Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625) needs no law of
+    The estimate uses each time's distance from the straight line, in log space, between its two neighbours in batch
+    size. This estimator by Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625) needs no law for
     seconds over batch size, and includes the slowdowns of a shared machine.
     """
     squares, count = 0.0, 0
@@ -223,7 +225,7 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
 
 
 def without_communication(measured: StepTimes) -> StepTimes | None:
-    """Predicts times of n devices, each with an n-th of the batch, from those of one, or None if it has too few."""
+    """Predicts times of n devices, each with 1/n of the batch, from those of one. Returns None if there are too few."""
     alone = measured.at(measured.devices == 1)
     if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
@@ -231,7 +233,7 @@ def without_communication(measured: StepTimes) -> StepTimes | None:
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
-    """Returns seconds per epoch of a factorization on real cores as step times, or None without any."""
+    """Returns a factorization's seconds per epoch on real cores as step times, or None without any."""
     if not curve.members:
         return None
     hardware = curve.representative.hardware
@@ -243,21 +245,21 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
 
 
 def read(file: Path, basis: Basis) -> pd.DataFrame:
-    """Reads a file of step times, CSV or Parquet, with the columns ``COLUMNS`` and any of ``NAMES``.
+    """Reads a CSV or Parquet file of step times, with the columns ``COLUMNS`` and any of ``NAMES``.
 
     Args:
-      file: the file.
-      basis: the basis that all rows must have.
+      file: path of the file.
+      basis: basis that all rows must have.
 
     Raises:
-      BadInput: the file cannot be read or lacks a column, or a row has another basis or anything but positive numbers
-        in order.
+      BadInput: the file cannot be read or lacks a column, or a row has a different basis or values other than positive
+        numbers in order.
     """
     flag = f"--{basis} {file}"
     try:
         rows = _parquet(file) if file.suffix == ".parquet" else pd.read_csv(io.BytesIO(bounds.text(file)))
     except OSError as error:
-        reason = error.strerror or str(error).strip()  # the text of PyArrow ends in an empty line
+        reason = error.strerror or str(error).strip()  # PyArrow's message ends with an empty line
         raise BadInput(f"cannot read {flag} ({reason}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, ragged, or not Parquet
         raise BadInput(f"{flag} is not a table in CSV or Parquet ({first_line(error)})") from None
@@ -286,7 +288,7 @@ def _parquet(file: Path) -> pd.DataFrame:
 
 
 def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:
-    """Returns the number of the first wrong row, from 1."""
+    """Returns the number of the first wrong row, counting from 1."""
     return int(np.argmax(wrong)) + 1
 
 
@@ -306,7 +308,7 @@ def _check_words(rows: pd.DataFrame, flag: str, basis: Basis) -> None:
 def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
     for name in NUMBERS:
         numbers = pd.to_numeric(rows[name], errors="coerce").astype(np.float64)
-        empty = rows[name].isna() & (name == "batch_size")  # a step of a factorization takes all data
+        empty = rows[name].isna() & (name == "batch_size")  # a factorization step uses all data
         wrong = ~(np.isfinite(numbers) & (numbers > 0)) & ~empty
         if name == "devices":
             wrong = wrong | (numbers != np.round(numbers))
@@ -323,10 +325,10 @@ def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
 
 
 def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
-    """Returns the step times of rows from ``read``, for each kind of device and basis.
+    """Returns the step times in rows from ``read``, for each device kind and basis.
 
-    Predicted rows share the smallest part of their ranges. Each row keeps a separate error of × or / 1.12, if its range
-    is that wide, which no ratio cancels.
+    Predicted rows share the smallest part of their ranges. If its range is that wide, each row keeps a separate error
+    of × or / 1.12, which does not cancel in ratios.
     """
     result = []
     for kind, basis in itertools.product(sorted(set(rows["device_kind"])), BASES):

@@ -1,14 +1,14 @@
 """Time to target: steps to target times seconds per step, against the number of devices, and its cost.
 
-Steps come from every curve over batch size that the data allow. These are the curves of the 90 % region of
+Steps come from every curve over batch size that the data allow. These are the curves in the 90 % region of
 ``fitting.regimes``, each with the heights that the points allow, and copies moved to the ends of the interval of the
 critical batch size, because the region has no model error. The extremes of a number among them are the ends of its 90 %
 interval.
 
-Every number of devices uses its fastest batch size among those of the curve within the timed range. Every interval
-includes three uncertainties: the possible forms of the curve, the bounds of interpolated seconds per step, and the
-errors of the timed ones. The last are independent of the others, so widths (of logarithms) add in quadrature. Common
-errors cancel in a gain, which is the ratio of two times.
+Each device count uses its fastest batch size among those of the curve within the timed range. Every interval includes
+three uncertainties: the possible forms of the curve, the bounds of interpolated seconds per step, and the errors of the
+timed ones. The last are independent of the others, so widths (of logarithms) add in quadrature. Shared errors cancel in
+a gain, which is the ratio of two times.
 """
 
 from typing import NamedTuple
@@ -20,18 +20,18 @@ from analysis.fitting import profiles
 from analysis.fitting.regimes import Fit
 from analysis.payoff.step_times import StepTimes
 
-LOWER, UPPER = ("identified", "at_least"), ("identified", "at_most")  # verdicts with a lower end, and with an upper end
-SAME = 1e-9  # relative tolerance of equal numbers
+LOWER, UPPER = ("identified", "at_least"), ("identified", "at_most")  # verdicts with a lower end and with an upper end
+SAME = 1e-9  # relative tolerance for equal numbers
 
 
 class StepCurves(NamedTuple):
-    """Curves ln S = height + ln(1 + (B*/B)^a) / a, the fitted one first. Arrays are float64[c].
+    """Curves ln S = height + ln(1 + (B*/B)^a) / a, with the fitted curve first. Arrays are float64[c].
 
     Attributes:
       ln_critical, sharpness: ln B* in examples, and a.
-      ln_height: ln steps of its plateau.
-      slack: bound of the error of ln steps, above and below.
-      smallest, largest: batch sizes of the curve, beyond which steps are unknown.
+      ln_height: ln steps of the plateau.
+      slack: bound on the error of ln steps, above and below.
+      smallest, largest: range of the curve's batch sizes, beyond which steps are unknown.
     """
 
     ln_critical: np.ndarray
@@ -42,7 +42,7 @@ class StepCurves(NamedTuple):
     largest: float
 
     def ln_steps(self, batch_size: np.ndarray) -> np.ndarray:
-        """Returns ln steps to target at ``batch_size`` [b], examples: float64[c, b]."""
+        """Returns ln steps to target at ``batch_size`` [b] in examples: float64[c, b]."""
         below = self.ln_critical[:, None] - np.log(batch_size)
         return self.ln_height[:, None] + profiles.excess(below, self.sharpness[:, None])
 
@@ -51,10 +51,10 @@ class LastDoubling(NamedTuple):
     """The number after the last doubling that pays off, with its 90 % interval.
 
     Attributes:
-      best: from the best curve and times, or NaN unless identified.
+      best: estimate from the best curve and times, or NaN unless identified.
       low, high: ends of the interval, or NaN if not stated.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      guess: the best estimate for any verdict, or NaN if it is beyond the numbers in the data.
+      guess: best estimate for any verdict, or NaN if it is beyond the numbers in the data.
     """
 
     best: float
@@ -64,7 +64,7 @@ class LastDoubling(NamedTuple):
     guess: float = float("nan")
 
     def in_words(self) -> str:
-        """Returns words such as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
+        """Formats the number as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
         words = text.statement(self.verdict, *map(text.count, (self.best, self.low, self.high)))
         guessed = self.verdict == "not_identified" and not np.isnan(self.guess)
         return f"{words} (best {text.count(self.guess)})" if guessed else words
@@ -79,7 +79,7 @@ def step_curves(fit: Fit) -> StepCurves:
     n = len(ln_batch)
     a, g = np.nonzero(fit.profile.misfit <= fit.bound)
     ln_critical, sharpness = fit.profile.ln_critical[g], fit.profile.sharpness[a]
-    moves = {0.0: None}  # without repetition, in order
+    moves = {0.0: None}  # without duplicates, in order
     if len(ln_critical) and np.isfinite(fit.low):
         moves[min(0.0, np.log(fit.low) - ln_critical.min())] = None
     if len(ln_critical) and np.isfinite(fit.high):
@@ -94,14 +94,14 @@ def step_curves(fit: Fit) -> StepCurves:
 
 
 def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
-    """Returns the batch size after the last doubling of the batch that still saves enough steps.
+    """Returns the batch size after the last doubling that still saves enough steps.
 
     It does not depend on hardware: if seconds per step stay constant while batch and devices are doubled together,
-    doublings pay off up to this batch size. It never lies beyond the batch sizes of the curve.
+    doublings pay off up to this batch size. It is always within the batch sizes of the curve.
 
     Args:
       fit: the fitted curve.
-      gain: the speed-up required of a doubling, as a fraction in (0, 1).
+      gain: speed-up required of a doubling, as a fraction in (0, 1).
     """
     ends = last_doublings(step_curves(fit), gain)
     first, last = float(fit.batch_size[0]), float(fit.batch_size[-1])
@@ -115,10 +115,10 @@ def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
 
 
 def last_doublings(curves: StepCurves, gain: float) -> np.ndarray:
-    """Returns the larger batch size of the last doubling of the batch that gains at least ``gain``, float64[c].
+    """Returns the larger batch size of the last doubling that gains at least ``gain``, float64[c].
 
-    With u = (B*/B)^a the doubling from B gains ln(1 + u) / a − ln(1 + u / 2^a) / a, which is ln(1 + gain) at
-    u = (r − 1) / (1 − r / 2^a) with r = (1 + gain)^a.
+    With u = (B*/B)^a, the doubling from B gains ln(1 + u) / a − ln(1 + u / 2^a) / a, which is ln(1 + gain) at u = (r −
+    1) / (1 − r / 2^a) with r = (1 + gain)^a.
     """
     a = curves.sharpness
     ratio = (1 + gain) ** a
@@ -138,11 +138,11 @@ def stated(found: LastDoubling) -> LastDoubling:
 
 
 class Gains(NamedTuple):
-    """Gains of doublings: the time on n devices over the time on 2 n. All float64[p].
+    """Gains from doublings: the time on n devices over the time on 2 n. All are float64[p].
 
     Attributes:
-      devices: n, rising.
-      best, low, high: the gain with its 90 % interval (2 is perfect).
+      devices: device counts n, ascending.
+      best, low, high: gain with its 90 % interval (2 is perfect).
     """
 
     devices: np.ndarray
@@ -152,14 +152,14 @@ class Gains(NamedTuple):
 
 
 class PayOff(NamedTuple):
-    """Time to target on k numbers of devices, rising. All float64[k] but ``gains`` and ``last``.
+    """Time to target for k device counts, ascending. All are float64[k] except ``gains`` and ``last``.
 
     Attributes:
-      devices: numbers of devices.
-      batch_size: fastest batch size on each, examples, or NaN without a batch.
-      seconds, low, high: seconds to the target, with a 90 % interval.
-      gains: gains of doublings.
-      last: the number of devices after the last doubling that gains enough, if all before it do.
+      devices: device counts.
+      batch_size: fastest batch size for each, in examples, or NaN without a batch.
+      seconds, low, high: seconds to target, with a 90 % interval.
+      gains: gains from doublings.
+      last: device count after the last doubling that gains enough, if all earlier ones do.
     """
 
     devices: np.ndarray
@@ -181,8 +181,8 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
     Args:
       times: seconds per step.
       curves: steps to target over batch size, or an exact number of steps.
-      gain: the speed-up required of a doubling, as a fraction.
-      verdict: verdict of the curve, which decides the ends of ``last`` that may be stated.
+      gain: speed-up required of a doubling, as a fraction.
+      verdict: verdict on the curve, which determines the ends of ``last`` that can be stated.
     """
     if isinstance(curves, StepCurves):
         times, slack = times.within(curves.smallest, curves.largest), curves.slack
@@ -217,7 +217,7 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
 
 
 def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns bounds of the error of sums of ln seconds with weights [k, r], below and above: [k] each."""
+    """Returns bounds on the error of sums of ln seconds with weights [k, r], below and above: [k] each."""
     below, above = times.own()
     down, up = np.maximum(weights, 0), np.maximum(-weights, 0)
     ends = ((below, above, shared[0]), (above, below, shared[1]))
@@ -228,21 +228,21 @@ def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[
 def _gains(
     devices: np.ndarray, ln_times: tuple[np.ndarray, np.ndarray, np.ndarray], times: StepTimes, weights: np.ndarray
 ) -> Gains:
-    """Returns gains of doublings among [k] numbers of devices, from low, middle and high times [c, k] and weights."""
+    """Returns the gains from doublings among [k] device counts, from low, middle and high times [c, k] and weights."""
     pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
     i, j = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
     soonest, ln_time, latest = ln_times
     middle = ln_time[0, i] - ln_time[0, j]
-    errors = _errors(times, weights[i] - weights[j], np.zeros(2))  # the error of one time cancels in its own ratio
+    errors = _errors(times, weights[i] - weights[j], np.zeros(2))  # the error of a time cancels in a ratio with itself
     low = middle - np.hypot(middle - (soonest[:, i] - latest[:, j]).min(axis=0), errors[0])
     high = middle + np.hypot((latest[:, i] - soonest[:, j]).max(axis=0) - middle, errors[1])
     return Gains(devices[i], np.exp(middle), np.exp(low), np.exp(high))
 
 
 def judged(devices: np.ndarray) -> np.ndarray:
-    """Returns the numbers of devices n, 2 n, 4 n ... up to the first one whose double is missing: [d], rising.
+    """Returns the device counts n, 2 n, 4 n ... up to the first whose double is missing: [d], ascending.
 
-    n is the first that has its double. If a doubling is missing below it, only the smallest number is returned.
+    n is the first whose double exists. If a doubling is missing below it, only the smallest device count is returned.
     """
     there = set(devices.tolist())
     first = next((n for n in sorted(there) if 2 * n in there), min(there))
@@ -253,16 +253,16 @@ def judged(devices: np.ndarray) -> np.ndarray:
 
 
 def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
-    """Returns the number of devices after the last doubling that gains enough, if all before it do.
+    """Returns the device count after the last doubling that gains enough, if all earlier ones do.
 
-    An end is stated if it lies within the data and the ``verdict`` of the curve states one on this side. At the largest
-    number of devices, further doublings may pay off. At the smallest, fewer devices may be enough.
+    An end is stated if it lies within the data and the curve's ``verdict`` states one on this side. At the largest
+    device count, further doublings may pay off. At the smallest, fewer devices may be enough.
 
     Args:
-      gains: gains of doublings.
-      numbers: numbers of devices from ``judged``.
-      gain: the required gain, as a fraction.
-      verdict: verdict of the curve.
+      gains: gains from doublings.
+      numbers: device counts from ``judged``.
+      gain: required gain, as a fraction.
+      verdict: verdict on the curve.
     """
     if len(numbers) < 2:
         return NOTHING
@@ -279,7 +279,7 @@ def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:
 
 
 def on_front(seconds: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """Returns the Pareto front of k choices, bool[k]: no other is better in one and at least as good in both."""
+    """Returns which of k choices are on the Pareto front, bool[k]: no other is better in one and as good in both."""
     faster = seconds[:, None] < seconds * (1 - SAME)  # [other, one]
     cheaper = cost[:, None] < cost * (1 - SAME)
     no_slower = seconds[:, None] <= seconds * (1 + SAME)

@@ -1,1 +1,1 @@
-"""Parts of pictures: axes, ticks, labels, panels and grids of them."""
+"""Parts of pictures: axes, ticks, labels, panels and grids of panels."""

@@ -1,4 +1,4 @@
-"""Best errors against batch size, with a line for each budget or group of trials."""
+"""Best errors against batch size, with one line per budget or group of trials."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Errors(NamedTuple):
     """A line: the best error at each batch size, sorted by batch size.
 
     Attributes:
-      label: in the legend.
+      label: label in the legend.
       batch_size: float64[n], examples.
       error: float64[n].
     """
@@ -33,11 +33,11 @@ class Errors(NamedTuple):
 
 
 def lowest_errors(bests: Sequence[BestErrors], labels: Sequence[str]) -> list[Errors]:
-    """Returns a line for every budget that has a measurement.
+    """Returns a line for each budget that has a measurement.
 
     Args:
       bests: errors of studies, which are combined by batch size.
-      labels: of the budgets.
+      labels: labels of the budgets.
     """
     lines = []
     for i, label in enumerate(labels):
@@ -55,9 +55,9 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
     """Returns the panel of a metric.
 
     Args:
-      title: of the panel.
-      metric: an error.
-      members: lines.
+      title: title of the panel.
+      metric: error to show.
+      members: lines to draw.
       ordered: whether the lines differ in a number.
       stop: target at which trials stopped. Differences beyond it are not meaningful.
     """
@@ -95,7 +95,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
 
 
 def symbols(stop: float | None) -> list[Artist]:
-    """Returns the legend of all panels. ``stop`` is as in ``panel``."""
+    """Returns the legend shared by all panels. ``stop`` is as in ``panel``."""
     if stop is None:
         return []
     label = "beyond the target, at which trials stopped (not comparable)"

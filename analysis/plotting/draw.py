@@ -1,4 +1,4 @@
-"""Drawing on axes of steps to target against batch size, with ticks at powers of two."""
+"""Functions that draw steps to target against batch size, with ticks at powers of two."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ Look = dict[str, Any]  # options of an artist
 
 
 class Style(NamedTuple):
-    """Look of a curve. Curves differ in marker and line as well, so that they can be distinguished in grey."""
+    """The look of a curve. Curves also differ in marker and line style, to be distinguishable in grey."""
 
     color: str
     marker: str
@@ -45,18 +45,18 @@ GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth"
 SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
 DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
-FURTHEST = 4.0  # bars may be cut at this factor below their middle
+FURTHEST = 4.0  # bars are cut at most at this factor below their middle
 
 
 def styles() -> Iterator[Style]:
-    """Yields styles without end. Once all are used, colours repeat with other markers."""
+    """Yields styles endlessly. Once all are used, the colours repeat with other markers."""
     for round_number in itertools.count():
         for i, style in enumerate(STYLES):
             yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
 
 
 def ordered_styles(count: int) -> list[Style]:
-    """Returns styles of an ordered series, from dark to light along viridis, without its palest end."""
+    """Returns styles for an ordered series, from dark to light along viridis, without its palest end."""
     colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
     return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
 
@@ -67,12 +67,12 @@ def styles_of(count: int, *, ordered: bool) -> list[Style]:
 
 
 def batch_size_axis(ax: Axes, batch_sizes: Sequence[float] | np.ndarray, *, compact: bool = True) -> None:
-    """Sets scale, limits, ticks and label of the horizontal axis, and the grid.
+    """Sets the scale, limits, ticks and label of the horizontal axis, and the grid.
 
     Args:
       ax: the axes.
-      batch_sizes: to include, in examples.
-      compact: whether ticks are few and written as powers.
+      batch_sizes: batch sizes to include, in examples.
+      compact: whether to use few ticks and write them as powers.
     """
     ax.set_xscale("log", base=2)
     ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
@@ -91,7 +91,7 @@ def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[floa
 
 
 def heights(points: Points) -> np.ndarray:
-    """Returns the steps that axes must include to show measurements. Long bars are cut at the bottom."""
+    """Returns the steps that the axes must include to show measurements. Long bars are cut at the bottom."""
     low = regimes.from_zero(points.low)
     return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
 
@@ -115,7 +115,7 @@ def bars(
     *,
     size: float,
 ) -> None:
-    """Draws markers with bars from ``low`` to ``high``, all float64[n]. ``size`` is that of markers, in points."""
+    """Draws markers with bars from ``low`` to ``high``, all float64[n]. ``size`` is the marker size in points."""
     ax.errorbar(
         across,
         middle,
@@ -141,7 +141,7 @@ def repeated_medians(
     hollow: bool = False,
     bars: bool = True,
 ) -> None:
-    """Draws the median steps of reruns with fresh seeds, with ``bars`` over their range.
+    """Draws the median steps of reruns with new seeds, with ``bars`` over their range.
 
     A bar extends to the top of the axes if some reruns never reached the target. A triangle at the top means that at
     least half of them did not. Use ``hollow`` markers if selected answers have the same colour.
@@ -165,8 +165,8 @@ def markers_with_bars(
     Args:
       ax: the axes.
       rows: (across, least, middle, most). Infinite values are drawn at the top. There is no bar if most < least.
-      style: of all markers.
-      size: of markers, points.
+      style: style of all markers.
+      size: marker size in points.
       hollow: whether markers are white inside.
     """
     top, never = ax.get_ylim()[1], NEVER_AGAIN
@@ -226,7 +226,7 @@ def band(
 ) -> None:
     """Shades the 90 % region of a fit, divided by ``factor``."""
     if not (fit.profile.misfit <= fit.bound).any():
-        return  # the region is narrower than the grid of the profile, and so as narrow as the line
+        return  # the region is narrower than the profile's grid, and therefore as narrow as the line
     across = _between(fit)
     low, high = (end / factor for end in regimes.band(fit, across))
     ax.fill_between(across, low, high, color=style.color, alpha=alpha, linewidth=0, label=label, zorder=2)
@@ -258,7 +258,7 @@ def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
 
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
-    """Returns the legend entry of a curve."""
+    """Returns the legend entry for a curve."""
     marker: Look = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
     marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
     marker["markeredgewidth"] = 0.9 if hollow else 0.6

@@ -1,4 +1,4 @@
-"""Panels on the trials of a curve: success rates, endings, metaparameters and reruns."""
+"""Panels about the trials of a curve: success rates, endings, metaparameters and reruns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from results.storage.commits import Commit
 STYLE = draw.SELECTED
 CHOSE: Look = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
 MOST_QUANTITIES = 3
-ACROSS, SMALL = 34, 8.0  # characters per line and points in an empty panel
+ACROSS, SMALL = 34, 8.0  # characters per line and font size in points of an empty panel
 WIDE = 20.0  # ratios beyond this factor are written as powers
 ENDS: dict[str, Look] = {
     "complete": {"facecolor": "#0072B2", "hatch": "", "edgecolor": "white"},
@@ -46,7 +46,7 @@ class CurveTrials(NamedTuple):
 
 
 def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
-    """Returns panels of metaparameters of the best trial against batch size."""
+    """Returns panels of the best trial's metaparameters against batch size."""
     space = curve_trials.studies[-1].study.space
     known = metaparameters.quantities(curve_trials.one.curve.tuned, space)
     quantities = tuning.shared_quantities(curve_trials.one, known)
@@ -54,7 +54,7 @@ def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
 
 
 def success_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel of the share of trials that reached the target, with its interval."""
+    """Returns the panel with the fraction of trials that reached the target, with its interval."""
     title = "share of trials that reached"
     if curve_trials.one.curve.pruned:
         return grid.empty(title, "pruned: final results of losing trials are not known", across=ACROSS, size=SMALL)
@@ -79,7 +79,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
 
 
 def ledger_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel of endings: planned = complete + infeasible + incomplete + missing, by batch size."""
+    """Returns the panel with endings by batch size: planned = complete + infeasible + incomplete + missing."""
     endings: dict[int, np.ndarray] = {}
     for commit in curve_trials.one.curve.workload.commits:
         size = commit.study.batch_size or 0
@@ -111,7 +111,7 @@ def _endings(commit: Commit) -> np.ndarray:
 
 
 def confirmation_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel of rerun over selected steps, with the reruns by which the trial was chosen."""
+    """Returns the panel with rerun over selected steps, including the reruns used to choose the trial."""
     again = curve_trials.one.confirmations
     if not again:
         why = "no trial of this target was rerun with fresh seeds. Use confirm=6."

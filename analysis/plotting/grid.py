@@ -14,24 +14,24 @@ from analysis.plotting.draw import INK
 from analysis.plotting.picture import PNG_DPI, keep_inside
 
 # Inches.
-WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # of a panel with its margins, by the number of columns
-HEIGHTS = {1: 3.4, 2: 2.6, 3: 2.25}  # of its axes
+WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # width of a panel with its margins, by the number of columns
+HEIGHTS = {1: 3.4, 2: 2.6, 3: 2.25}  # height of its axes
 LEFT, RIGHT, ABOVE, BELOW, LINE, FOOT = 0.72, 0.14, 0.36, 0.52, 0.155, 0.06
-CHARACTER, SWATCH = 0.060, 0.50  # of a legend: a character, and the symbol before the text
-BOLD = 0.079  # a bold character of a panel's title
-BETWEEN = 2  # least number of characters between the title of a panel and its goal
+CHARACTER, SWATCH = 0.060, 0.50  # widths in a legend: a character, and the symbol before the text
+BOLD = 0.079  # width of a bold character in a panel's title
+BETWEEN = 2  # minimum characters between a panel's title and its goal
 TITLE, WORDS, SMALL = 12.0, 9.0, 7.8  # points
 
 
 class Panel(NamedTuple):
-    """One pair of axes of a grid.
+    """One pair of axes in a grid.
 
     Attributes:
-      title: above the axes.
-      draw: draws on the axes.
-      legend: artists with labels, below the axes.
+      title: title above the axes.
+      draw: function that draws on the axes.
+      legend: artists with labels, shown below the axes.
       goal: target of all lines, at the right end of the title. Empty if targets differ or the title names them.
-      heading: of the legend.
+      heading: heading of the legend.
     """
 
     title: str
@@ -48,13 +48,13 @@ def positions(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
 
 
 def empty(title: str, why: str, across: int = 38, size: float | None = None) -> Panel:
-    """Returns an empty panel with a reason.
+    """Returns an empty panel that shows a reason.
 
     Args:
-      title: of the panel.
-      why: the reason.
-      across: characters per line.
-      size: of the text, points.
+      title: title of the panel.
+      why: reason to show.
+      across: number of characters per line.
+      size: font size in points.
     """
 
     def draw(ax: Axes) -> None:
@@ -72,8 +72,8 @@ def grid(
 
     Args:
       title, goals: lines above all panels.
-      panels: in up to three columns.
-      symbols: legend of all panels, under the title.
+      panels: panels in up to three columns.
+      symbols: legend for all panels, under the title.
     """
     rows, columns = (1 + max(position[i] for position in panels) for i in (0, 1))
     width, height = WIDTHS[columns], HEIGHTS[columns]
@@ -134,7 +134,7 @@ def _fill(ax: Axes, panel: Panel, width: float, size: float) -> None:
     figure, box = ax.get_figure(), ax.get_position()
     assert isinstance(figure, Figure)
     across, down = box.width * figure.get_figwidth(), box.height * figure.get_figheight()
-    # Fixed positions align labels and avoid a layout pass, which would double the time.
+    # Fixed positions align the labels and avoid a layout pass, which would double the time.
     ax.xaxis.set_label_coords(0.5, -0.27 / down)
     ax.yaxis.set_label_coords(-0.53 / across, 0.5)
     ax.xaxis.label.set(fontsize=WORDS - 0.6, verticalalignment="top")
@@ -164,7 +164,7 @@ def _columns(legend: Sequence[Artist], width: float) -> int:
 
 
 def _lines(panel: Panel, width: float) -> int:
-    """Returns the number of lines of a panel's legend and its heading."""
+    """Returns the number of lines in a panel's legend and its heading."""
     if not panel.legend:
         return 0
     lines = math.ceil(len(panel.legend) / _columns(panel.legend, width))
@@ -172,7 +172,7 @@ def _lines(panel: Panel, width: float) -> int:
 
 
 def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
-    """Returns the numbers of rows and columns of the legend of all panels."""
+    """Returns the numbers of rows and columns in the legend shared by all panels."""
     if not symbols:
         return 0, 0
     columns = _columns(symbols, across)
@@ -180,7 +180,7 @@ def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
 
 
 def _share_labels(figure: Figure) -> None:
-    """Removes the label of a vertical axis if the panel to the left has the same one."""
+    """Removes the label of a vertical axis if the panel to its left has the same label."""
     labels: dict[float, str] = {}
     for ax in figure.axes:
         height = round(ax.get_position().y0, 4)

@@ -1,4 +1,4 @@
-"""Labels: the names of factorizations in pictures, and the properties in which several differ."""
+"""Labels: the names of factorizations in pictures, and the properties in which they differ."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
 
 
 def title(one: MeasuredFactorization) -> str:
-    """Returns data, dimensions, solver and number formats."""
+    """Returns the data, dimensions, solver and number formats."""
     return f"{one.study.dataset} · d = {one.study.dim} · {solver(one)} · {formats(one)}"
 
 
 def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str, ...]:
-    """Returns parts of a file name. Leave out the solver if a picture compares solvers."""
+    """Returns parts of a file name. The solver is left out if a picture compares solvers."""
     study = one.study
     formats = dict.fromkeys((study.table_dtype, study.solver_dtype))
     start = (study.dataset, f"d{study.dim}")
@@ -30,19 +30,19 @@ def solver(one: MeasuredFactorization) -> str:
 
 
 def formats(one: MeasuredFactorization) -> str:
-    """Returns number formats, such as ``bfloat16 tables, float32 solver``, or one format if both agree."""
+    """Returns the number formats, such as ``bfloat16 tables, float32 solver``, or one format if both are equal."""
     table, own = one.study.table_dtype, one.study.solver_dtype
     return table if table == own else f"{table} tables, {own} solver"
 
 
 def size(one: MeasuredFactorization) -> str:
-    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``. Empty for other data."""
+    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``, or empty for other data."""
     options = one.study.dataset_options
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
 
 
 def line(*words: str | None) -> str:
-    """Joins the ``words`` that are not empty to the second line of a title."""
+    """Joins the non-empty ``words`` to form the second line of a title."""
     return " · ".join(filter(None, words))
 
 
@@ -60,7 +60,7 @@ def _metaparameter(one: MeasuredFactorization, name: str, symbol: str) -> str:
 
 
 def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> list[str]:
-    """Returns labels of the properties that differ, and of the first ``always`` of dim, solver and formats."""
+    """Returns labels with the properties that differ, and with the first ``always`` of dim, solver and formats."""
     properties = [
         (
             f"d = {one.study.dim}",
@@ -84,6 +84,6 @@ def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> li
 
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
-    """Returns the note on a picture that leaves out studies of emulated cores."""
+    """Returns the note about a picture that leaves out studies on emulated cores."""
     emulated = text.first_few(list(map(factorizations.emulated_label, studies)))
     return Skipped(f"{what} on emulated cores", f"times on emulated cores do not measure speed: {emulated}")

@@ -1,4 +1,4 @@
-"""Pictures: figures with axes under two lines of title, written to files or shown in a notebook."""
+"""Pictures: figures with axes under a two-line title, written to files or shown in a notebook."""
 
 import io
 import re
@@ -17,9 +17,9 @@ from analysis import output
 from analysis.plotting import draw
 
 PNG_DPI = 200
-SMALLEST = 4.0  # letters, points
-CHARACTERS_ACROSS = 88  # of the second line of title at full size
-LONGEST = 180  # characters of a file name without its suffix. File systems allow 255 bytes.
+SMALLEST = 4.0  # minimum font size in points
+CHARACTERS_ACROSS = 88  # characters in the title's second line at full size
+LONGEST = 180  # maximum characters of a file name without its suffix. File systems allow 255 bytes.
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "scaling-limits",  # makes files reproducible
     "font.family": "DejaVu Sans",
@@ -35,14 +35,14 @@ ACROSS = 100  # CSS pixels per inch of a page
 
 
 class Picture(NamedTuple):
-    """A figure with the ``names`` that its file name is made of."""
+    """A figure, and the ``names`` that form its file name."""
 
     names: tuple[str, ...]
     figure: Figure
 
 
 class Skipped(NamedTuple):
-    """Something that could not be drawn, with the reason."""
+    """Something that could not be drawn, and the reason."""
 
     what: str
     why: str
@@ -55,13 +55,13 @@ Pictures = Iterator[Picture | Skipped]
 
 
 def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
-    """Returns a figure with one pair of axes under two lines of title.
+    """Returns a figure with one pair of axes under a two-line title.
 
     Args:
-      title, goal: the lines.
-      strips: number of strips of regimes above the axes.
+      title, goal: lines of the title.
+      strips: number of regime strips above the axes.
       beside: whether to leave room for text next to the axes.
-      below: room below the axes, inches.
+      below: room below the axes, in inches.
     """
     width, down = 9.0 if beside else 6.4, 4.6 + below
     figure = Figure(figsize=(width, down), dpi=PNG_DPI)
@@ -76,13 +76,13 @@ def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below:
 def panels(
     title: str, goal: str, widths: Sequence[float], *, across: float = 0, below: float = 0
 ) -> tuple[Figure, list[Axes]]:
-    """Returns a figure with axes side by side under two lines of title.
+    """Returns a figure with side-by-side axes under a two-line title.
 
     Args:
-      title, goal: the lines.
+      title, goal: lines of the title.
       widths: relative widths of the axes.
-      across: width of the figure, inches. 0 chooses one.
-      below: room below the axes, inches.
+      across: width of the figure in inches. 0 selects a width automatically.
+      below: room below the axes, in inches.
     """
     count, down = len(widths), 4.6 + below
     across = across or (6.4 if count == 1 else 9.0)
@@ -105,7 +105,7 @@ def add_to_title(figure: Figure, words: str) -> None:
 
 
 def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
-    """Writes both lines of title, and makes them smaller if they have more than ``room`` characters."""
+    """Writes both lines of the title, in smaller type if they have more than ``room`` characters."""
     left = 0.115 * 6.4 / figure.get_figwidth()
     down = figure.get_figheight()
     lines = ((0.253, title, 11.0, "bold", 0.7 * room), (0.4692, goal, 9.0, "normal", room))
@@ -116,7 +116,7 @@ def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
 
 
 def keep_inside(words: Text | Legend) -> None:
-    """Makes text smaller until it ends within its figure or reaches the smallest size."""
+    """Shrinks text until it ends within its figure or reaches the minimum size."""
     texts = [words] if isinstance(words, Text) else words.get_texts()
     size = texts[0].get_fontsize()
     assert isinstance(size, float)
@@ -127,12 +127,12 @@ def keep_inside(words: Text | Legend) -> None:
 
 
 def slug(names: Sequence[str]) -> str:
-    """Returns a file name made of ``names``, without its suffix and not longer than file systems allow."""
+    """Returns a file name made of ``names``, without a suffix and no longer than file systems allow."""
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)[:LONGEST]
 
 
 def unique_stem(stem: str, taken: set[str]) -> str:
-    """Returns ``stem``, with a number if it is ``taken``, and adds it to the names that are taken."""
+    """Returns ``stem``, with a number appended if it is ``taken``, and adds the result to ``taken``."""
     unique, number = stem, 1
     while unique in taken:
         number += 1
@@ -142,7 +142,7 @@ def unique_stem(stem: str, taken: set[str]) -> str:
 
 
 def write(path: Path, figure: Figure) -> Path:
-    """Writes a picture in the format of the file's suffix. Raises BadInput if it cannot be written."""
+    """Writes a picture in the format given by the file's suffix. Raises BadInput if it cannot be written."""
     picture = io.BytesIO()
     if path.suffix == ".svg":
         figure.savefig(picture, format="svg", metadata={"Date": None})
@@ -153,12 +153,12 @@ def write(path: Path, figure: Figure) -> Path:
 
 
 def show(pictures: Iterable[Picture | Skipped]) -> None:
-    """Shows pictures below the cell of a notebook, and a line for each that could not be drawn.
+    """Shows pictures below a notebook cell, and a line for each picture that could not be drawn.
 
     Args:
-      pictures: may be a generator, which then draws with the settings of files.
+      pictures: pictures to show. A generator draws them with the settings used for files.
     """
-    from IPython.display import display  # installed with notebooks only
+    from IPython.display import display  # installed only with notebooks
 
     with matplotlib.rc_context(SETTINGS):
         for item in pictures:

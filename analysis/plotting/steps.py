@@ -1,4 +1,4 @@
-"""Panels of steps to target against batch size, with one line or several."""
+"""Panels of steps to target against batch size, with one or more lines."""
 
 import functools
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.grid import Panel
 from results.papers import published_numbers
 
-EACH = "each"  # every line has its own line of perfect scaling
+EACH = "each"  # every line has its own perfect-scaling line
 PUBLISHED: Look = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
 PUBLISHED |= {"markeredgewidth": 0.8}
 
@@ -35,16 +35,16 @@ def panel(
     """Returns a panel of steps with their fits: selected and, if there are reruns, confirmed.
 
     Confirmed answers are dashed and hollow, or have their own colour if there is only one line. Relative steps are
-    drawn for selected answers only.
+    drawn only for selected answers.
 
     Args:
-      title: of the panel.
+      title: title of the panel.
       members: lines with points. With ``relative_to``, each needs a point at that batch size.
-      perfect: label of the line whose perfect scaling is drawn, ``each`` for all, or empty.
-      relative_to: batch size whose steps divide all others.
+      perfect: label of the line for which perfect scaling is drawn, ``each`` for all lines, or empty.
+      relative_to: batch size by whose steps all others are divided.
       ordered: whether the lines differ in a number. Colours then range from dark to light.
       goal: target of all lines.
-      named_by: description of the labels, which adds a heading to the legend.
+      named_by: description of the labels, which is added to the legend as a heading.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     factors = [one.steps_at(relative_to) if relative_to else 1.0 for one in members]
@@ -69,7 +69,7 @@ def panel(
 
 
 def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list[Artist]:
-    """Returns the legend of all panels. Pass ``alone`` if every panel has one line."""
+    """Returns the legend shared by all panels. Pass ``alone`` if every panel has one line."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
     entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else 'measured'}, with fit")]
@@ -147,12 +147,12 @@ def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: in
 
 
 def _again(style: Style, alone: bool) -> Style:
-    """Returns the style of confirmed answers for the ``style`` of selected ones."""
+    """Returns the style of confirmed answers that goes with the ``style`` of selected ones."""
     return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
 def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if that one was not published."""
+    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if that size was not published."""
     sizes, steps = published_steps(one)
     if relative_to is None:
         return sizes, steps
@@ -169,7 +169,7 @@ def _examples(one: CurveFits) -> float:
 
 
 def published_steps(one: CurveFits) -> tuple[np.ndarray, np.ndarray]:
-    """Returns batch sizes and steps that a paper published for this workload and target. Empty if there are none."""
+    """Returns batch sizes and steps that a paper published for this workload and target, or empty arrays."""
     table, curve = _points_of_papers(), one.curve
     same = np.all([table[name] == getattr(curve, name) for name in ("dataset", "model", "optimizer")], axis=0)
     same &= not curve.split

@@ -10,17 +10,17 @@ Ends = tuple[float, float]  # limits of an axis
 MOST_TICKS = 11
 COMPACT_TICKS = 9
 FEW_DECADES = 1.7
-FEWEST_DECADES = 2  # powers of ten that suffice as labels
-TINY = 1e-4  # axes of few decades that begin below use powers, because decimals would be long
+FEWEST_DECADES = 2  # number of powers of ten that suffice as labels
+TINY = 1e-4  # axes of few decades that begin below this use powers, because decimals would be long
 
 
 def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> Ends:
     """Returns the limits of a logarithmic axis.
 
     Args:
-      values: to include.
+      values: values to include.
       below, above: margins in octaves.
-      least: length of the axis in octaves, so that flat curves look flat.
+      least: minimum length of the axis in octaves, so that flat curves look flat.
     """
     values = list(values)
     low, high = math.log2(min(values)) - below, math.log2(max(values)) + above
@@ -29,7 +29,7 @@ def limits(values: Iterable[float], below: float, above: float, least: float = 3
 
 
 def powers_of_two(limits: Ends, most: float) -> list[float]:
-    """Returns powers of two within ``limits``, with a stride if there are more than ``most``."""
+    """Returns the powers of two within ``limits``, with a stride if there are more than ``most``."""
     first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
     stride = max(1, math.ceil((last - first + 1) / most))
     return [2.0**power for power in range(first, last + 1, stride)]
@@ -51,12 +51,12 @@ def in_powers_of_two(axis: Axis, limits: Ends, *, compact: bool = False) -> None
 
 
 def raised(power: float) -> str:
-    """Returns an integer as superscript characters, which are drawn much faster than mathematical text."""
+    """Formats an integer as superscript characters, which draw much faster than math text."""
     return f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def in_decades(axis: Axis, limits: Ends) -> None:
-    """Places ticks at powers of ten, or at 1, 2 and 5 times powers of ten if few of them are within limits."""
+    """Places ticks at powers of ten, or at 1, 2 and 5 times powers of ten if few powers are within the limits."""
     inside = math.floor(math.log10(limits[1])) - math.ceil(math.log10(limits[0])) + 1
     few = math.log10(limits[1] / limits[0]) < FEW_DECADES or inside < FEWEST_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
@@ -67,7 +67,7 @@ def in_decades(axis: Axis, limits: Ends) -> None:
 
 
 def _as_power(value: float) -> str:
-    """Returns one digit times a power of ten: ``10⁻⁴`` or ``5·10⁻⁵``."""
+    """Formats a value as one digit times a power of ten: ``10⁻⁴`` or ``5·10⁻⁵``."""
     power = math.floor(math.log10(value) + 1e-9)
     times = f"{value / 10.0**power:.0f}"
     return f"{'' if times == '1' else f'{times}·'}10{raised(power)}"

@@ -1,4 +1,4 @@
-"""Tuning: metaparameters of the best trial against batch size, and all trials in a plane of two of them."""
+"""Tuning: the best trial's metaparameters against batch size, and all trials in a plane of two metaparameters."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -52,7 +52,7 @@ CONTOUR: Look = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)),
 
 
 def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
-    """Returns the panel of a quantity of the best trial, with its range over trials that were nearly as good."""
+    """Returns the panel for a quantity of the best trial, with its range over trials that were nearly as good."""
 
     def onto(ax: Axes) -> None:
         best = one.best
@@ -78,7 +78,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
 
 
 def symbols(*, rates: bool, critical: bool) -> list[Artist]:
-    """Returns the legend of all panels of metaparameters."""
+    """Returns the legend shared by all panels of metaparameters."""
     entries: list[Artist] = [
         Line2D(
             [],
@@ -114,7 +114,7 @@ def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Qu
 
 
 class TrialPoints(NamedTuple):
-    """Trials of one study in the plane, with their outcomes within a budget of steps.
+    """Trials of one study in the plane, and their outcomes within a step budget.
 
     Attributes:
       x, y: float64[n], positions.
@@ -130,15 +130,15 @@ def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: flo
     """Places the trials that are COMPLETE or INFEASIBLE or reached the target.
 
     Args:
-      rows: of ``analysis.trials.trials``.
-      across, up: quantities on the axes. Trials that lack one of them are left out.
-      budget: largest number of steps.
+      rows: rows from ``analysis.trials.trials``.
+      across, up: quantities on the axes. Trials that lack either are left out.
+      budget: maximum number of steps.
     """
     reached = ((rows["outcome"] == trials.REACHED) & (rows["steps_high"] <= budget)).to_numpy()
     infeasible = (rows["status"] == "INFEASIBLE").to_numpy()
     over = infeasible | reached | (rows["status"] == "COMPLETE").to_numpy()
     kind = np.where(infeasible, "infeasible", np.where(reached, "goal reached", "goal not reached")).astype(object)
-    # Only one star is drawn even if several trials have equally few steps.
+    # Only one star is drawn, even if several trials tie for the fewest steps.
     candidates = np.flatnonzero(reached & ~infeasible)
     if len(candidates):
         kind[candidates[np.argmin(rows["steps_high"].to_numpy()[candidates])]] = "fewest steps"
@@ -155,7 +155,7 @@ def plane_panel(
     limits: Sequence[Ends],
     contours: bool,
 ) -> Panel:
-    """Returns a panel of trials, with contours of the effective learning rate, within ``limits`` of both axes."""
+    """Returns a panel of trials within the ``limits`` of both axes, with effective-learning-rate contours."""
 
     def onto(ax: Axes) -> None:
         for axis, quantity, (low, high) in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
@@ -174,7 +174,7 @@ def plane_panel(
 
 
 def plane_symbols(contours: bool) -> list[Artist]:
-    """Returns the legend of all panels of trials."""
+    """Returns the legend shared by all panels of trials."""
     entries: list[Artist] = [Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()]
     if contours:
         entries.append(Line2D([], [], label="equal effective learning rate", **CONTOUR))
@@ -182,7 +182,7 @@ def plane_symbols(contours: bool) -> list[Artist]:
 
 
 def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[Ends]:
-    """Returns limits of both axes that include all trials, with a margin."""
+    """Returns limits for both axes that include all trials, with a margin."""
     ends = []
     for quantity, values in ((across, [one.x for one in several]), (up, [one.y for one in several])):
         low, high = float(np.min(np.concatenate(values))), float(np.max(np.concatenate(values)))
@@ -196,7 +196,7 @@ def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity)
 
 
 def _plane_contours(ax: Axes) -> None:
-    """Draws lines x / y = 10^k, with labels inside the axes at their upper or right end."""
+    """Draws lines x / y = 10^k, with labels inside the axes at their upper or right ends."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for power in np.arange(np.ceil(np.log10(left / top)), np.floor(np.log10(right / bottom)) + 1):
         rate = 10.0**power
@@ -205,7 +205,7 @@ def _plane_contours(ax: Axes) -> None:
         ax.plot(ends, ends / rate, **CONTOUR)
         at_top = ends[1] < right
         if ends[1] / ends[0] < 1.6:
-            continue  # there is no room for a label in a corner
+            continue  # a corner has no room for a label
         ax.annotate(
             f"{rate:g}" if 1e-3 <= rate <= 1e3 else f"10{ticks.raised(power)}",
             (ends[1], ends[1] / rate),

@@ -1,4 +1,4 @@
-"""Verdicts on axes: regimes in strips above the axes, critical batch sizes along the bottom and in words."""
+"""Verdicts on axes: regimes in strips above, critical batch sizes along the bottom, and text."""
 
 import math
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from analysis.plotting.draw import INK, Look
 from analysis.plotting.ticks import Ends
 
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
-STRIP = 0.085  # height of a strip of regimes, as a share of the height of the axes
-APART = 0.065  # distance of critical batch sizes along the bottom, as a share of the height of the axes
-WORDS = 0.42  # width of the critical batch size in words, as a share of the width of the axes
-CHARACTERS_ACROSS = 88  # number of characters of a regime's name that fill the width of the axes
+STRIP = 0.085  # height of a strip of regimes, as a fraction of the axes' height
+APART = 0.065  # distance between critical batch sizes along the bottom, as a fraction of the axes' height
+WORDS = 0.42  # width of the critical batch size as text, as a fraction of the axes' width
+CHARACTERS_ACROSS = 88  # number of characters of a regime name that fill the width of the axes
 
 
 class LabelledFit(NamedTuple):
@@ -30,7 +30,7 @@ class LabelledFit(NamedTuple):
 
 
 def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[LabelledFit]:
-    """Returns the labelled fits of a curve: one, or a selected and a confirmed one."""
+    """Returns the labelled fits of a curve: one fit, or a selected and a confirmed one."""
     if confirmed is None:
         return [LabelledFit("critical batch size", INK, selected)]
     return [
@@ -42,7 +42,7 @@ def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[Labelle
 def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     """Draws the regimes of fits in strips above the axes, with ``?`` if their probabilities are too small.
 
-    The axes are shaded over batch sizes on which all fits agree. If there are several, each strip is labelled.
+    The axes are shaded over batch sizes on which all fits agree. If there are several fits, each strip is labelled.
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
@@ -74,13 +74,13 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
 
 
 def runs(names: np.ndarray) -> list[tuple[int, int]]:
-    """Returns the first and the last index of every run of equal names."""
+    """Returns the first and last index of every run of equal names."""
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist()
     return list(zip(starts, [*starts[1:], len(names)], strict=True))
 
 
 def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: set[str]) -> None:
-    """Draws one regime in a strip. If there is no room for its name, it is added to the legend once."""
+    """Draws one regime in a strip. If its name does not fit, it is added to the legend once."""
     left, right = ends
     strip = Rectangle((left, bottom), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
     strip.set(facecolor=REGIME_COLORS[name], edgecolor="white", linewidth=1.0)
@@ -103,7 +103,7 @@ def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: 
 
 
 def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
-    """Draws critical batch sizes with their intervals along the bottom and in words, the first one on top.
+    """Draws critical batch sizes with their intervals along the bottom and as text, the first one on top.
 
     Arrows mark ends outside the axes. On ``small`` axes, the text is in a corner.
     """
@@ -128,7 +128,7 @@ def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
 
 
 def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> Ends | None:
-    """Draws the interval of a critical batch size as a bar and returns its ends. None if it is not identified."""
+    """Draws the interval of a critical batch size as a bar and returns its ends, or None if it is not identified."""
     _, color, points_fit = one
     fit = points_fit.fit
     if fit is None or points_fit.verdict == "not_identified":
@@ -142,14 +142,14 @@ def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> En
 
 
 class _End(NamedTuple):
-    """End of an interval on an axis. It has an arrow if it is not ``stated``."""
+    """An end of an interval on an axis. It has an arrow if it is not ``stated``."""
 
     place: float
     stated: bool
 
 
 def _within(points_fit: PointsFit, fit: regimes.Fit, limits: Ends) -> tuple[_End, _End]:
-    """Returns the interval of a critical batch size, cut at the limits. Ends that are not stated are at the limits."""
+    """Returns a critical batch size's interval, cut at the limits. Ends that are not stated are at the limits."""
     low, high = limits
     has_low = not math.isnan(fit.low) and points_fit.verdict != "at_most"
     has_high = not math.isnan(fit.high) and points_fit.verdict != "at_least"
@@ -176,7 +176,7 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
 
 
 def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
-    """Draws one critical batch size and returns the number of rows it takes: two if the text is above the interval."""
+    """Draws one critical batch size and returns how many rows it takes: two if the text is above the interval."""
     _, color, points_fit = one
     ends, fit = interval(ax, one, height), points_fit.fit
     if ends is None or fit is None:
@@ -191,7 +191,7 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
             [fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=color, markersize=5, zorder=6
         )
     before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
-    if before > WORDS:  # there the text does not cover the line of perfect scaling
+    if before > WORDS:  # here, the text does not cover the perfect-scaling line
         anchor, side, shift = low, "right", (-8, 0)
     elif after < 1 - WORDS:
         anchor, side, shift = high, "left", (8, 0)
@@ -214,7 +214,7 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
 
 
 def _fitting(name: str, share: float) -> str:
-    """Returns a regime's name on one or two lines. Empty if it does not fit into its share of the width."""
+    """Returns a regime's name on one or two lines, or empty if it does not fit its share of the width."""
     room = share * CHARACTERS_ACROSS
     words = name.split(" ")
     splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]

@@ -1,1 +1,1 @@
-"""Report: a store or a release as one self-contained HTML page."""
+"""Report: renders a store or a release as one self-contained HTML page."""

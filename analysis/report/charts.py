@@ -1,4 +1,4 @@
-"""Vega-Lite specifications of the page's charts, as plain data, and the marks of their series.
+"""Vega-Lite specifications of the page's charts, as plain data, and the marks for their series.
 
 Colours are CSS variables of page.css.
 """
@@ -28,30 +28,30 @@ SHAPES = (
 INK, MUTED, PAPER = "var(--ink)", "var(--muted)", "var(--panel)"
 HEIGHT, TALL = 340, 460  # pixels. TALL is used if the page has only one chart of steps.
 SMALL = 280
-POINTS = "points"  # name, in every chart, of the marks that can be hovered and focused, and of their data
-Json = dict[str, Any]  # part of a specification, or a row of data
-LINES = {"field": "label", "type": "nominal"}  # text alternative of a point
+POINTS = "points"  # in every chart, the name of the marks that can be hovered and focused, and of their data
+Json = dict[str, Any]  # part of a specification, or a data row
+LINES = {"field": "label", "type": "nominal"}  # text alternative for a point
 MOST_TICKS = 12
 DIMMED = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
 MARK = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
 class Mark(NamedTuple):
-    """CSS colour and SVG path of a series."""
+    """The CSS colour and SVG path of a series."""
 
     color: str
     shape: str
 
 
 class LegendChart(NamedTuple):
-    """Chart of factorizations or layouts, with a legend.
+    """A chart of factorizations or layouts, with a legend.
 
     Attributes:
-      title: of the panel.
+      title: title of the panel.
       goal: subtitle, such as the data, or how seconds were obtained.
-      marks: by their name in the legend.
-      chart: the data that charts.js draws: ``spec`` and the rows ``always``.
-      members: the studies in the chart.
+      marks: marks by their name in the legend.
+      chart: data that charts.js draws: ``spec`` and the rows ``always``.
+      members: studies in the chart.
       conclusions: sentences under the chart.
     """
 
@@ -64,7 +64,7 @@ class LegendChart(NamedTuple):
 
 
 def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
-    """Returns a mark for every name. Once all colours are used, they repeat with other shapes."""
+    """Returns a mark for each name. Once all colours are used, they repeat with other shapes."""
     count = len(SHAPES)
     marks = (
         Mark(f"var(--series-{i})", SHAPES[(i + again) % count]) for again in itertools.count() for i in range(count)
@@ -91,9 +91,9 @@ def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -
     """Returns the panel of a chart with its legend and conclusions.
 
     Args:
-      i: number of the chart on the page.
-      chart: to show.
-      group_numbers: the filter group of each study, by study name.
+      i: index of the chart on the page.
+      chart: chart to show.
+      group_numbers: number of each study's filter group, by study name.
     """
     keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
     name = chart_name(chart.title, chart.goal)
@@ -141,7 +141,7 @@ def config() -> Json:
 
 
 class Channels(NamedTuple):
-    """Encodings that most marks of a chart share: positions, and the colours and shapes of series."""
+    """Encodings shared by most marks of a chart: positions, and the colours and shapes of series."""
 
     x: Json
     y: Json
@@ -159,17 +159,17 @@ class Channels(NamedTuple):
 
     @property
     def bar(self) -> Json:
-        """Encodings of a bar from ``low`` to ``high``."""
+        """Encodings for a bar from ``low`` to ``high``."""
         return self.at | {"y": self.y | {"field": "low"}, "y2": {"field": "high"}, "color": self.tone}
 
 
 def steps(series: Mapping[str, Mark], across: Ends, up: Ends, height: int = HEIGHT) -> Json:
-    """Returns the chart of steps to target against batch size. Each layer draws the data set of the same name.
+    """Returns the chart of steps to target against batch size. Each layer draws the data set with the same name.
 
     Args:
-      series: mark of each series.
-      across, up: limits of the axes, in examples and steps.
-      height: of the axes, pixels.
+      series: mark for each series.
+      across, up: axis limits, in examples and steps.
+      height: height of the axes in pixels.
     """
     own = channels(series, quantity("x", "batch size (examples)", across), quantity("y", "steps to target", up))
     return sizing(height) | {"layer": [*_behind(own), *_measured(own)]}
@@ -243,9 +243,9 @@ def costs(series: Mapping[str, Mark], seconds: str, least: float) -> Json:
     """Returns the chart of milliseconds per step against megabytes sent per device.
 
     Args:
-      series: mark of each series.
+      series: mark for each series.
       seconds: title of the vertical axis.
-      least: smallest number of megabytes above 0. The axis is linear below it.
+      least: smallest number of megabytes above 0. Below it, the axis is linear.
     """
     sent = {"title": "counted MB sent per device and step", "tickCount": 6, "format": "~g"}
     took = {"title": seconds, "tickCount": 6, "format": "~g"}
@@ -261,7 +261,7 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
 
     Args:
       across, up: titles of the axes.
-      log: whether each of them is logarithmic.
+      log: whether each axis is logarithmic.
       colour: title of the colour scale, which shows recall. Diverged trials are crosses.
     """
     open_ = {"nice": False, "padding": 12}
@@ -291,7 +291,7 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
 
 
 def channels(series: Mapping[str, Mark], x: Json, y: Json) -> Channels:
-    """Returns the encodings of positions, and of colours and shapes by series."""
+    """Returns encodings of positions, and of colours and shapes by series."""
     tone, form = ({"field": "series", "type": "nominal", "scale": scale, "legend": None} for scale in scales(series))
     return Channels(x, y, tone, form)
 

@@ -1,4 +1,4 @@
-"""Contents of the page, read once from a store or a release, in groups that the filters show or hide."""
+"""The contents of the page, read once from a store or a release, in groups that the filters show or hide."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -22,18 +22,18 @@ from results.rules.ledger import Ledger, tally, total
 from results.storage.commits import Commit, read_table
 
 T = TypeVar("T")
-Run = dict[str, Any]  # row of the table of studies
+Run = dict[str, Any]  # a row of the studies table
 
 
 class FilterGroup(NamedTuple):
-    """Studies that the page shows and hides together, with one row in the ledger.
+    """Studies that the page shows and hides together, with a common row in the ledger.
 
     Attributes:
       key: name in the page's address.
-      kind: of ``kind_views.PRESENTATIONS``.
+      kind: a kind in ``kind_views.PRESENTATIONS``.
       dataset, model, optimizer: names in the filters.
       search_text: words that the search field matches.
-      commits: the visible studies.
+      commits: visible studies.
       waiting: plans of requested studies that are not visible yet.
     """
 
@@ -48,20 +48,20 @@ class FilterGroup(NamedTuple):
 
     @property
     def ledger(self) -> Ledger:
-        """Ledger of all studies. Trials of studies that have not run count as missing."""
+        """The ledger of all studies. Trials of studies that have not run count as missing."""
         missing = [tally(study.request, {}) for study in self.waiting]
         return total([*(commit.ledger for commit in self.commits), *missing])
 
 
 class PageContents(NamedTuple):
-    """Contents of a store or a release.
+    """The contents of a store or a release.
 
     Attributes:
       commits: visible studies, sorted by name.
-      groups: in the order of the page.
-      goals: workloads over batch sizes, each with the number of its group.
-      factorizations, layouts: each with the number of its group.
-      runs: rows of the table of studies.
+      groups: groups, in page order.
+      goals: batch-size workloads, each with the number of its group.
+      factorizations, layouts: studies, each with the number of its group.
+      runs: rows of the studies table.
     """
 
     commits: Sequence[Commit]
@@ -77,9 +77,9 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
     """Reads a store or a release.
 
     Args:
-      folder: of the store.
-      target: metric and value of a target that replaces the studies' own.
-      report: called with each line of progress.
+      folder: folder of the store.
+      target: metric and value to use instead of the studies' own targets.
+      report: called with progress lines.
 
     Raises:
       BadInput: the store is missing or damaged, or no study has run yet.
@@ -93,7 +93,8 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
         goals = workload_rows.read_goals(folder, target, move)
         measured = factorizations.load(folder)
         laid = layouts.load(folder)
-        # The store may grow while it is read. The page shows the studies that were read; visible ones never vanish.
+        # The store may grow while it is being read. The page shows the studies that were read; visible ones never
+        # vanish.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
         groups = goal_groups(goals) | factorization_groups(measured, by_name) | layout_groups(laid, by_name)
         grouped = {commit.name for group in groups.values() for commit in group.commits}
@@ -115,7 +116,7 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
 
 
 def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
-    """Returns a group for every workload, by the name of its first study."""
+    """Returns a group for each workload, by the name of its first study."""
     groups: dict[str, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
@@ -133,7 +134,7 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
 def factorization_groups(
     measured: Sequence[MeasuredFactorization], commits: Mapping[str, Commit]
 ) -> dict[str, FilterGroup]:
-    """Returns groups of factorizations that share a data set, a dimension and a solver, by key."""
+    """Returns groups of factorizations with equal data set, dimension and solver, by key."""
     groups = (
         _group(names, map(labels.title, own), commits=tuple(commits[one.study.name] for one in own))
         for names, own in _by_looks(measured, lambda one: one.study).items()
@@ -142,7 +143,7 @@ def factorization_groups(
 
 
 def layout_groups(laid: Sequence[MeasuredLayout], commits: Mapping[str, Commit]) -> dict[str, FilterGroup]:
-    """Returns groups of layouts that share a model and a batch, by key. The search also matches meshes and layouts."""
+    """Returns groups of layouts with equal model and batch, by key. The search also matches meshes and layouts."""
     groups = (
         _group(
             names,
@@ -155,12 +156,12 @@ def layout_groups(laid: Sequence[MeasuredLayout], commits: Mapping[str, Commit])
 
 
 def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Commit]) -> list[FilterGroup]:
-    """Adds requested studies that are not visible yet to their groups, or to new ones.
+    """Adds requested studies that are not visible yet to their groups, or to new groups.
 
     Args:
-      groups: of visible studies.
-      folder: of the store.
-      seen: the visible studies.
+      groups: groups of visible studies.
+      folder: folder of the store.
+      seen: visible studies.
     """
     unseen = set(store.names(folder)) - {commit.name for commit in seen}
     plans = [plan for plan in (store.stored_plan(folder, name) for name in sorted(unseen)) if plan is not None]
@@ -173,7 +174,7 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
 
 
 def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[str, str, str, str], list[T]]:
-    """Groups items by the kind of their study and its names in the filters."""
+    """Groups items by their study's kind and its names in the filters."""
     return grouped(items, lambda item: (study_of(item).kind, *kind_views.labels(study_of(item))))
 
 

@@ -15,7 +15,7 @@ from analysis.plotting.ticks import Ends
 from analysis.report import charts
 from analysis.report.charts import Json, LegendChart
 
-APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes more than this times the fastest
+APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes over this multiple of the fastest
 
 
 def core_charts(studies: Sequence[MeasuredFactorization]) -> list[LegendChart]:
@@ -126,7 +126,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChar
 
 
 def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> LegendChart:
-    """Returns the recall of one trial in each member of ``group``. It is the best trial of the best member."""
+    """Returns the recall of one trial for each member of ``group``: the best trial of the best member."""
     best = recall_figures.best_of(group)
     trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
     rows: list[Json] = []
@@ -155,7 +155,7 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
 
 
 def _verdict(core_fit: CoreCurveFit) -> str:
-    """Returns the verdict on a curve over cores as one paragraph."""
+    """Returns the verdict on a curve over cores, as one paragraph."""
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(core_fit)).replace("\n", " ")
 
 

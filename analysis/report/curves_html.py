@@ -1,4 +1,4 @@
-"""Sections: curves of steps to target and workloads with their verdicts, as HTML."""
+"""HTML sections: curves of steps to target, and workloads with their verdicts."""
 
 import itertools
 import math
@@ -86,7 +86,7 @@ def curves(charts: Sequence[StepsChart]) -> Html:
 
 
 def _panel(i: int, one: StepsChart) -> Html:
-    """Returns a panel whose first chart has number ``i`` on the page."""
+    """Returns a panel whose first chart has index ``i`` on the page."""
     several = len(one.charts) > 1
     figures = [_figure(at, one, name if several else None) for at, name in enumerate(one.charts, i)]
     chips = [
@@ -131,7 +131,7 @@ def _figure(at: int, one: StepsChart, name: str | None) -> Html:
 
 
 def _detail(group_number: int, goal: WorkloadRow) -> Html:
-    """Returns the details that are shown for the selected workload."""
+    """Returns the details shown for the selected workload."""
     answers = workload_rows.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
@@ -147,7 +147,7 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
 
 
 def _regimes(points_fit: PointsFit, name: str = "") -> Html:
-    """Returns the coloured regimes of a fit, headed by ``name`` if given."""
+    """Returns the coloured regimes of a fit, with ``name`` as a heading if given."""
     runs = [
         tag("span", words, class_=f"regime r{regime}") for regime, words in workload_rows.regimes_in_words(points_fit)
     ]
@@ -165,7 +165,7 @@ def _checks(checks: Sequence[Check]) -> list[Html]:
 
 
 def _check(check: Check) -> list[str]:
-    """Returns an assumption in words, with the observed value."""
+    """Describes an assumption, with the observed value."""
     sign, words = OUTCOMES[check.outcome]
     assumed = f"{check.assumption}: {assumptions.ASSUMPTIONS[check.assumption]}"
     return [
@@ -232,7 +232,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
 
 
 def _critical(points_fit: PointsFit | None, ends: Ends) -> Cell:
-    """Returns a cell with a critical batch size, its interval in words and as a bar, its verdict and its doubts."""
+    """Returns a cell with a critical batch size: its interval as text and as a bar, its verdict and its doubts."""
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
     fit, verdict = points_fit.fit, points_fit.verdict.replace("_", " ")
@@ -245,7 +245,7 @@ def _critical(points_fit: PointsFit | None, ends: Ends) -> Cell:
 
 
 def _extent(points_fit: PointsFit, ends: Ends) -> Html:
-    """Returns the interval of a critical batch size as a bar on an axis that spans all batch sizes of the page."""
+    """Returns the interval of a critical batch size as a bar on an axis that spans all batch sizes on the page."""
     extent = workload_rows.extent(points_fit, ends)
     if not extent:
         return Html("")

@@ -1,4 +1,4 @@
-"""Section on factorizations: charts and a table."""
+"""The factorizations section: charts and a table."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ OF_CORES = (
 def factorizations(
     studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int, charts: Sequence[LegendChart]
 ) -> Html:
-    """Returns the charts and the table of factorizations. ``charts_before`` is the number of charts above them."""
+    """Returns the charts and table of factorizations. ``charts_before`` is the number of preceding charts."""
     if not studies:
         return Html("")
     group_numbers = {one.study.name: group_number for group_number, one in studies}
@@ -52,7 +52,7 @@ def factorizations(
 
 
 def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
-    """Returns the row of a factorization. ``values`` is its row of ``analysis.cores.factorizations.table``."""
+    """Returns a factorization's table row. ``values`` is its row of ``analysis.cores.factorizations.table``."""
     recalls = _values(values, "recall_20", "recall_50")
     metaparameters = _values(values, "unobserved_weight", "norm_penalty")
     diverged = one.chosen is None and one.ledger.infeasible

@@ -1,4 +1,4 @@
-"""Section on layouts: charts of step time against bytes sent, and a table."""
+"""The layouts section: charts of step time against bytes sent, and a table."""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ OF_LAYOUTS = (
 
 
 def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LegendChart]:
-    """Returns a chart for each model, engine and number of devices. Emulated devices have predicted seconds only."""
+    """Returns a chart per model, engine and device count. Emulated devices have only predicted seconds."""
     made = []
     for title, _, members in layout_figures.groups(layouts):
         seconds, how = layout_figures.seconds_of(members)
@@ -63,7 +63,7 @@ def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
 
 
 def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, drawn: Sequence[LegendChart]) -> Html:
-    """Returns the charts and the table of layouts. ``charts_before`` is the number of charts above them."""
+    """Returns the charts and table of layouts. ``charts_before`` is the number of preceding charts."""
     if not studies:
         return Html("")
     group_numbers = {one.study.name: group_number for group_number, one in studies}

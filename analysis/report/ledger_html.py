@@ -1,4 +1,4 @@
-"""Sections on the ledger, provenance and licences."""
+"""The sections on the ledger, provenance and licences."""
 
 import json
 from collections import Counter
@@ -35,7 +35,7 @@ COMPUTING = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 
 
 def ledger(groups: Sequence[FilterGroup]) -> Html:
-    """Returns the ledger of every workload and their sum."""
+    """Returns the ledger of every workload, and their sum."""
     total = of_all(group.ledger for group in groups)
     shown = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
     words = ["workload", "studies", *(field.replace("_", " ") for field in shown)]
@@ -65,7 +65,7 @@ def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str]) -> 
 
 
 def _sum(total: Ledger) -> str:
-    """Returns the ledger as a sum in words, with the result of checking it."""
+    """Describes the ledger as a sum, with the result of checking it."""
     parts = [
         f"{count:,} {field.replace('_', ' ')}"
         for field, count in zip(total._fields[1:], total[1:], strict=True)
@@ -139,7 +139,7 @@ def _software(run: Run) -> str:
 
 
 def _packages(text: str) -> dict[str, Any]:
-    """Returns versions by name. The text is untrusted. It is ignored if it is not a JSON object."""
+    """Returns versions by name. The text is untrusted, and ignored if it is not a JSON object."""
     try:
         versions = json.loads(text)
     except (ValueError, RecursionError):
@@ -192,6 +192,6 @@ def terms(commits: Iterable[Commit]) -> Html:
 
 
 def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:
-    """Returns the kinds of studies on the page with their titles."""
+    """Returns the kinds of studies on the page and their titles."""
     present = {group.kind for group in groups}
     return [(kind, row.title) for kind, row in kind_views.PRESENTATIONS.items() if kind in present]

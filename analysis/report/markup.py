@@ -1,4 +1,4 @@
-"""HTML elements. All text that was not made here is escaped."""
+"""HTML elements. All text from elsewhere is escaped."""
 
 import html
 import re
@@ -10,11 +10,11 @@ _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Html(str):
-    """Text that is already HTML."""
+    """A string that is already HTML."""
 
 
 class Cell(NamedTuple):
-    """Table cell: its content, its sort value (the content if None) and its CSS class."""
+    """A table cell: its content, its sort value (None sorts by content) and its CSS class."""
 
     shown: str
     value: float | str | None = None
@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 
 
 def upright(text: str, backslash: str = "\\") -> str:
-    """Escapes bidirectional control characters, which could make a name look different from what it is."""
+    """Escapes bidirectional control characters, which could make a name look like a different one."""
     return _TURNS.sub(lambda found: f"{backslash}u{ord(found[0]):04x}", text)
 
 
@@ -41,7 +41,7 @@ def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
 
 
 def join(children: Iterable[str]) -> Html:
-    """Concatenates children, escaping those that are not HTML."""
+    """Concatenates children, and escapes those that are not HTML."""
     return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
@@ -56,12 +56,12 @@ def section(
 
 
 def chart_name(title: str, goal: str) -> str:
-    """Returns the accessible name of a chart, with a hint on keyboard use."""
+    """Returns the accessible name of a chart, with a hint about keyboard use."""
     return f"Chart: {title}; {goal}. Use the arrow keys to move between points."
 
 
 def number(value: float | None, shown: str | None = None) -> Cell:
-    """Returns a cell with a number. An empty cell sorts last."""
+    """Returns a cell with a number. Empty cells sort last."""
     if value is None:
         return Cell("", "", "number")
     return Cell(f"{value:,}" if shown is None else shown, value, "number")
@@ -74,8 +74,8 @@ def table(
 
     Args:
       name: accessible name.
-      heads: headings of the columns. A trailing # marks a column of numbers.
-      rows, foot: made by ``row``.
+      heads: column headings. A trailing # marks a column of numbers.
+      rows, foot: rows made by ``row``.
       look: CSS class.
     """
     columns = [

@@ -49,13 +49,13 @@ WORDS = {"kind": "kind of study", "dataset": "data set"}
 
 
 def write(folder: Location, out: str | Path, target: TargetRequest, report: Report) -> int:
-    """Writes the page of a store or a release and returns its size in bytes.
+    """Renders a store or a release as a page, writes it and returns its size in bytes.
 
     Args:
-      folder: of the store.
-      out: the file to write. An existing file is replaced.
-      target: metric and value of a target that replaces the studies' own.
-      report: called with each line of progress.
+      folder: folder of the store.
+      out: file to write. An existing file is replaced.
+      target: metric and value to use instead of the studies' own targets.
+      report: called with progress lines.
 
     Raises:
       BadInput: the store is missing or empty, vl-convert-python is not installed, or ``out`` cannot be written.
@@ -70,7 +70,7 @@ def write(folder: Location, out: str | Path, target: TargetRequest, report: Repo
 
 
 def render(contents: PageContents, bundle: str) -> str:
-    """Returns the page as text, which depends on the studies only."""
+    """Returns the page as text, which depends only on the studies."""
     curves = steps_charts.steps_charts(contents.goals)
     of_payoff = payoff_html.payoff(contents.goals, contents.factorizations)
     of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
@@ -124,7 +124,7 @@ def render(contents: PageContents, bundle: str) -> str:
 
 
 def embed_json(data: Any) -> str:
-    """Encodes data as JSON that cannot close its script element, with texts escaped as in ``markup``."""
+    """Encodes data as JSON that cannot close its script element, with strings escaped as in ``markup``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return upright(text, r"\\").replace("<", "\\u003c")
 
@@ -164,7 +164,7 @@ def _own(name: str) -> str:
 
 
 def _header(contents: PageContents) -> Html:
-    """Returns the header with a summary of all measurements."""
+    """Returns the header, with a summary of all measurements."""
     trials, measurements = (
         sum(commit.files[name].rows for commit in contents.commits) for name in ("trials", "measurements")
     )
@@ -224,7 +224,7 @@ def _filters(groups: Sequence[FilterGroup]) -> Html:
 
 
 def _noscript() -> Html:
-    """Returns the note that is shown if scripts are disabled."""
+    """Returns the note that is shown when scripts are disabled."""
     words = (
         "Scripts are disabled, so charts, filters and sorting do not work. All tables are shown: workloads with "
         "critical batch sizes and verdicts, factorizations, ledger, provenance and licences."

@@ -1,4 +1,4 @@
-"""Section on pay-off: a table of the largest device counts and batch sizes at which doubling still paid off."""
+"""The pay-off section: a table of the largest device counts and batch sizes at which doubling still paid off."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 
 TITLE = "Pay-off"
-# A phone shows the first three.
+# A phone shows only the first three.
 PAYOFF = ("curve", "measured devices#", "predicted devices#", "batch size#", "device")
 ABOUT = (
     f"Up to how many devices does adding more pay off? A doubling pays off if it makes training at least {GAIN:.0%} "
@@ -27,7 +27,7 @@ ABOUT = (
 def payoff(
     goals: Sequence[tuple[int, WorkloadRow]], factorizations: Sequence[tuple[int, MeasuredFactorization]]
 ) -> Html:
-    """Returns the table, with a row per fit of a curve and kind of device, and per factorization over cores."""
+    """Returns the table, with a row per curve fit and device kind, and per factorization over cores."""
     subjects = [(number, answers.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
     numbers = {one.study.name: number for number, one in factorizations}
     for curve in core_counts.curves([one for _, one in factorizations]):
@@ -51,7 +51,7 @@ def _row(group_number: int, one: Answer) -> Html:
 
 
 def _last(last: LastDoubling | None) -> Cell:
-    """Returns a cell with the answer in words, which sorts by its best value or else by its bound."""
+    """Returns a cell with the answer as text, sorted by its best value or, without one, by its bound."""
     if last is None:
         return Cell("", "", "number")
     stated = [value for value in (last.best, last.low, last.high) if not math.isnan(value)]

@@ -1,4 +1,4 @@
-"""Charts of steps to target, one for all workloads that share a data set, a model and a target."""
+"""Charts of steps to target, one for all workloads with the same data set, model and target."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,25 +17,25 @@ from analysis.report import charts, workload_rows
 from analysis.report.charts import Json, Mark
 from analysis.report.workload_rows import WorkloadRow
 
-ACROSS = 41  # points of a fitted curve
-MANY = 240  # sections of the axis that are assigned to regimes
-TOP = 2**0.3  # factor from the marker of a median that never reached the target to the end of the axis
-DIAGONAL = 4.0  # factor between lines of perfect scaling
+ACROSS = 41  # number of points on a fitted curve
+MANY = 240  # number of axis sections that are assigned to regimes
+TOP = 2**0.3  # ratio of the axis limit to the marker of a median that never reached the target
+DIAGONAL = 4.0  # ratio between lines of perfect scaling
 NO_PANEL = -1
 
 ChartRows = list[Json]
-Member = tuple[int, WorkloadRow]  # number of the filter group, and a workload
+Member = tuple[int, WorkloadRow]  # filter group number, and a workload
 
 
 class StepsChart(NamedTuple):
-    """Chart of selected answers and, if there are any, a second one of confirmed answers.
+    """A chart of selected answers and, if there are any, a second one of confirmed answers.
 
     Attributes:
       members: workloads with a curve, each with the number of its filter group.
-      marks: of the members.
-      charts: by name, the data that charts.js draws: ``spec``, and rows. Rows of ``always`` are shown in any case,
-        those of ``several`` while no workload is selected, and those of ``focused`` for the selected workload. ``w``
-        is the number of their filter group.
+      marks: marks of the members.
+      charts: data that charts.js draws, by chart name: ``spec``, and rows. Rows in ``always`` are always shown, those
+        in ``several`` while no workload is selected, and those in ``focused`` for the selected workload. ``w`` is the
+        number of their filter group.
       without: workloads without a curve.
     """
 
@@ -58,7 +58,7 @@ class StepsChart(NamedTuple):
 
 
 def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
-    """Returns the charts of all workloads that have a target and at least one point."""
+    """Returns the charts of all workloads with a target and at least one point."""
     mark_of = charts.assign_marks(sorted({goal.series for _, goal in goals}))
     groups: dict[tuple[object, ...], list[Member]] = {}
     for group_number, goal in goals:
@@ -80,7 +80,7 @@ def _has_points(goal: WorkloadRow) -> bool:
 
 
 def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, Json]:
-    """Returns the chart of each kind of answer. They share their axes and can be compared."""
+    """Returns the chart of each kind of answer. They share their axes, so they can be compared."""
     lines = [goal.fitted for _, goal in members if goal.fitted]
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
@@ -128,7 +128,7 @@ def _fitted(
     x = np.geomspace(fit.batch_size[0], fit.batch_size[-1], ACROSS)
     y = regimes.curve(fit, x)
     always["fits"] += [own | {"x": a, "y": b} for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-    if (fit.profile.misfit <= fit.bound).any():  # otherwise the region is as narrow as the line
+    if (fit.profile.misfit <= fit.bound).any():  # otherwise, the region is as narrow as the line
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]
@@ -144,7 +144,7 @@ def _fitted(
 
 
 def _points(goal: WorkloadRow) -> Iterator[Json]:
-    """Yields the selected answers. If no trial reached the target, the point is open and lies at the budget."""
+    """Yields the selected answers. If no trial reached the target, the point is open and at the budget."""
     assert goal.fitted is not None
     points = goal.fitted.selected.points
     heading = f"{goal.workload.title} · {goal.target_text}"
@@ -185,7 +185,7 @@ def _perfect(points_fit: PointsFit, across: Ends) -> Iterator[Json]:
 
 
 def _diagonals(across: Ends, up: Ends) -> Iterator[Json]:
-    """Yields lines of perfect scaling, on which doubling the batch size halves the steps."""
+    """Yields lines of perfect scaling, along which doubling the batch size halves the steps."""
     examples = DIAGONAL ** math.ceil(math.log(across[0] * up[0], DIAGONAL))
     while examples < across[1] * up[1]:
         left, right = max(across[0], examples / up[1]), min(across[1], examples / up[0])
@@ -207,14 +207,14 @@ def _sizes(line: CurveFits) -> list[float]:
 
 def _heights(line: CurveFits) -> list[float]:
     points = line.selected.points
-    low = np.where(points.low > 0, points.low, points.high)  # a point without a lower bound is drawn without a bar
+    low = np.where(points.low > 0, points.low, points.high)  # points without a lower bound are drawn without a bar
     own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
     own += [middle(one.median) for one in line.confirmations if math.isfinite(one.median[1])]
     return [max(steps, 0.5) for steps in own]
 
 
 def _round(rows: dict[str, ChartRows]) -> dict[str, ChartRows]:
-    """Rounds numbers to five digits, which look the same and keep the page small."""
+    """Rounds numbers to five digits, which looks the same and keeps the page small."""
     return {
         name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
         for name, own in rows.items()

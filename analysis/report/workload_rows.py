@@ -22,20 +22,20 @@ from results.durable import Folder
 from results.plans.study import METRICS, Target, TargetRequest
 from results.storage.commits import Commit, read_table
 
-SHORTFALL = "validation_shortfall"  # reaches 0, which serves as the target, once a benchmark's own target is met
+SHORTFALL = "validation_shortfall"  # becomes 0, which serves as the target, once a benchmark's own target is met
 MOST_METAPARAMETERS = 10
 UNCLEAR = "unclear"
 REGIMES = (*regimes.REGIMES, UNCLEAR)
 
 
 class WorkloadRow(NamedTuple):
-    """Row of the page: a workload and, if it has a target, its curve.
+    """A row of the page: a workload and, if it has a target, its curve.
 
     Attributes:
       workload: the studies.
-      fitted: the curve with its fits, or None without a target.
-      metric: the error that is shown, or None if there are no measurements.
-      best: the lowest error by batch size. With a target, only for batch sizes that missed it.
+      fitted: curve with its fits, or None without a target.
+      metric: error to show, or None if there are no measurements.
+      best: lowest error by batch size. With a target, only for batch sizes that missed it.
     """
 
     workload: WorkloadStudies
@@ -59,7 +59,7 @@ class WorkloadRow(NamedTuple):
 
     @property
     def series(self) -> str:
-        """Name of the series within its panel."""
+        """The name of the series within its panel."""
         one = self.workload
         return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
 
@@ -67,11 +67,11 @@ class WorkloadRow(NamedTuple):
 def read_goals(
     folder: Folder, target: TargetRequest = None, move: Callable[[int], None] = lambda _: None
 ) -> list[WorkloadRow]:
-    """Reads every workload over batch sizes, once for each of its targets.
+    """Reads every batch-size workload, once for each of its targets.
 
     Args:
-      folder: of the store or release.
-      target: metric and value of a target that replaces the studies' own.
+      folder: folder of the store or release.
+      target: metric and value to use instead of the studies' own targets.
       move: called with the number of studies read so far.
     """
     goals, done = [], 0
@@ -88,19 +88,19 @@ def answers(goal: WorkloadRow) -> list[tuple[str, PointsFit]]:
 
 
 def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
-    """Returns the reason of a verdict without the distinction of its workload, which the page shows elsewhere."""
+    """Returns the reason for a verdict without its workload's distinction, which the page shows elsewhere."""
     return points_fit.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
 def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, float] | None:
-    """Returns low end, best value and high end of a critical batch size, as positions on a logarithmic axis.
+    """Returns a critical batch size's low end, best value and high end, as positions on a logarithmic axis.
 
     Args:
       points_fit: a fit.
       ends: batch sizes at positions 0 and 1.
 
     Returns:
-      None if the critical batch size is not identified. The best value is None if there is only a bound.
+      The positions, or None if not identified. The best value is None if there is only a bound.
     """
     if not points_fit.fit or points_fit.verdict == "not_identified":
         return None
@@ -116,16 +116,16 @@ def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, floa
 
 
 def critical(goal: WorkloadRow) -> str:
-    """Returns the critical batch size, such as ``64 [58, 70]``, selected and confirmed. Empty without a curve."""
+    """Returns the critical batch size, such as ``64 [58, 70]``, selected and confirmed, or empty without a curve."""
     fitted = goal.fitted
     return fits.both_in_words(fitted.selected, fitted.confirmed) if fitted and fitted.drawable else ""
 
 
 def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:
-    """Returns the regimes of the measured batch sizes, such as ``perfect scaling 1 … 16``. Empty without a fit.
+    """Describes the regimes of the measured batch sizes, such as ``perfect scaling 1 … 16``. Empty without a fit.
 
     Returns:
-      The index in ``REGIMES`` and the words of each run of batch sizes.
+      The index in ``REGIMES`` and a description of each run of batch sizes.
     """
     fit = points_fit.fit
     if not fit:
@@ -158,7 +158,7 @@ def shortcomings(goal: WorkloadRow) -> list[str]:
 
 
 def best_in_words(goal: WorkloadRow) -> str:
-    """Returns the lowest error of a workload without a target. Empty for others."""
+    """Describes the lowest error of a workload without a target. Empty for other workloads."""
     if goal.fitted or not goal.best:
         return ""
     size = min(goal.best, key=lambda each: goal.best[each])
@@ -166,7 +166,7 @@ def best_in_words(goal: WorkloadRow) -> str:
 
 
 def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
-    """Returns the selected answer at a batch size, as pairs of name and value."""
+    """Returns the selected answer at a batch size, as name-value pairs."""
     assert goal.fitted is not None
     fitted, points = goal.fitted, goal.fitted.selected.points
     at = np.flatnonzero(points.batch_size == size)
@@ -187,7 +187,7 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
 
 
 def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
-    """Returns the confirmed answer at a batch size, as pairs of name and value."""
+    """Returns the confirmed answer at a batch size, as name-value pairs."""
     which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
     facts = [
         ("batch size", f"{one.batch_size:,} examples"),

@@ -1,7 +1,7 @@
 """Best of k: the median steps of the best trial over random searches of k trials, estimated from n trials.
 
-All estimates use ranks among the n trials, without an assumption on the distribution of steps to target. A trial that
-never reached has infinite steps. Rank 1 is the best trial.
+All estimates use ranks among the n trials, without assuming a distribution for steps to target. A trial that never
+reached has infinite steps. Rank 1 is the best trial.
 """
 
 import math
@@ -10,17 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-TAIL = 0.05  # error of either end of a 90 % band
+TAIL = 0.05  # error probability of each end of a 90 % band
 FLAT = 0.1  # a smaller relative decrease counts as flat
-MOST_MISSES = 0.1  # share of searches with half of the trials above which ``fall`` is infinite if they miss
+MOST_MISSES = 0.1  # if more than this fraction of searches with half of the trials miss, ``fall`` is infinite
 
 
 class Ranks(NamedTuple):
-    """Ranks of the trials that bound the median best of k, or None if n trials are too few for a bound.
+    """Ranks of the trials that bound the median best of k. A rank is None if n trials are too few for a bound.
 
     Attributes:
       median: rank of the estimate.
-      low, high: the ends of a 90 % band, each a 95 % bound.
+      low, high: ranks of the ends of a 90 % band, each a 95 % bound.
     """
 
     median: int
@@ -29,11 +29,11 @@ class Ranks(NamedTuple):
 
 
 class Median(NamedTuple):
-    """The median best of k, steps, +inf if not reached.
+    """The median best of k in steps, +inf if not reached.
 
     Attributes:
       low, high: the estimate lies in (low, high].
-      band_low, band_high: the true median lies in (band_low, band_high], 90 %; an open end is NaN.
+      band_low, band_high: the true median lies in (band_low, band_high] with 90 % confidence; an open end is NaN.
     """
 
     low: float
@@ -43,16 +43,16 @@ class Median(NamedTuple):
 
 
 def largest_with_band(n: int) -> int:
-    """The largest k whose band of n trials has a lower end: .5^(n/k) ≤ .05, k ≤ .23 n; at least 1."""
+    """Returns the largest k whose band from n trials has a lower end: .5^(n/k) ≤ .05, k ≤ .23 n; at least 1."""
     return max(1, int(n / math.log2(1 / TAIL)))
 
 
 def ranks(n: int, k: int) -> Ranks:
-    """Ranks of the median best of k among n trials, 1 ≤ k ≤ n.
+    """Returns the ranks of the median best of k among n trials, 1 ≤ k ≤ n.
 
-    The best of k random trials is at most x with probability 1 − (1 − F(x))^k, so its median is the quantile
-    q = 1 − .5^(1/k) of single trials. The band of this quantile uses order statistics: Binomial(n, q) of n trials
-    are below it. The estimate is the median of the best over all subsets of k of the n trials.
+    The best of k random trials is at most x with probability 1 − (1 − F(x))^k, so its median is the quantile q = 1 −
+    .5^(1/k) of single trials. The band for this quantile uses order statistics: Binomial(n, q) of n trials are below
+    it. The estimate is the median of the best over all subsets of k of the n trials.
     """
     median = int(np.argmax(_missed(n, k) <= 0.5 + 1e-12)) + 1
     below = special.bdtr(np.arange(n), n, -np.expm1(-math.log(2) / k))  # P(at most 0, 1, ... n - 1 trials)
@@ -62,14 +62,15 @@ def ranks(n: int, k: int) -> Ranks:
 
 
 def median(low: np.ndarray, high: np.ndarray, k: int) -> Median:
-    """The median best of k with its band, for any steps of the trials within their intervals.
+    """Returns the median best of k with its band, for any steps of the trials within their intervals.
 
     Args:
-      low, high: float64[n], trial i needed more than low[i] and at most high[i] steps, both +inf if it never reached.
+      low, high: float64[n], trial i needed more than low[i] and at most high[i] steps; both are +inf if it never
+          reached.
       k: 1 ≤ k ≤ n.
     """
     rank = ranks(len(low), k)
-    low, high = np.sort(low), np.sort(high)  # the r-th smallest truth lies between the r-th smallest ends
+    low, high = np.sort(low), np.sort(high)  # the r-th smallest true value lies between the r-th smallest ends
     return Median(
         low[rank.median - 1],
         high[rank.median - 1],
@@ -79,12 +80,12 @@ def median(low: np.ndarray, high: np.ndarray, k: int) -> Median:
 
 
 def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
-    """A 90 % interval (Clopper and Pearson 1934) of the probability that a trial reaches. Each end is a 95 % bound.
+    """Returns a 90 % interval (Clopper and Pearson 1934) for the probability to reach. Each end is a 95 % bound.
 
     Args:
-      reached: trials that reached.
-      undecided: trials with an unknown outcome: the low end assumes that they failed, the high end that they reached.
-      n: all trials.
+      reached: number of trials that reached.
+      undecided: number of trials with an unknown outcome, which fail for the low end and reach for the high end.
+      n: number of all trials.
     """
     most = reached + undecided
     low = special.betaincinv(reached, n - reached + 1, TAIL) if reached else 0.0
@@ -93,20 +94,20 @@ def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
 
 
 def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
-    """E[steps | reached] / P(reached): expected steps until a trial reaches, if failed trials cost as much as others.
+    """Returns E[steps | reached] / P(reached): expected steps until a trial reaches, if failures cost the same.
 
-    Auger and Hansen (2005) call it success performance. The ends do not include its sampling error.
+    Auger and Hansen (2005) call this success performance. The ends do not include its sampling error.
 
     Args:
-      low, high: as for ``median``; only high is +inf for a trial with an unknown outcome.
+      low, high: as for ``median``. For a trial with an unknown outcome, only high is +inf.
 
     Returns:
-      Ends (first, second] due to the intervals and to trials with an unknown outcome. Both are +inf if no trial
+      Ends (first, second], due to the intervals and to trials with an unknown outcome. Both are +inf if no trial
       reached.
     """
     reached = np.isfinite(high)
     undecided = np.sort(low[np.isfinite(low) & ~reached])
-    counts = reached.sum() + np.arange(len(undecided) + 1)  # if the 0, 1, ... fastest of them reached at once
+    counts = reached.sum() + np.arange(len(undecided) + 1)  # if the 0, 1, ... fastest of them reached immediately
     sums = low[reached].sum() + np.append(0, np.cumsum(undecided))
     some = counts > 0
     least = (sums[some] * len(low) / np.square(counts[some], dtype=float)).min(initial=math.inf)
@@ -115,16 +116,17 @@ def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
 
 
 def fall(high: np.ndarray) -> float:
-    """Relative difference of the best of half of the trials from the best of all: .1 is 10 % more steps.
+    """Returns how much worse the best of half of the trials is than the best of all: .1 is 10 % more steps.
 
     It is the geometric mean over all halves that reach, in closed form. Its logarithm is an unbiased estimate of the
-    decrease of the log of the minimum from k/2 to k trials. (The median over halves depends on the best two only.)
+    decrease in the log of the minimum from k/2 to k trials. (The median over halves depends only on the best two
+    trials.)
 
     Args:
       high: float64[k], steps at which each trial was seen at the target, or +inf.
 
     Returns:
-      +inf if more than one half in ten misses the target, or NaN for fewer than two trials.
+      The relative difference, +inf if more than one half in ten misses the target, or NaN for fewer than two trials.
     """
     k, reached = len(high), int(np.isfinite(high).sum())
     if k < 2:
@@ -133,22 +135,22 @@ def fall(high: np.ndarray) -> float:
     if not reached or missed[-1] > MOST_MISSES:
         return math.inf
     ln_steps = np.log(np.sort(high)[:reached].clip(0.5))  # met at the start: as before a first evaluation
-    chance = -np.diff(missed, prepend=1)  # of each rank to be the best of a half
+    chance = -np.diff(missed, prepend=1)  # probability that each rank is the best of a half
     return float(np.expm1(np.average(ln_steps, weights=chance) - ln_steps[0]))
 
 
 def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
-    """Judges whether the minimum still falls as the number of trials doubles from k/2 to k.
+    """Judges whether the minimum still decreases as the number of trials doubles from k/2 to k.
 
-    Steps are those of the evaluation that saw a trial at the target, which is the resolution of the data.
+    Steps are those of the evaluation at which a trial was seen at the target, which is the resolution of the data.
 
     Args:
       low, high: float64[k], as for ``expected_steps``.
 
     Returns:
-      no: it falls by more than 10 %, by ``fall``.
-      yes: it does not, and the bands of the medians best of k/8.6 and of k/4.3 are within 10 % of each other.
-      unclear: it falls by less, or perhaps by less, but that may be luck.
+      no: it decreases by more than 10 %, according to ``fall``.
+      yes: it does not, and the bands of the medians best of k/8.6 and k/4.3 are within 10 % of each other.
+      unclear: it decreases by less, or perhaps by less, but that may be luck.
     """
     latest, k = np.sort(high), largest_with_band(len(high))
     soonest = np.sort(np.where(np.isfinite(high), high, np.maximum(low, 1)))  # differs for unknown outcomes
@@ -158,10 +160,10 @@ def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
     low_end, high_end = ranks(len(high), k).low, ranks(len(high), max(1, k // 2)).high
     if any(falls) or k < 2 or low_end is None or high_end is None:
         return "unclear"
-    # Steps are whole numbers, so the next evaluation may be a little more than 10 % later.
+    # Steps are integers, so the next evaluation may be slightly more than 10 % later.
     return "yes" if latest[high_end - 1] <= math.ceil(soonest[low_end - 1] * (1 + FLAT)) else "unclear"
 
 
 def _missed(n: int, k: int) -> np.ndarray:
-    """Probability that a subset of k of n trials misses all of the best 1, 2, ... n: float64[n]."""
+    """Returns the probability that a subset of k of n trials misses all of the best 1, 2, ... n: float64[n]."""
     return np.cumprod((n - k - np.arange(n)) / (n - np.arange(n)))

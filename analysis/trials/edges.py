@@ -1,4 +1,4 @@
-"""Edges: whether the best trials of a study cluster at an end of the range of a metaparameter."""
+"""Edges: whether a study's best trials cluster at an end of a metaparameter's range."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,23 +9,24 @@ from scipy import special
 
 from results.plans.search_space import Range, SearchSpace
 
-BEST = 0.1  # share of the trials that count as best
-FEWEST_BEST = 3  # their least number
-FEWEST_TRIALS = math.ceil(FEWEST_BEST / BEST)  # fewer often miss an optimum at an end
-OUTER = 0.1  # share of a range, in its own scale, that counts as its end
-RISK_SHOWN, RISK_PERHAPS = 0.05, 0.1  # risk of naming any end if metaparameters do not matter
+BEST = 0.1  # fraction of the trials that count as best
+FEWEST_BEST = 3  # their minimum number
+FEWEST_TRIALS = math.ceil(FEWEST_BEST / BEST)  # fewer trials often miss an optimum at an end
+OUTER = 0.1  # fraction of a range, on its own scale, that counts as its end
+RISK_SHOWN, RISK_PERHAPS = 0.05, 0.1  # risk of reporting any end if metaparameters do not matter
 RISK_DETACHED = 0.05  # risk of judging the best trials detached from an end that they reach
 FRACTIONS = ("decay_fraction", "end_learning_rate_factor")  # fractions of a budget and of a rate, at most 1
 
 
 class Edge(NamedTuple):
-    """An end of a range at which the best trials cluster.
+    """An end of a range, at which the best trials cluster.
 
     Attributes:
-      metaparameter: its name.
+      metaparameter: name of the metaparameter.
       side: low or high.
-      value: the end of the range.
-      shown: whether half of the best trials lie right at the end. Otherwise the optimum may be some way off, or beyond.
+      value: value at this end of the range.
+      shown: whether half of the best trials are right at the end. Otherwise, the optimum may be some way off, or
+          beyond.
     """
 
     metaparameter: str
@@ -38,22 +39,22 @@ class Edge(NamedTuple):
 
 
 def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpace) -> list[Edge] | None:
-    """The ends at which the best trials cluster.
+    """Returns the ends at which the best trials cluster.
 
     The best trials are the tenth with the fewest steps, at least three; on ties, the first ones. An end is *shown* if
-    at least half of them lie in the outer tenth of the range there, which chance would do at any end in 5 % of studies.
-    It is *perhaps* an edge if they lie nearer to it than chance would put them in 10 % of studies and are not detached
-    from it: the gap between the end and the nearest of them is no larger than their spread explains. All distances are
-    in the scale of the range. Natural limits do not count: metaparameters are not negative, and ``FRACTIONS`` are at
-    most 1.
+    at least half of them lie in the outer tenth of the range there, which chance would cause at any end in 5 % of
+    studies. It is *perhaps* an edge if they lie nearer to it than chance would put them in 10 % of studies and are not
+    detached from it: the gap between the end and the nearest trial is no larger than their spread explains. All
+    distances are on the scale of the range. Natural limits do not count: metaparameters are not negative, and
+    ``FRACTIONS`` are at most 1.
 
     Args:
-      values: float64[n] by metaparameter. A missing one, or one with only one or two possible values, has no ends.
+      values: float64[n] by metaparameter. One that is missing, or has only one or two possible values, has no ends.
       high: float64[n], steps at which each trial was seen at the target, or +inf.
-      space: the ranges.
+      space: ranges of the metaparameters.
 
     Returns:
-      None if it cannot be judged: no range is known, or too few trials ran or reached.
+      The ends, or None if they cannot be judged: no range is known, or too few trials ran or reached.
     """
     ranges = {name: ranged for name, ranged in space.items() if name in values and _has_ends(ranged)}
     best = np.argsort(high, kind="stable")[: max(FEWEST_BEST, math.ceil(BEST * len(high)))]
@@ -74,9 +75,9 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
 
 
 def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Positions of values in a range, from 0 to 1 on its own scale: float64[n].
+    """Returns the positions of values in a range, from 0 to 1 on its own scale: float64[n].
 
-    Each integer or discrete value has an equal share of the range and lies in its middle. Values beyond the range lie
+    Each integer or discrete value gets an equal share of the range and lies in its middle. Values outside the range lie
     at its ends.
     """
     numbers = np.asarray(values, np.float64)
@@ -92,7 +93,7 @@ def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
-    """Probability of this number in the outer part under a uniform law, or 1 if they are less than half."""
+    """Returns the probability of this number in the outer part under a uniform law, or 1 for less than half."""
     count = _count(ranged)
     outer = max(1, math.floor(OUTER * count)) / count if count < math.inf else OUTER
     outside, n = int((distance < outer + 1e-9).sum()), len(distance)
@@ -100,12 +101,12 @@ def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
 
 
 def _chance_of_nearness(distance: np.ndarray) -> float:
-    """Probability of such a small mean distance under a uniform law, which the normal law overstates."""
+    """Returns the probability of such a small mean distance under a uniform law. The normal law overstates it."""
     return float(special.ndtr((distance.mean() - 0.5) * math.sqrt(12 * len(distance))))
 
 
 def _is_attached(distance: np.ndarray, ranged: Range) -> bool:
-    """Whether values spread evenly up to the end may leave such a gap."""
+    """Returns whether values spread evenly up to the end may leave such a gap."""
     nearest = distance.min() - 0.5 / _count(ranged)
     spread = np.ptp(distance)
     return bool(nearest <= spread * (RISK_DETACHED ** (1 / (1 - len(distance))) - 1) + 1e-9)
@@ -118,7 +119,7 @@ def _scaled(ranged: Range, value: float | np.ndarray) -> np.ndarray:
 
 
 def _count(ranged: Range) -> float:
-    """Number of values of a range."""
+    """Returns the number of values in a range."""
     if ranged.scale == "DISCRETE":
         return len(set(ranged.values))
     assert ranged.low is not None and ranged.high is not None
@@ -126,7 +127,7 @@ def _count(ranged: Range) -> float:
 
 
 def _has_ends(ranged: Range) -> bool:
-    """Whether a range has values between its ends."""
+    """Returns whether a range has values between its ends."""
     return _count(ranged) > 2 and (ranged.scale == "DISCRETE" or ranged.low != ranged.high)
 
 

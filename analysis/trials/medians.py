@@ -30,7 +30,7 @@ class TrialCounts(NamedTuple):
     """Requested numbers of trials.
 
     Attributes:
-      trials: trials to use of every study. None uses the smallest number of any study of its curve.
+      trials: trials to use from each study. None uses the smallest number of trials in any study of its curve.
       best_of: trials per search. None uses the largest number whose band has a lower end.
     """
 
@@ -42,7 +42,7 @@ ALL = TrialCounts()
 
 
 class Summary(NamedTuple):
-    """Results of one study by the rule median, with NaN for unknown numbers.
+    """Results for one study under the median rule, with NaN for unknown numbers.
 
     Attributes: as in ``columns.MEDIANS``, with the edges from ``edges.find_edges``.
     """
@@ -60,12 +60,12 @@ class Summary(NamedTuple):
 
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
-    """The smallest number of trials that count over the studies of a curve with any, else 0."""
+    """Returns the smallest number of trials that count, over those studies of a curve that have any, or 0."""
     return min((each.k for each in studies if each.k), default=0)
 
 
 def summarize(of: StudyTrials, count: int, best: int) -> Summary:
-    """The median best of ``best`` from the first ``count`` trials of a study; 1 ≤ best ≤ count ≤ k."""
+    """Summarizes the median best of ``best`` from the first ``count`` trials of a study; 1 ≤ best ≤ count ≤ k."""
     rows = of.rows_in_k.iloc[:count]
     low, high = trials.bounds(rows)
     reached, undecided = int(np.isfinite(high).sum()), int((np.isfinite(low) & ~np.isfinite(high)).sum())
@@ -87,11 +87,11 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
 def answer(
     overview: Overview, request: Target | None = None, requested: TrialCounts = ALL
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The medians of a store, and notes for a reader, a sentence each.
+    """Returns the medians of a store, and notes for a reader, one sentence each.
 
     Returns:
-      The table of ``MEDIAN_COLUMNS`` followed by ``study`` (its name), for studies that were not pruned. Whole numbers
-      are Int64. A study with fewer trials than requested has empty cells.
+      The table ``MEDIAN_COLUMNS`` followed by ``study`` (its name), for unpruned studies. Whole numbers are Int64. A
+      study with fewer trials than requested has empty cells.
 
     Raises:
       BadInput: all studies were pruned, or there is no target.
@@ -126,7 +126,7 @@ def answer(
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The table for a reader: intervals in one column each, verdicts in words, and a legend."""
+    """Formats the table for a reader: intervals in one column each, verdicts as text, and a legend."""
     rows = []
     for row in table.to_dict("records"):
         expected = text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])
@@ -178,7 +178,7 @@ def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[
 
 
 def _left_out(of: StudyTrials) -> int:
-    """The number of trials of its search that do not count."""
+    """Returns the number of search trials that do not count."""
     return int((~of.rows["in_k"] & (of.rows["role"] == SEARCH)).sum())
 
 
@@ -191,7 +191,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _interval(low: str, high: str) -> str:
-    """An interval open below, with two dots for an unknown end; empty if both are unknown."""
+    """Formats an interval that is open below, with two dots for an unknown end. Empty if both ends are unknown."""
     if not low and not high:
         return ""
     at_start = high != "" and not high.strip("0.")

@@ -1,4 +1,4 @@
-"""Metaparameters of trials as pictures show them, and groups of trials by one of them.
+"""Metaparameters of trials as shown in pictures, and groups of trials by one of them.
 
 A picture shows the learning rate, 1 - momentum, and the effective rate derived from both. Groups are the values of a
 metaparameter, or thirds of its range.
@@ -15,18 +15,18 @@ from results.bad_input import BadInput, nearest
 from results.plans.search_space import SearchSpace
 
 LEARNING_RATE, MOMENTUM = "learning_rate", "momentum"
-PREFERRED = ("label_smoothing", MOMENTUM)  # preferred ones for splitting trials
-MOST_VALUES = 5  # more are split into thirds
+PREFERRED = ("label_smoothing", MOMENTUM)  # preferred metaparameters for splitting trials
+MOST_VALUES = 5  # maximum distinct values; more are split into thirds
 
 
 class Quantity(NamedTuple):
-    """A number that every trial has.
+    """A number that each trial has.
 
     Attributes:
-      label: label of an axis.
-      values: its value for rows of trials, float64[n], or NaN if a trial lacks it.
-      log: whether it is shown on a logarithmic scale.
-      is_rate: whether rules of thumb exist for its growth with the batch size.
+      label: label for an axis.
+      values: function that returns its values for rows of trials, float64[n], with NaN if a trial lacks it.
+      log: whether to show it on a logarithmic scale.
+      is_rate: whether there are rules of thumb for its growth with the batch size.
     """
 
     label: str
@@ -36,7 +36,7 @@ class Quantity(NamedTuple):
 
 
 def effective_learning_rate() -> Quantity:
-    """The effective learning rate, learning_rate / (1 - momentum), of Shallue et al. 2018, section 4.6."""
+    """Returns the effective learning rate, learning_rate / (1 - momentum), of Shallue et al. 2018, section 4.6."""
     return Quantity(
         "effective learning rate",
         lambda rows: _column(rows, LEARNING_RATE) / (1 - _column(rows, MOMENTUM)),
@@ -46,23 +46,23 @@ def effective_learning_rate() -> Quantity:
 
 
 def metaparameter(name: str, log: bool) -> Quantity:
-    """A metaparameter as it is."""
+    """Returns a metaparameter, unchanged."""
     return Quantity(name.replace("_", " "), lambda rows: _column(rows, name), log, is_rate=name == LEARNING_RATE)
 
 
 def complement(name: str) -> Quantity:
-    """1 - x of a metaparameter x that was searched on that logarithmic scale, such as momentum."""
+    """Returns 1 - x for a metaparameter x that was searched on that logarithmic scale, such as momentum."""
     return Quantity(f"1 − {name.replace('_', ' ')}", lambda rows: 1 - _column(rows, name), log=True)
 
 
 def on_its_scale(name: str, space: SearchSpace) -> Quantity:
-    """A metaparameter on the scale it was searched on."""
+    """Returns a metaparameter on the scale on which it was searched."""
     scale = space[name].scale if name in space else "LINEAR"
     return complement(name) if scale == "REVERSE_LOG" or name == MOMENTUM else metaparameter(name, log=scale == "LOG")
 
 
 def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
-    """Quantities of trials to show: the learning rate, the others, and the effective learning rate if it differs.
+    """Returns the quantities to show: the learning rate, the others, and the effective rate if it differs.
 
     Args:
       names: names of metaparameters.
@@ -78,14 +78,14 @@ def _column(rows: pd.DataFrame, name: str) -> np.ndarray:
 
 
 class TrialGroup(NamedTuple):
-    """Some trials of a workload: their name, and a function that selects their rows, bool[n]."""
+    """A subset of a workload's trials: its name, and a function that selects its rows, bool[n]."""
 
     label: str
     kept: Callable[[pd.DataFrame], np.ndarray]
 
 
 def default_split(studies: Sequence[StudyTrials]) -> str:
-    """The default metaparameter for splitting trials.
+    """Returns the default metaparameter for splitting trials.
 
     Raises:
       BadInput: no metaparameter differs between trials.
@@ -97,11 +97,11 @@ def default_split(studies: Sequence[StudyTrials]) -> str:
 
 
 def split(studies: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
-    """Groups of trials by the values of a metaparameter, or by thirds of them if there are many.
+    """Groups trials by the values of a metaparameter, or by thirds of these values if there are many.
 
     Args:
-      studies: the trials of all batch sizes.
-      name: name of the metaparameter, which is 0 for a trial that lacks it.
+      studies: trials at all batch sizes.
+      name: name of the metaparameter, which counts as 0 for trials that lack it.
 
     Raises:
       BadInput: no trial has it.

@@ -1,4 +1,4 @@
-"""Steps to target: the answers of a store, one per study and target."""
+"""Steps to target: a store's answers, one per study and target."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -22,11 +22,11 @@ from results.storage.commits import read_table
 
 @located
 def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) -> tuple[Overview, Target | None]:
-    """A store with at least one run, and the requested target (metric, value) if there is one.
+    """Returns a store with at least one run, and the requested target (metric, value) if there is one.
 
     Raises:
-      BadInput: there is no store, no study has run yet, no study recorded the metric, it uses test data although
-        a study of ours has validation data, or no trial can reach the value.
+      BadInput: there is no store, no study has run yet, no study recorded the metric, the metric uses test data
+        although a study of ours has validation data, or no trial can reach the value.
     """
     overview = survey(folder, rule)
     descriptions = overview.descriptions
@@ -50,15 +50,15 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
 
 
 def recorded_metrics(overview: Overview) -> list[str]:
-    """Metrics measured by any study, sorted."""
+    """Returns the sorted metrics measured by any study."""
     return sorted({metric for one in overview.descriptions.values() for metric in one.metrics})
 
 
 def targets(overview: Overview, request: Target | None) -> dict[Target, list[StudyDescription]]:
-    """The studies of each target, which is their own or the requested one if the workload has the metric.
+    """Returns the studies for each target: their own targets, or the requested one if their workload has its metric.
 
     Raises:
-      BadInput: no study has a target, and there is no requested one.
+      BadInput: no study has a target, and no target was requested.
     """
     studies: dict[Target, list[StudyDescription]] = {}
     if request is not None:
@@ -74,20 +74,20 @@ def targets(overview: Overview, request: Target | None) -> dict[Target, list[Stu
 
 
 def _other_files(folder: Folder) -> str:
-    """The end of an error about a folder with other files, such as logs of other programs."""
+    """Returns the end of an error about a folder with other files, such as logs from other programs."""
     if folder.is_dir() and any(each.is_file() and not each.name.startswith(".") for each in folder.iterdir()):
         return " Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
     return ""
 
 
 def without_pruned(overview: Overview, request: Target | None, what: str) -> tuple[Overview, list[str]]:
-    """The studies without pruning, and a note that names the pruned ones, if any.
+    """Returns the studies without pruning and, if any are pruned, a note that names those.
 
     Raises:
       BadInput: all studies are pruned, and ``what`` needs whole curves.
     """
     names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
-    # Only commits of our studies need opening.
+    # Only our own commits need to be opened.
     ours = {name for name in names if overview.descriptions[name].source is None}  # published studies are not pruned
     commits = store.catalogue(overview.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
@@ -100,7 +100,7 @@ def without_pruned(overview: Overview, request: Target | None, what: str) -> tup
 
 
 def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
-    """The table of ``COLUMNS`` followed by ``study`` (its name).
+    """Returns the table ``COLUMNS`` followed by ``study`` (its name).
 
     Whole numbers are Int64, so that a study that never reached its target has empty cells.
     """
@@ -130,13 +130,13 @@ def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """Whether a study whose trials stop once they have decided the targets ``own`` also decides ``target``."""
+    """Returns whether a study whose trials stop once they have decided the targets ``own`` also decides ``target``."""
     values = [t.value for t in own if t.metric == target.metric]
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
 
 def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
-    """Notes for a reader of the table ``shown``, a sentence each."""
+    """Returns notes on the table ``shown`` for a reader, one sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
     # Trials that ended at their targets may not have reached a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
@@ -154,7 +154,7 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> li
 
 
 def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
-    """Notes for a reader of a table of answers ``shown`` (study, steps_high), a sentence each."""
+    """Returns notes on a table of answers ``shown`` (study, steps_high) for a reader, one sentence each."""
     published = [name for name, one in overview.descriptions.items() if one.source is not None and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
@@ -173,7 +173,7 @@ def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Target |
 
 
 def _lists(overview: Overview, names: Collection[str]) -> list[str]:
-    """Notes on studies that list the same runs, and on those joined from several lists of a source."""
+    """Returns notes on studies that list the same runs, and on studies joined from several lists in a source."""
     commits = [commit for commit in store.catalogue(overview.folder) if commit.name in names]
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
@@ -189,7 +189,7 @@ LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # co
 
 
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
-    """The table for a reader: interval and target in one column each."""
+    """Formats the table for a reader: interval and target in one column each."""
     rows = []
     for row in table.to_dict("records"):
         cells = names(row, rule) | {"batch size": whole(row["batch_size"])}
@@ -204,19 +204,19 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
 
 
 def whole(number: Any) -> str:
-    """A whole number as text, or empty if it is missing."""
+    """Formats an integer, or returns empty if it is missing."""
     return "" if pd.isna(number) else f"{number:,}"
 
 
 def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
-    """The cells of ``NAMES``: workload and target, and the fields that separate the row from similar ones, if any."""
+    """Returns the cells of ``NAMES``: workload and target, and any fields that separate the row from similar ones."""
     cells = {name: row[name] for name in NAMES[:3]}
     cells["target"] = f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}"
     return cells | {"differs": row.get("apart", "")}
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
-    """The median of repeats as an interval, or the number that reached, or empty without repeats."""
+    """Formats the median of repeats as an interval, or how many reached the target. Empty without repeats."""
     if pd.isna(row.get("repeats")):  # some tables lack this column
         return ""
     if pd.isna(row["confirmed_high"]):
@@ -229,5 +229,5 @@ def _workload(one: StudyDescription) -> tuple[str, str, str]:
 
 
 def _only_ends(one: StudyDescription) -> bool:
-    """Whether a published study has at most one measurement per trial."""
+    """Returns whether a published study has at most one measurement per trial."""
     return one.source is not None and one.rows <= one.complete + one.infeasible + one.incomplete

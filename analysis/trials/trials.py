@@ -1,4 +1,4 @@
-"""Trials: when each trial of a study reached a target, or its outcome otherwise, and best errors in budgets."""
+"""Trials: when each trial of a study reached a target, or its outcome otherwise, and best errors within budgets."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from results.storage.commits import Commit, read_table
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "in_k", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
-STRICT = Rule("released")  # strictly below the target; uses all trials, as it has no ``first``
+STRICT = Rule("released")  # strictly below the target; uses all trials, because it has no ``first``
 
 REACHED, NOT_REACHED, UNDECIDED = "reached", "not_reached", "undecided"
 OUTCOMES = {
@@ -35,13 +35,13 @@ class StudyTrials(NamedTuple):
     """The trials of one study, for one target.
 
     Attributes:
-      study: the plan: its name, batch_size, space (the ranges of metaparameters) and pruning.
-      target: metric and value.
-      rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
+      study: plan of the study: its name, batch_size, space (metaparameter ranges) and pruning.
+      target: metric and its value.
+      rows: one row per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
         role is search, confirm (a repeat of one of the best trials with another seed) or extra (a repeat that is no
-        longer requested). steps are those at the last evaluation. in_k marks ``rows_in_k``. outcome is one of
+        longer requested). steps is the number at the last evaluation. in_k marks ``rows_in_k``. outcome is one of
         ``OUTCOMES``. steps_low and steps_high, float64, are NaN for not_reached, and steps_high is NaN for undecided.
-        Words are categories, which compare like text.
+        Text columns are categories, which compare like strings.
     """
 
     study: Plan
@@ -50,32 +50,33 @@ class StudyTrials(NamedTuple):
 
     @property
     def metaparameters(self) -> list[str]:
-        """Names of the metaparameters that any of the trials has."""
+        """Names of the metaparameters that any trial has."""
         return list(self.rows.columns[len(COLUMNS) :])
 
     @property
     def k(self) -> int:
-        """Number of trials that count towards the k of a best of k."""
+        """The number of trials that count towards the k of a best of k."""
         return int(self.rows["in_k"].to_numpy().sum())
 
     @property
     def rows_in_k(self) -> pd.DataFrame:
-        """The rows that count for the search, without the repeats of its best trials.
+        """The rows that count for the search, without repeats of its best trials.
 
-        Trials that met an accident, or without a known evaluation, are left out, whatever their result. A trial that
-        a time limit stopped, or that ended for an unrecorded reason, counts. It may have been stopped for poor
+        Trials that ended in an accident or have no known evaluation are left out, whatever their result. A trial that
+        was stopped by a time limit, or ended for an unrecorded reason, counts: it may have been stopped for poor
         progress, so leaving it out would flatter the search. ``bounds`` allows for any later outcome.
         """
         return self.rows[self.rows["in_k"].to_numpy()]
 
 
 def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
-    """The trials of studies by name of the study, sorted, from one pass over all measurements.
+    """Returns the trials of studies by study name, sorted, from one pass over all measurements.
 
     Args:
       commits: the studies.
-      target: metric and value.
-      strict: a trial reaches the target strictly below it, as in the published analysis, else at or below it.
+      target: metric and its value.
+      strict: whether a trial must be strictly below the target, as in the published analysis, instead of at or below
+          it.
     """
     reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
     name = reached["study"].to_numpy(str)
@@ -87,13 +88,13 @@ def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = Fals
 
 
 def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals of steps in which each trial reaches the target: (low, high], +inf if it never does.
+    """Returns the interval of steps in which each trial reaches the target: (low, high], +inf if it never does.
 
     Args:
       rows: rows of ``StudyTrials``.
 
     Returns:
-      float64[n] each. Both are +inf for a trial that did not reach, and only high for an undecided one.
+      float64[n] each. Both are +inf for a trial that did not reach, and only high is +inf for an undecided one.
     """
     low, high = (rows[name].to_numpy() for name in ("steps_low", "steps_high"))
     return np.where(np.isnan(low), np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -127,7 +128,7 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
 
 
 def _categories(name: str, words: np.ndarray) -> pd.Categorical:
-    """Words of a column as categories, without one for None. This is faster than letting pandas find them."""
+    """Converts a column's words to categories, and skips None. This is faster than letting pandas find them."""
     codes = np.full(len(words), -1, np.int8)
     for code, word in enumerate(_WORDS[name]):
         codes[words == word] = code
@@ -135,7 +136,7 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
 
 
 def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
-    """True, bool[n], for trials that missed the target and diverged or used up their budget.
+    """Returns True, bool[n], for trials that missed the target and diverged or used up their budget.
 
     A trial is also COMPLETE once it has reached every target of its study, which may not decide another target.
     """
@@ -150,7 +151,7 @@ class BestErrors(NamedTuple):
     """The best errors of one study.
 
     Attributes:
-      batch_size: examples.
+      batch_size: batch size in examples.
       trials: number of trials that count.
       errors: float64[budgets], the lowest value measured within each budget, or NaN without a measurement or if the
         study was not planned to run that long.
@@ -162,13 +163,13 @@ class BestErrors(NamedTuple):
 
 
 def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: Sequence[float]) -> BestErrors:
-    """The best values of a metric within budgets.
+    """Returns the best values of a metric within budgets.
 
     Args:
       commit: a visible study.
-      metric: an error.
+      metric: error to minimize.
       trial_ids: ids of the trials that count.
-      steps: budgets in steps of a trial, infinite for all steps.
+      steps: budgets in steps per trial, infinite for all steps.
     """
     batch_size = commit.study.batch_size or 0
     errors = np.full(len(steps), np.nan)
@@ -188,14 +189,14 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
 
 
 def planned_steps(commit: Commit) -> int:
-    """Steps that a trial may take, or 0 if unknown, as for a study limited by time."""
+    """Returns the maximum steps per trial, or 0 if unknown, as for a study limited by time."""
     recorded = KINDS[commit.kind].recorded
     steps = commit.plan["details"].get("train_steps") if recorded else commit.plan.get("budget_steps")
     return steps if isinstance(steps, int) else 0
 
 
 def budget_series(largest: Sequence[float], most: int) -> list[int]:
-    """Up to ``most`` budgets of the series 1, 2, 5, 10, below the largest planned one."""
+    """Returns up to ``most`` budgets from the series 1, 2, 5, 10, ..., below the largest planned budget."""
     last = max(largest, default=0)
     steps = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
     return [step for step in steps if step <= last][-most:]

@@ -6,7 +6,7 @@ from results import store
 from results.bad_input import number_of
 from results.durable import Folder, located
 
-# The reason, by data set and version.
+# The reason for withdrawal, by data set and version.
 WITHDRAWN = {
     ("lm1b", "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"): "held-out text doubled",
 }

@@ -57,7 +57,7 @@ def commits(
     *,
     rebuild: bool,
 ) -> set[str]:
-    """Checks every commit with its files, newest first. Returns the names of all files that the records list."""
+    """Checks every commit and its files, newest first. Returns the names of all files listed in the records."""
     listed = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
@@ -113,7 +113,7 @@ def _check_commit(
 
     Args:
       commit: the commit.
-      study: its plan.
+      study: the study's plan.
       record: the commit record, which lists the other files.
       present: existing files of the commit, by table.
       findings: receives the faults and the endings of the trials.
@@ -214,10 +214,10 @@ def content_faults(
 
     Args:
       commit: the commit.
-      study: its plan.
+      study: the study's plan.
       record: the commit record, which lists the other files.
       sources: file or buffer of each table.
-      endings: is filled with the ending of each trial.
+      endings: dictionary to fill with the ending of each trial.
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
@@ -309,7 +309,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 
     Args:
       commit: the commit.
-      study: its plan.
+      study: the study's plan.
       source: the envelope.
       rows: the commit's tables. None skips rebuilding the envelope.
     """

@@ -105,9 +105,9 @@ def slice_faults(
 
     Args:
       commit: the study as listed in the manifest.
-      study: its plan.
-      endings: is filled with the ending of each trial.
-      tables: is filled with the study's own tables.
+      study: the study's plan.
+      endings: dictionary to fill with the ending of each trial.
+      tables: dictionary to fill with the study's own tables.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
     faults, rows = [], {}
@@ -201,7 +201,7 @@ def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str,
 
     Args:
       folder: the release. Its files match its lists.
-      commits: its studies.
+      commits: studies of the release.
       hashes: sha256 of its documents, by name.
     """
     findings = Findings(folder)

@@ -101,8 +101,7 @@ def _repair_around(findings: Findings) -> Iterator[str]:
 
 
 def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until it has no torn files. Holds the study's lock, so it waits for any process that writes to
-    it."""
+    """Repairs a study until it has no torn files. Holds its lock, so it waits for any process that writes to it."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):

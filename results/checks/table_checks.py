@@ -138,9 +138,9 @@ class TrialSpans(NamedTuple):
 
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
-    """Reads study, trial and step of every row. Checks that they are sorted and unique, from step ``earliest``."""
+    """Reads the study, trial and step of every row. Checks that rows are sorted and unique, from step ``earliest``."""
     studies = set()
-    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per stretch of rows of one trial
+    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per run of rows from the same trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["study", "trial", "step"]):
         studies |= _texts(table["study"])
@@ -174,7 +174,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 
 def _texts(column: pa.ChunkedArray) -> set:
-    """Returns the distinct values of a text column, including None if a value is null."""
+    """Returns the distinct values in a text column, including None if there are nulls."""
     distinct = set()
     for chunk in column.chunks:
         # With a one-entry dictionary, the rows need not be read.
@@ -191,7 +191,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
-    """Yields flaws of the columns: our own come first, in order, then metaparameters or metrics."""
+    """Yields flaws in the columns: our own must come first, in order, then metaparameters or metrics."""
     columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}

@@ -45,7 +45,7 @@ class Evaluations(NamedTuple):
 
     @property
     def errors(self) -> dict[str, pa.Array]:
-        """Metrics as errors, by our names."""
+        """Returns the metrics as errors, under our names."""
         by_name = {}
         for column, name in algoperf_workloads.COLUMNS.items():
             if column in self.source and name not in by_name:

@@ -6,10 +6,10 @@ import pandas as pd
 
 FOLDER = Path(__file__).parent
 
-WITHIN = 0.006  # of a utilization: operations a second are rounded to whole TFLOP/s
-SECONDS_WITHIN = 0.01  # of the seconds of a step, which are rounded to hundredths
-# Layers and width of the models of KempnerForge's report, whose utilization counts 6 P + 12 L D S operations a token
-# with P all parameters, as its metrics/mfu.py says.
+WITHIN = 0.006  # relative tolerance of utilization, because operations per second are rounded to whole TFLOP/s
+SECONDS_WITHIN = 0.01  # relative tolerance of step seconds, which are rounded to hundredths
+# Layers and width of the models in KempnerForge's report. Its utilization counts 6 P + 12 L D S operations per token,
+# with P all parameters, as in its metrics/mfu.py.
 _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
 
 
@@ -27,7 +27,7 @@ def points(source: str | None = None) -> pd.DataFrame:
 
 
 def webgraph() -> pd.DataFrame:
-    """The six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
+    """Returns the six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
     return _cited("webgraph.csv", None)
 
 
@@ -42,8 +42,7 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def layouts() -> pd.DataFrame:
-    """Returns all published rows, then citation, url and terms of the source, and ``doubt``: any contradiction in a
-    row.
+    """Returns all published rows, then citation, url and terms of the source, and ``doubt`` on inconsistent rows.
 
     Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
     seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.

@@ -1,1 +1,1 @@
-"""Plans: what was or will be measured, of every kind of study, and the columns of its tables."""
+"""Plans: what was or will be measured, for every kind of study, and the columns of the tables."""

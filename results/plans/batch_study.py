@@ -1,4 +1,4 @@
-"""BatchStudy: the plan of a study of kind ``batch``, one workload tuned at one batch size."""
+"""BatchStudy: the plan of a ``batch`` study, which tunes one workload at one batch size."""
 
 import dataclasses
 import math
@@ -22,32 +22,32 @@ CHOICES = {"schedule": SCHEDULES, "pruning": PRUNING, "stop": STOPS, "precision"
 
 @dataclasses.dataclass(frozen=True)
 class BatchStudy(Plan):
-    """The trials of one workload at one batch size: exactly the fields that determine a result.
+    """The trials of one workload at one batch size: exactly the fields that determine the results.
 
     Attributes:
       dataset, model, optimizer: names in the registries of ``workloads``.
       dataset_version: version of the data, if the name does not identify it.
-      model_options: options of the model, such as ``{"widths": [64]}``.
-      schedule: decay of the learning rate over a trial: constant, linear or cosine.
+      model_options: model options, such as ``{"widths": [64]}``.
+      schedule: learning-rate decay over a trial: constant, linear or cosine.
       batch_size: global batch size, in examples.
       space: ranges of the metaparameters.
       targets: targets to reach. If empty, every trial runs to its budget.
-      budget_steps: maximum number of steps of a trial.
-      evaluation_ratio: factor between the steps of evaluations, which bounds the relative error of steps to target.
-      evaluation_spacing: minimum mean number of steps per evaluation, which bounds their cost; 0 is no bound.
+      budget_steps: maximum number of steps per trial.
+      evaluation_ratio: ratio between successive evaluation steps, which bounds the relative error of steps to target.
+      evaluation_spacing: minimum average number of steps per evaluation, which bounds the cost. 0 sets no bound.
       seed: seed of the search and of every trial.
-      pruning: ``exact`` stops a trial once it cannot change any answer. ``off`` does not.
+      pruning: ``exact`` stops a trial once it cannot change any answer, and ``off`` does not.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
-      comparable: Major.Minor of the software. Results of different versions are not comparable.
-      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that
-        any target can be read from its curve.
-      confirm: number of repeats of the best trial with fresh seeds, see ``results.rules.confirmation``. Not part of
-        the identity.
-      confirm_top: number of best trials that half of these repeats choose among. Not part of the identity.
-      digits: number of hex digits of the plan's hash in its name, see ``results.store.with_stored_name``. Not part of
-        the identity.
-      dataset_options: options of a user's own data that ``dataset_version`` does not cover: label, task and split.
-      precision: float32 or bfloat16, of activations and matmuls on every machine.
+      comparable: Major.Minor version of the software. Results from different versions are not comparable.
+      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that any
+        target can be read from the curve.
+      confirm: number of repeats of the best trial with new seeds (see ``results.rules.confirmation``). Not part of the
+        identity.
+      confirm_top: number of best trials among which half of these repeats choose. Not part of the identity.
+      digits: number of hex digits of the plan's hash in the study's name (see ``results.store.with_stored_name``). Not
+        part of the identity.
+      dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
+      precision: float32 or bfloat16, for activations and matmuls on every machine.
     """
 
     dataset: str
@@ -107,22 +107,22 @@ class BatchStudy(Plan):
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
-        """Returns the fields of a request."""
+        """Returns the fields that a request sets."""
         return {"trials": request.trials, "confirm": request.repeats.confirm, "confirm_top": request.repeats.top}
 
     @property
     def request(self) -> TrialRequest:
-        """The trials and repeats requested of it."""
+        """The requested trials and repeats."""
         return TrialRequest(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
 
     @property
     def ends_at(self) -> tuple[Target, ...]:
-        """The targets that end a trial once it has reached all of them."""
+        """The targets that end a trial once it has reached them all."""
         return self.targets if self.stop == "target" else ()
 
     @property
     def slug(self) -> str:
-        """The readable part of its name."""
+        """The readable part of the study's name."""
         return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}"
 
     @property
@@ -134,21 +134,21 @@ class BatchStudy(Plan):
 
     @property
     def evaluations(self) -> np.ndarray:
-        """The steps of the evaluations of a trial, int32[evaluations]."""
+        """The steps at which a trial is evaluated, int32[evaluations]."""
         return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
 
     @property
     def most_evaluations(self) -> int:
-        """An upper bound of the number of evaluations of a trial, quick to compute for any plan."""
-        growing = 1 / (self.evaluation_ratio - 1)  # from this step on, evaluations are more than a step apart
+        """An upper bound on the number of evaluations in a trial, quick to compute for any plan."""
+        growing = 1 / (self.evaluation_ratio - 1)  # after this step, evaluations are more than one step apart
         every_step = min(self.budget_steps, growing + 1)
         return int(every_step + math.log(self.budget_steps / every_step) / math.log(self.evaluation_ratio)) + 2
 
 
 def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> np.ndarray:
-    """Returns the steps of evaluations: each is the first integer at or above ``ratio`` times the last.
+    """Returns the evaluation steps: each is the first integer at or above ``ratio`` times the previous one.
 
-    The k-th is at step k · ``spacing`` or later, so that evaluations never cost more than a fixed share of the training
+    The k-th is at step k · ``spacing`` or later, so evaluations never cost more than a fixed fraction of the training
     so far, even if a trial stops early. The last is at ``budget_steps``.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Factorization: the plan of a study of kind ``cores``, implicit ALS of a matrix of links on several cores."""
+"""Factorization: the plan of a ``cores`` study, implicit ALS on a matrix of links using several cores."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,23 +16,23 @@ METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Factorization(Als, Plan):
-    """The trials of one factorization on one number of cores: exactly the fields that determine a result.
+    """The trials of one factorization on a given number of cores: exactly the fields that determine the results.
 
-    The options of the solver are in ``results.als.Als``. This class adds data, cores and search.
+    The solver options are in ``results.als.Als``. This class adds the data, cores and search.
 
-    The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed links,
-    α · score² on all pairs, and a ridge.
+    The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed links, α
+    · score² on all pairs, and a ridge.
 
     Attributes:
       dataset: name of the ratings.
       dataset_version: hash of the ratings.
-      dataset_options: options of generated data, or empty for other data.
+      dataset_options: options for generated data, or empty for other data.
       cores: number of devices that share the tables and the work.
       space: ranges of ``METAPARAMETERS``.
       seed: seed of the search and of every trial.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
-      comparable: Major.Minor of the software. Results of different versions are not comparable.
-      digits: number of hex digits of the plan's hash in its name. Not part of the identity.
+      comparable: Major.Minor version of the software. Results from different versions are not comparable.
+      digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
 
     dataset: str
@@ -47,14 +47,14 @@ class Factorization(Als, Plan):
 
     kind: ClassVar[str] = "cores"
     OMITTED_AT: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
-    # The stream depends only on data, search, seed and ridge, so that all cores and solvers share trials.
+    # The stream depends only on the data, search, seed and ridge, so all cores and solvers share trials.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
     stop: ClassVar[str] = "target"
     pruning: ClassVar[str] = "off"
     source: ClassVar[None] = None
-    batch_size: ClassVar[None] = None  # an epoch takes all data at once
+    batch_size: ClassVar[None] = None  # an epoch uses all data at once
     optimizer: ClassVar[str] = "als"
 
     def __post_init__(self) -> None:
@@ -74,12 +74,12 @@ class Factorization(Als, Plan):
 
     @property
     def slug(self) -> str:
-        """The readable part of its name."""
+        """The readable part of the study's name."""
         return f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}"
 
     @property
     def devices(self) -> int:
-        """The number of devices it is measured on."""
+        """The number of devices the study is measured on."""
         return self.cores
 
     @property
@@ -89,10 +89,10 @@ class Factorization(Als, Plan):
 
     @property
     def budget_steps(self) -> int:
-        """The maximum number of steps of a trial: one per epoch."""
+        """The maximum number of steps per trial: one per epoch."""
         return self.epochs
 
     @property
     def most_evaluations(self) -> int:
-        """The maximum number of evaluations of a trial: one per epoch."""
+        """The maximum number of evaluations per trial: one per epoch."""
         return self.epochs

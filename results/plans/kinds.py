@@ -1,4 +1,4 @@
-"""Kinds of study: their table, and the construction of a plan of any kind from plain data."""
+"""Kinds of studies: a table of their properties, and construction of any kind of plan from plain data."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -19,15 +19,15 @@ OF_OURS = OF_ANY - {("INCOMPLETE", "unstated")}
 
 
 class Kind(NamedTuple):
-    """Properties of every study of a kind.
+    """Properties shared by all studies of a kind.
 
     Attributes:
       plan: dataclass of its plans.
-      along: field of a plan that varies along a curve.
+      along: plan field that varies along a curve.
       unit: unit of steps, such as step or epoch.
-      columns: columns of its measurements other than metrics.
-      endings: possible pairs of status and reason of its trials.
-      recorded: whether others measured it. It cannot be run.
+      columns: columns of the measurements other than metrics.
+      endings: possible pairs of status and reason for the trials.
+      recorded: whether the studies were measured by others and cannot be run.
       alone: whether a study must have the machine to itself, because its times are results.
     """
 
@@ -49,7 +49,7 @@ KINDS = {
 
 
 class HasKind(Protocol):
-    """Any object with the kind of a study."""
+    """Any object that has a study kind."""
 
     @property
     def kind(self) -> str: ...
@@ -60,7 +60,7 @@ P = TypeVar("P", bound=Plan)
 
 
 def kind_of(plan: Mapping[str, Any]) -> str:
-    """Returns the kind of a plan, plain data. Raises BadInput for an unknown kind."""
+    """Returns the kind of a plan given as plain data. Raises BadInput for an unknown kind."""
     kind = plan.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadInput(unreadable(plan, f"kind={kind}"))
@@ -68,13 +68,13 @@ def kind_of(plan: Mapping[str, Any]) -> str:
 
 
 def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS, name: str | None = None) -> Plan:
-    """Returns the study of a plan of any kind. Raises BadInput for a plan of another version of this software.
+    """Returns the study for a plan of any kind. Raises BadInput for a plan from another version of this software.
 
     Args:
-      plan: the identity, plain data.
+      plan: the identity as plain data.
       trials: number of requested trials.
       repeats: requested repeats of the best trials.
-      name: name in a store, which sets the number of digits of the hash, or None for the current number.
+      name: name in a store, which determines the number of hash digits. None uses the current number.
     """
     if plan.get("comparable") == "0.1":
         raise TooOld(name or "the plan", "is a study of scaling-limits 0.1")
@@ -87,15 +87,15 @@ def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEAT
 
 
 def of_kind(each: Iterable[K], *kinds: str) -> list[K]:
-    """Returns the members of ``each`` (plans, commits, …) that are of any of these kinds."""
+    """Returns the members of ``each`` (plans, commits, …) that have any of these kinds."""
     return [one for one in each if one.kind in kinds]
 
 
 def of_type(studies: Iterable[Plan], plan: type[P]) -> list[P]:
-    """Returns the studies whose plans are of the class ``plan``."""
+    """Returns the studies with plans of class ``plan``."""
     return [cast(P, study) for study in studies if study.kind == plan.kind]
 
 
 def reserved() -> frozenset[str]:
-    """Returns the names of columns, which metaparameters cannot have."""
+    """Returns the column names, which metaparameters cannot have."""
     return schema.RESERVED.union(*({column.name for column in kind.columns} for kind in KINDS.values()))

@@ -1,4 +1,4 @@
-"""LayoutStudy: the plan of a study of kind ``layout``, one training step on a device mesh."""
+"""LayoutStudy: the plan of a ``layout`` study, which runs one training step on a device mesh."""
 
 import dataclasses
 import re
@@ -14,14 +14,14 @@ from results.plans.trial_request import MOST_TRIALS
 
 PRECISIONS = ("float32", "bfloat16")
 REMATERIALIZATIONS = ("none", "full")
-# Uses of the compiled step; ``tpu-aot`` is followed by a colon and a topology.
+# Uses of the compiled step. ``tpu-aot`` is followed by a colon and a topology.
 EMULATED, DEVICE, AHEAD = "cpu-emulated", "device", "tpu-aot"
 ENGINES = (EMULATED, DEVICE, AHEAD)
-_OWN_NAME = 60  # letters of mesh and layout in the name of a study
+_OWN_NAME = 60  # maximum letters of mesh and layout in a study's name
 
 _PER_DEVICE = "bytes per device, from the compiler"
-# Measurements of layouts have these after the loss: the reason of a rejection; counts from the compiled step;
-# predictions; and measurements.
+# Layout measurements have these columns after the loss: the reason for a rejection, counts from the compiled step,
+# predictions, and measurements.
 COLUMNS = (
     Column("refusal", TEXT, "kind of the error that rejected the layout, or null if it was accepted"),
     Column("explanation", TEXT, "the rejection, in one line"),
@@ -55,31 +55,31 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class LayoutStudy(Plan):
-    """One training step of one model on one mesh, in one layout: everything that determines a result.
+    """One training step of a model on one mesh, in one layout: everything that determines the results.
 
-    Mesh and layout are texts in Mesh-TensorFlow's notation (arXiv 1811.02084). They need not be valid: the rejection of
+    Mesh and layout are strings in Mesh-TensorFlow's notation (arXiv 1811.02084). They may be invalid: the rejection of
     a layout, with its reason, is a result.
 
     Attributes:
-      model: name of the shape.
-      model_options: options of the shape.
+      model: name of the model shape.
+      model_options: options of the model shape.
       batch_size: global batch size, in sequences.
       length: tokens per sequence.
       mesh: axes and their sizes, such as ``data:2;model:4``.
-      layout: axes of tensors and the mesh axes they are split over, such as ``batch:data;heads:model``.
-      strict: whether pairs with unknown axes are errors. If not, they are ignored, as in Mesh-TensorFlow.
-      device_count: devices that the mesh must have.
-      engine: ``cpu-emulated`` (run for its results, on devices that a CPU emulates), ``device`` (run and timed) or
-        ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice, without the slice, and not run).
-      hardware: the device of the predicted costs.
+      layout: tensor axes and the mesh axes they are split over, such as ``batch:data;heads:model``.
+      strict: whether pairs with unknown axes are errors. Otherwise they are ignored, as in Mesh-TensorFlow.
+      device_count: number of devices that the mesh must have.
+      engine: ``cpu-emulated`` (run for its results on CPU-emulated devices), ``device`` (run and timed) or
+        ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice without having one, and not run).
+      hardware: device assumed by the predicted costs.
       precision: precision of activations and matmuls.
       rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
-      budget_steps: steps to run.
-      space: empty, as layouts have no metaparameters.
-      seed: seed of parameters and data.
-      trials: 1, or more with their own seeds. Not part of the identity.
-      comparable: Major.Minor of the software. Results of different versions are not comparable.
-      digits: number of hex digits of the plan's hash in its name. Not part of the identity.
+      budget_steps: number of steps to run.
+      space: empty, because layouts have no metaparameters.
+      seed: seed of the parameters and the data.
+      trials: 1, or more, each with its own seed. Not part of the identity.
+      comparable: Major.Minor version of the software. Results from different versions are not comparable.
+      digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
 
     model: str
@@ -102,7 +102,7 @@ class LayoutStudy(Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "layout"
-    # The stream depends only on model, batch and seed: all layouts train the same parameters on the same data.
+    # The stream depends only on the model, batch and seed: all layouts train the same parameters on the same data.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset(
         {
             "mesh",
@@ -141,24 +141,24 @@ class LayoutStudy(Plan):
 
     @property
     def engine_name(self) -> str:
-        """The engine without a topology."""
+        """The engine without its topology."""
         return self.engine.partition(":")[0]
 
     @property
     def topology(self) -> str:
-        """The TPU slice that it is compiled for, or empty for other engines."""
+        """The TPU slice to compile for, or empty for other engines."""
         return self.engine.partition(":")[2]
 
     @property
     def slug(self) -> str:
-        """The readable part of its name."""
+        """The readable part of the study's name."""
         mesh, layout = (re.sub(r"[^a-z0-9]+", "_", each.lower()).strip("_") for each in (self.mesh, self.layout))
         where = f"{mesh or 'none'}-{layout or 'replicated'}"[:_OWN_NAME].strip("_-")
         return f"{self.model}-{self.engine_name.replace('-', '_')}-{where}"
 
     @property
     def model_label(self) -> str:
-        """The model's name, its batch, and precision and rematerialization if they are not the default, for tables."""
+        """The model's name, its batch, and any non-default precision and rematerialization, for tables."""
         label = f"{self.model}_{self.batch_size}x{self.length}"
         if self.precision != PRECISIONS[0]:
             label += f"_{self.precision}"
@@ -168,10 +168,10 @@ class LayoutStudy(Plan):
 
     @property
     def devices(self) -> int:
-        """The number of devices it is measured on. Compiling ahead of time needs only the processor."""
+        """The number of devices the study is measured on. Ahead-of-time compilation needs only the processor."""
         return 1 if self.engine_name == AHEAD else self.device_count
 
     @property
     def most_evaluations(self) -> int:
-        """The number of evaluations of a trial: one per step."""
+        """The number of evaluations per trial: one per step."""
         return self.budget_steps

@@ -1,4 +1,4 @@
-"""Plan: the protocol of studies of every kind, with identity, name and stream derived from the fields."""
+"""Plan: the protocol for studies of every kind. It derives identity, name and stream from the fields."""
 
 import dataclasses
 import functools
@@ -13,28 +13,28 @@ from results.plans.trial_request import TrialRequest
 
 
 class Plan(Protocol):
-    """A study of any kind: a frozen dataclass of everything that determines a result.
+    """A study of any kind: a frozen dataclass of everything that determines the results.
 
-    Its *identity* is its fields without ``NOT_IN_IDENTITY``. This class derives its name, its stream and its plain
-    data from the identity. Each kind is a row of ``results.plans.kinds.KINDS``.
+    Its *identity* consists of its fields except ``NOT_IN_IDENTITY``. This class derives its name, stream and plain data
+    from the identity. Each kind is a row of ``results.plans.kinds.KINDS``.
 
     Attributes:
       kind: key in ``results.plans.kinds.KINDS``, also stored in the plan.
       NOT_IN_IDENTITY: fields outside the identity: the request, and the length of the name.
-      OMITTED_AT: fields and the values at which the plan omits them.
-      NOT_IN_STREAM: fields of the plan that do not change the random numbers of its trials.
+      OMITTED_AT: fields that the plan omits, and the values at which it does so.
+      NOT_IN_STREAM: plan fields that do not affect the random numbers of its trials.
       dataset, optimizer: names, for tables.
-      batch_size: global batch size, in examples, or None if each step takes all data.
+      batch_size: global batch size, in examples, or None if each step uses all data.
       space: ranges of the metaparameters.
-      targets: targets of the trials.
-      ends_at: the targets that end a trial once it has reached all of them.
-      stop: ``target`` or ``budget``, whichever ends its trials.
+      targets: targets for the trials.
+      ends_at: targets that end a trial once it has reached them all.
+      stop: condition that ends the trials, ``target`` or ``budget``.
       pruning: ``exact`` if losing trials are stopped early, else ``off``.
-      source: source of a published study, or None for studies of this software.
-      budget_steps: maximum number of steps of a trial, or the largest possible number for published studies.
-      most_evaluations: upper bound of the number of evaluations of a trial.
+      source: source of a published study, or None for studies by this software.
+      budget_steps: maximum number of steps per trial, or the largest possible number for published studies.
+      most_evaluations: upper bound on the number of evaluations per trial.
       trials: number of requested trials.
-      digits: number of hex digits of the plan's hash in its name.
+      digits: number of hex digits of the plan's hash in the study's name.
     """
 
     kind: ClassVar[str]
@@ -43,7 +43,7 @@ class Plan(Protocol):
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset()
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    if TYPE_CHECKING:  # at run time a property here would become the default of a dataclass's field
+    if TYPE_CHECKING:  # at run time, a property here would become the default of a dataclass field
 
         @property
         def dataset(self) -> str: ...
@@ -74,7 +74,7 @@ class Plan(Protocol):
 
     @property
     def slug(self) -> str:
-        """The readable part of its name."""
+        """The readable part of the study's name."""
         ...
 
     @property
@@ -84,19 +84,19 @@ class Plan(Protocol):
 
     @classmethod
     def identity_fields(cls) -> list[str]:
-        """Returns the names of the fields of the identity."""
+        """Returns the names of the identity fields."""
         return [field.name for field in dataclasses.fields(cls) if field.name not in cls.NOT_IN_IDENTITY]
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
-        """Returns the fields of a request. Raises BadInput if this kind does not support it."""
+        """Returns the fields that a request sets. Raises BadInput if this kind does not support it."""
         if request.repeats.confirm:
             raise BadInput(f"a study of kind {cls.kind} does not support repeats of the best trials")
         return {"trials": request.trials}
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any], request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
-        """Returns the study of a ``plan()`` with its request. Raises BadInput for a plan of other software."""
+        """Returns the study for a ``plan()`` and its request. Raises BadInput for a plan from other software."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
         known = set(cls.identity_fields()) - left_out
@@ -120,36 +120,36 @@ class Plan(Protocol):
 
     @property
     def request(self) -> TrialRequest:
-        """The trials and repeats requested of it."""
+        """The requested trials and repeats."""
         return TrialRequest(self.trials)
 
     def with_request(self, request: TrialRequest) -> Self:
-        """Returns the study with another request."""
+        """Returns the study with a different request."""
         return dataclasses.replace(self, **self.request_fields(request))
 
     @property
     def devices(self) -> int | None:
-        """The number of devices it is measured on, or None for all devices, if their number does not change results."""
+        """The number of devices to measure on, or None for all devices, if their number does not change results."""
         return None
 
     @functools.cached_property
     def name(self) -> str:
-        """The slug and ``digits`` of the plan's sha256, also the study's folder in a store."""
+        """The slug followed by ``digits`` of the plan's sha256. Also the name of the study's folder in a store."""
         return f"{self.slug}-{hashlib.sha256(self.plan_json.encode()).hexdigest()[: self.digits]}"
 
     @functools.cached_property
     def plan_json(self) -> str:
-        """The identity in its canonical JSON form."""
+        """The identity in canonical JSON form."""
         return canonical(self.plan())
 
     @property
     def stream(self) -> str:
-        """The source of all randomness of the study: a hash of the identity without ``NOT_IN_STREAM``."""
+        """The source of all randomness in the study: a hash of the identity without ``NOT_IN_STREAM``."""
         return digest({name: value for name, value in self.plan().items() if name not in self.NOT_IN_STREAM})
 
 
 def _plain(value: Any) -> Any:
-    """Returns a field as plain JSON data."""
+    """Returns a field's value as plain JSON data."""
     if isinstance(value, SearchSpace):
         return value.plan()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Columns of the table of studies that are derived from the plan, whenever the table is read or written."""
+"""Columns of the studies table that are derived from the plan whenever the table is read or written."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from results.plans.plan import Plan
 from results.plans.schema import FLOAT64, KIND, TEXT, Column
 from results.plans.study import METRICS, Target
 
-OWN = "scaling-limits"  # source of the studies that this software measured
+OWN = "scaling-limits"  # source of studies measured by this software
 
 COLUMNS = (
     Column("kind", TEXT, KIND),
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def columns(study: Plan) -> dict[str, Any]:
-    """The values of ``COLUMNS`` of a study."""
+    """Returns the values of ``COLUMNS`` for a study."""
     plan = study.plan()
     first = next(iter(targets(study)), None)
     return {
@@ -42,7 +42,7 @@ def columns(study: Plan) -> dict[str, Any]:
 
 
 def targets(study: Plan) -> list[Target]:
-    """The targets of a study: its own, or those of its source. MLPerf's is a shortfall of 0."""
+    """Returns the targets of a study: its own or its source's. MLPerf's target is a shortfall of 0."""
     if study.targets or not KINDS[study.kind].recorded:
         return list(study.targets)
     stated = study.plan()["details"].get("targets")

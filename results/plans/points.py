@@ -1,4 +1,4 @@
-"""Points: the answers of a release's studies, one row per study and target, ready for fitting."""
+"""Points: a release's answers, one row per study and target, ready for fitting."""
 
 from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, PROVENANCE, TEXT, TIMING, UINT32, Column
 
@@ -107,5 +107,5 @@ POINTS = (
 
 _OF_A_FIT = ("critical_batch_size", "critical_low", "critical_high", "verdict", "doubts")
 FITS = {prefix: tuple(f"{prefix}{name}" for name in _OF_A_FIT) for prefix in ("", "confirmed_")}
-# Columns that depend on the whole curve; all others follow from the tables of the study itself.
+# Columns that depend on the whole curve. All others follow from the study's own tables.
 OF_CURVES = frozenset({"curve", *(name for names in FITS.values() for name in names)})

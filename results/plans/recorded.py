@@ -1,4 +1,4 @@
-"""Recorded: the plan of a study that others measured and published."""
+"""Recorded: the plan of a study measured and published by others."""
 
 import dataclasses
 import re
@@ -12,22 +12,22 @@ from results.plans.search_space import SearchSpace
 from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 
-SOURCE_LISTS = "source_lists"  # column of trials: number of lists of the source that contain the run
+SOURCE_LISTS = "source_lists"  # trials column: number of source lists that contain the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Recorded(Plan):
-    """A study that others measured and published, as described by its source.
+    """A study measured and published by others, as its source describes it.
 
     Attributes:
       source: shallue2018, mlperf-rcp or algoperf.
       dataset, model, optimizer: names in the source. ``/`` is allowed.
       batch_size: global batch size, in examples.
       space: ranges of the metaparameters, or empty if the source does not report them.
-      details: other data that distinguish the study or are needed to read it, plain JSON data.
+      details: other plain JSON data that distinguish the study or are needed to read it.
       trials: number of trials in the source. Not part of the identity.
-      digits: number of hex digits of the plan's hash in its name. Not part of the identity.
+      digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
 
     source: str
@@ -45,7 +45,7 @@ class Recorded(Plan):
     ends_at: ClassVar[tuple[Target, ...]] = ()
     stop: ClassVar[str] = "target"
     pruning: ClassVar[str] = "off"
-    budget_steps: ClassVar[int] = MOST_STEPS  # its source may not report it
+    budget_steps: ClassVar[int] = MOST_STEPS  # the source may not report it
     most_evaluations: ClassVar[int] = MOST_STEPS
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Recorded(Plan):
 
     @property
     def slug(self) -> str:
-        """The readable part of its name."""
+        """The readable part of the study's name."""
         words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
         return f"{words}-b{self.batch_size}"
 
@@ -70,7 +70,7 @@ class Recorded(Plan):
 
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
-    """Returns the names of studies that report identical runs of one source, grouped by runs."""
+    """Returns the names of studies that report identical runs from one source, grouped by runs."""
     known = [study for study in studies if isinstance(study.details.get("runs"), str)]
     by_runs = grouped(known, lambda one: (one.source, one.dataset, one.model, one.batch_size, one.details["runs"]))
     return [[study.name for study in same] for same in by_runs.values() if len(same) > 1]

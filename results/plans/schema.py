@@ -1,4 +1,4 @@
-"""The three tables of a store: every column with its type, its unit and its meaning."""
+"""The three tables in a store: the type, unit and meaning of every column."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from results.bad_input import BadInput, TooOld
 from results.plans.study import METRICS
 
 SCHEMA_VERSION = 4
-OLDEST_SCHEMA = 4  # that this software reads
+OLDEST_SCHEMA = 4  # oldest schema that this software reads
 VERSION_KEY = b"scaling_limits_schema"
 
 
@@ -19,13 +19,13 @@ RESULT, PROVENANCE, TIMING = "result", "provenance", "timing"
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column in a table.
 
     Attributes:
-      name, type, meaning: as stored.
-      otherwise: value of rows that specify none.
-      category: RESULT is the same wherever a study ran and however often it was resumed. PROVENANCE is the origin of
-        results. TIMING is their cost.
+      name, type, meaning: name, type and meaning as stored.
+      otherwise: value for rows that specify none.
+      category: RESULT is the same wherever a study ran and however often it was resumed. PROVENANCE describes the
+        origin of results. TIMING describes their cost.
     """
 
     name: str
@@ -131,7 +131,7 @@ MEASUREMENTS = (
 )  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
 _MEAN = "without compiling, mean over the epochs since the previous measurement"
-# Measurements of factorizations have these after their metrics: the costs of the epochs.
+# Factorization measurements have these columns after their metrics: the costs of the epochs.
 COSTS = (
     Column("row_half_seconds", FLOAT32, f"seconds of solving all rows, {_MEAN}", category=TIMING),
     Column("column_half_seconds", FLOAT32, f"seconds of solving all columns, {_MEAN}", category=TIMING),
@@ -141,7 +141,7 @@ COSTS = (
 )
 
 COLUMNS = {"studies": STUDIES, "trials": TRIALS, "measurements": MEASUREMENTS}  # by table
-EXTRA_ROLE = "extra: a repeat that the study's request no longer includes"  # a third ``role``, if any trial has it
+EXTRA_ROLE = "extra: a repeat that the study's request no longer includes"  # a third ``role``, listed if a trial has it
 
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
 
@@ -150,13 +150,13 @@ RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | froze
 
 
 def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[str, pa.DataType]) -> pa.Table:
-    """An Arrow table of ``columns`` followed by ``extra`` ones, with the schema version in its metadata.
+    """Returns an Arrow table of ``columns`` followed by ``extra``, with the schema version in its metadata.
 
     Args:
       columns: STUDIES, TRIALS or MEASUREMENTS.
-      data: lists or arrays by column name, all of one length. A missing column of ``columns`` is ``otherwise`` if the
-        column has that, else null.
-      extra: types of the further columns: metaparameters of trials, metrics of measurements.
+      data: lists or arrays of equal length, by column name. A missing column in ``columns`` is filled with its
+        ``otherwise`` if it has one, else with null.
+      extra: types of the additional columns: metaparameters for trials, metrics for measurements.
     """
     fields = [pa.field(c.name, c.type) for c in columns]
     fields += [pa.field(name, kind) for name, kind in extra.items()]
@@ -167,29 +167,29 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
 
 def empty(columns: tuple[Column, ...], extra: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
-    """The columns of a table without rows. ``extra``: further columns, by Arrow's name of their type."""
+    """Returns the schema of a table. ``extra`` maps additional columns to Arrow's names for their types."""
     return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 
 
 def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
-    """An array of one value, ``rows`` times, in a column's type."""
+    """Returns an array that repeats one value ``rows`` times, in a column's type."""
     if column.type == _CATEGORY:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
     return pa.repeat(pa.scalar(value, column.type), rows)
 
 
 def version(schema: pa.Schema) -> int:
-    """The schema version of a file, or 0 if this software did not write it."""
+    """Returns the schema version of a file, or 0 if this software did not write it."""
     return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
 
 
 def is_of_today(schema: pa.Schema) -> bool:
-    """Whether a file has the current schema version."""
+    """Returns whether a file has the current schema version."""
     return bool((schema.metadata or {}).get(VERSION_KEY) == str(SCHEMA_VERSION).encode())
 
 
 def check_number(path: object, number: int) -> None:
-    """Raises BadInput unless this software reads the schema version ``number``."""
+    """Raises BadInput unless this software can read schema version ``number``."""
     if number < 1:
         raise BadInput(f"{path} has the unknown schema {number}")
     if number > SCHEMA_VERSION:

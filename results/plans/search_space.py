@@ -1,4 +1,4 @@
-"""Ranges of metaparameters, and draws from them."""
+"""Metaparameter ranges, and draws from them."""
 
 import dataclasses
 import math
@@ -28,10 +28,10 @@ def finite(what: str, value: object) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The range of one metaparameter, with the scales of Shallue et al. (2018).
+    """The range of a metaparameter, on one of the scales of Shallue et al. (2018).
 
-    LINEAR is uniform in [low, high], LOG in the logarithm and REVERSE_LOG in log(1 - value). INTEGER is uniform over
-    the integers low..high, and DISCRETE over ``values``.
+    LINEAR is uniform in [low, high], LOG is uniform in the logarithm, and REVERSE_LOG is uniform in log(1 - value).
+    INTEGER is uniform over the integers low..high, and DISCRETE is uniform over ``values``.
     """
 
     scale: Scale
@@ -75,24 +75,24 @@ class Range:
             value = 1 - math.exp((1 - u) * math.log1p(-low) + u * math.log1p(-high))
         else:
             value = (1 - u) * low + u * high
-        return min(max(value, low), high)  # rounding may leave the range
+        return min(max(value, low), high)  # rounding may give a value outside the range
 
     def plan(self) -> dict[str, Any]:
-        """Returns plain data that ``Range(**plan)`` restores the range from."""
+        """Returns plain data from which ``Range(**plan)`` restores the range."""
         if self.scale == "DISCRETE":
             return {"scale": self.scale, "values": list(self.values)}
         return {"scale": self.scale, "low": self.low, "high": self.high}
 
 
 class SearchSpace(dict[str, Range]):
-    """The ranges of a study's metaparameters by name, sorted by name."""
+    """The metaparameter ranges of a study, sorted by name."""
 
     def __init__(self, ranges: Mapping[str, Range]):
         super().__init__(sorted(ranges.items()))
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Mapping[str, Any]]) -> "SearchSpace":
-        """Builds a space from plain data. Errors name the metaparameter."""
+        """Builds a space from plain data. Errors include the metaparameter's name."""
         ranges = {}
         for name, fields in plan.items():
             try:

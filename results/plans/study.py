@@ -1,4 +1,4 @@
-"""Types shared by studies of every kind: metrics, targets, trials, and the hash of a plan."""
+"""Types shared by all kinds of studies: metrics, targets and trials, and the hash of a plan."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ import numpy as np
 from results.bad_input import BadInput, check_choice
 from results.plans.search_space import finite
 
-# Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
+# Major.Minor of the release that these results are comparable with (CHANGELOG.md). Part of every plan.
 COMPARABLE = "0.2"
 
 # Kinds of errors. Lower is always better: a quality q in [0, 1] is stored as the error 1 − q.
@@ -29,31 +29,31 @@ METRIC_KINDS = {
     "objective": "the objective that a factorization minimizes, with its ridge",
     "shortfall": "0 once a benchmark's own quality target is met, for sources that report only that",
 }
-# No kind can be below 0. These are also at most 1, from the start of every trial.
+# No kind can be below 0. These kinds are also at most 1, from the start of every trial.
 SHARES = ("error", "average_precision_error", "bleu_error", "recall_20_error", "recall_50_error")
 SPLITS = ("train", "validation", "test")
 METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 
-REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source without a reason
-# Trials that ended for one of these reasons run again when the study is requested again.
+REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: the source gives no reason
+# Trials that ended for one of these reasons are run again when the study is requested again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
-ACCIDENTS = ("lost", "failed")  # reasons that lie in the machine or this software, not in the trial
+ACCIDENTS = ("lost", "failed")  # reasons caused by the machine or this software, not by the trial
 
 TargetRequest: TypeAlias = tuple[str, float] | None  # a metric and a value, or each study's own targets
 
 MOST_STEPS = 2**31 - 1  # also the maximum of other integer columns
 
-DIGITS = (8, 16)  # hex digits of a plan's sha256 at the end of a study's name: in older stores, and today
+DIGITS = (8, 16)  # hex digits of a plan's sha256 at the end of a study's name, in older stores and today
 
 
 def decimal(value: float) -> str:
-    """A number in six digits, or in full precision if six digits round it."""
+    """Formats a number with six digits, or in full precision if six digits would round it."""
     text = f"{value:g}"
     return text if float(text) == value else repr(float(value))
 
 
 def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
-    """Returns ``value`` as an int. Raises BadInput, naming ``what``, unless it is one from ``least`` to ``most``."""
+    """Returns ``value`` as an int. Raises BadInput, naming ``what``, unless it is in ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
     if most is not None and value > most:
@@ -62,14 +62,14 @@ def check_int(what: str, value: object, least: int, most: int | None = None) -> 
 
 
 def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """A target's value in a column's own type. A value beyond its range becomes its largest finite number."""
+    """Converts a target's value to a column's own type. Values beyond its range become its largest finite number."""
     with np.errstate(over="ignore"):
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A metric and the value to reach, at or below it: every metric is an error."""
+    """A metric and the value to reach, at or below it. Every metric is an error."""
 
     metric: str
     value: float
@@ -79,7 +79,7 @@ class Target:
         object.__setattr__(self, "value", finite(f"target on {self.metric}", self.value))
 
     def check_possible(self, where: str) -> None:
-        """Raises BadInput for a value that no trial can reach, or that every trial has reached from its start.
+        """Raises BadInput for a value that no trial can reach, or that every trial reaches at its start.
 
         Only new requests are checked. Stored studies are read with any targets.
 
@@ -96,7 +96,7 @@ class Target:
             )
 
     def reached(self, measured: np.ndarray) -> np.ndarray:
-        """Whether each measured value is at or below the target, in the column's own type. NaN never is.
+        """Returns whether each value is at or below the target, in the column's own type. NaN never is.
 
         Args:
           measured: values of the metric, any shape, float32 or float64.
@@ -110,7 +110,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One training run: its number within the study, its seed (uint32) and its choice of metaparameters."""
+    """One training run: its number within the study, its seed (uint32) and its metaparameters."""
 
     id: int
     seed: int
@@ -118,15 +118,15 @@ class Trial:
 
 
 def unreadable(plan: Mapping[str, Any], why: str) -> str:
-    """Error message about a plan of another version. ``why``: the fields that it has too many or lacks."""
+    """Returns the error message for a plan from another version. ``why`` lists unexpected and missing fields."""
     return f"scaling-limits {COMPARABLE} cannot read a plan of version {plan.get('comparable')}: unexpected {why}"
 
 
 def canonical(plan: Mapping[str, Any]) -> str:
-    """Plain data as JSON with sorted keys and no spaces."""
+    """Returns plain data as JSON with sorted keys and no spaces."""
     return json.dumps(plan, sort_keys=True, separators=(",", ":"))
 
 
 def digest(plan: Mapping[str, Any]) -> str:
-    """sha256 of plain data in its canonical form, as hex."""
+    """Returns the hex sha256 of plain data in canonical form."""
     return hashlib.sha256(canonical(plan).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Requests: numbers of trials and of repeats of the best trials, which are not part of a plan."""
+"""Requests: the number of trials and of repeats of the best trials, which are not part of a plan."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ MOST_CANDIDATES = 100
 
 
 class Repeats(NamedTuple):
-    """The requested repeats of the best trials of a search. The larger of two requests counts.
+    """The requested repeats of a search's best trials. If there are two requests, the larger one counts.
 
     Attributes:
       top: number of best trials that are candidates.
-      confirm: number of repeats. With several candidates, half of the repeats choose among them, and the other half
-        report the chosen one.
+      confirm: number of repeats. With several candidates, half of the repeats choose one of them, and the other half
+        report on it.
     """
 
     top: int = 1
@@ -24,26 +24,26 @@ class Repeats(NamedTuple):
 
     @property
     def choosing(self) -> int:
-        """The number of repeats of every candidate that choose among several."""
+        """The number of repeats per candidate that choose one of several candidates."""
         return self.confirm // 2
 
     def candidates(self, trials: int) -> int:
-        """Returns the number of candidates of a search of ``trials`` trials."""
+        """Returns the number of candidates in a search with ``trials`` trials."""
         return min(self.top, trials)
 
     def trials_repeated(self, repeat: int, trials: int) -> int:
-        """Returns the number of trials that have a ``repeat``-th repeat, counted from 1."""
+        """Returns the number of trials that have a ``repeat``-th repeat, counting from 1."""
         if repeat > self.confirm:
             return 0
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:
-        """Returns plain data, without ``confirm_top`` for one candidate, as in older records."""
+        """Returns plain data, without ``confirm_top`` if there is one candidate, as in older records."""
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "Repeats":
-        """Returns the repeats in a ``record``, by default zero."""
+        """Returns the repeats in a ``record``. The default is zero."""
         return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
 
 
@@ -51,7 +51,7 @@ NO_REPEATS = Repeats()
 
 
 class TrialRequest(NamedTuple):
-    """A request for trials of a search, and for repeats of the best of them."""
+    """A request for the trials of a search, and for repeats of its best trials."""
 
     trials: int
     repeats: Repeats = NO_REPEATS
@@ -64,7 +64,7 @@ class TrialRequest(NamedTuple):
 
 
 def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:
-    """Returns the largest number of trials and the largest repeats of several requests."""
+    """Combines several requests: the largest number of trials, and the largest repeats."""
     pairs = list(asked)
     return TrialRequest(max(one.trials for one in pairs), max(one.repeats for one in pairs))
 

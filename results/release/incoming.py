@@ -1,4 +1,4 @@
-"""Incoming studies of a merge or an export: from a store or a release."""
+"""Studies coming into a merge or an export from a store or a release."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from results.storage import compaction, envelope, migrations
 from results.storage.commits import Commit, File
 from results.storage.compaction import TABLES, Piece, select_trials
 
-MOST_CLAIMS = 1000  # claims of a study that is copied unchanged; one with more is written again
+MOST_CLAIMS = 1000  # maximum claims of a study that is copied unchanged; a study with more is rewritten
 
 
 _CHECK = "Check everything with `python -m results verify`."
@@ -27,8 +27,8 @@ class Incoming(NamedTuple):
 
     Attributes:
       study: the requested study.
-      commit: its commit record, or None if the destination has the study under another name.
-      runs: checks and reads its runs, oldest first.
+      commit: commit record, or None if the destination has the study under another name.
+      runs: function that checks and reads the runs, oldest first.
     """
 
     study: Plan
@@ -51,7 +51,7 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
 
 
 def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
-    """Returns the study under the name that it has, or will have, in a store."""
+    """Returns the study under the name it has, or will have, in a store."""
     study = store.with_stored_name(into, offer.study)
     if study.name == offer.study.name:
         return offer
@@ -62,7 +62,7 @@ def read_checked(commit: Commit) -> Piece:
     """Returns the tables of a study in the current schema, after all checks of `results verify`.
 
     Raises:
-      Damaged: a file differs from the commit record, or a check fails. The check of the envelope rebuilds it.
+      Damaged: a file differs from the commit record, or a check fails. The envelope check rebuilds the envelope.
     """
     if commit.files["studies"].shared is None:
         return _piece(commit, files_checked(commit)[1])
@@ -73,9 +73,9 @@ def read_checked(commit: Commit) -> Piece:
 
 
 def files_checked(commit: Commit) -> tuple[Commit, dict[str, bytes | memoryview]]:
-    """Returns a study with its own files, and their bytes, after the checks of ``read_checked``.
+    """Returns a study with its own files, and their bytes, after the same checks as ``read_checked``.
 
-    For a study in shared files, these are the files that it would have on its own.
+    A study in shared files gets the files that it would have on its own.
     """
     if commit.files["studies"].shared is not None:
         return _own_files(commit, read_checked(commit))
@@ -104,7 +104,7 @@ def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, dict[str, bytes | 
 
 
 def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
-    """Opens a table in memory. Raises BadInput with ``path`` if it is not a table, or its schema is not supported."""
+    """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or its schema is not supported."""
     try:
         file = bounds.Parquet(pa.BufferReader(data), bounds.allowed(len(data)))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text

@@ -1,4 +1,4 @@
-"""Merging of stores and releases into a store: new results are added, existing ones kept, conflicts rejected."""
+"""Merges stores and releases into a store: adds new results, keeps existing ones and rejects conflicts."""
 
 import collections
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ MergeResult = Literal["new", "grown", "present"]
 def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     """Merges the studies of stores and releases into a store.
 
-    A study that the store lacks is copied byte for byte. An existing study takes missing trials, trials that are
+    A study missing from the store is copied byte for byte. An existing study takes missing trials, trials that are
     finished in a source but must be rerun here, and trials that ran longer in a source. All sources are read and
     compared before anything is written.
 
     Args:
       sources: stores and releases.
       into: the destination store.
-      report: called with a line for the user.
+      report: called with lines for the user.
 
     Returns:
       0, or 1 if the sources have no studies.
 
     Raises:
-      BadInput: a source is damaged, or two places contradict each other about a trial. See ``results.release.union``.
+      BadInput: a source is damaged, or two places contradict each other on a trial. See ``results.release.union``.
     """
     return _merge([durable.location(source) for source in sources], durable.location(into), report)
 
@@ -77,7 +77,7 @@ def _check(
     into: Folder,
     report: Report,
 ) -> None:
-    """Raises BadInput, after a line for each conflict, if the sources and the store contradict each other."""
+    """Raises BadInput, after reporting each conflict, if the sources and the store contradict each other."""
     faults = []
     unfinished = []
     gave_way = 0
@@ -137,7 +137,7 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
         take = comparison.take
     _, base, waiting = claims.state(into, study.name)
     if not take and not waiting and base and largest_request([base.request, study.request]) == base.request:
-        return "present"  # and visible; a killed merge leaves parts, which only the next merge commits
+        return "present"  # and visible; a killed merge leaves parts that only the next merge commits
     store.ask(into, study)
     for run in runs:
         addition = select_trials(run, take)
@@ -150,14 +150,14 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
 
 
 def _stored_tables(into: Folder, name: str) -> Piece | None:
-    """Returns the tables of a study in the store, including parts that are not committed yet."""
+    """Returns the tables of a study in the store, including uncommitted parts."""
     _, base, parts = claims.state(into, name)
     pieces = claims.pieces(into / name, base, parts, {})
     return compaction.merge(pieces) if pieces else None
 
 
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
-    """Whether the store has the same files as a commit."""
+    """Returns whether the store has the same files as a commit."""
     ours = commits.newest_commit(into, theirs.name) if theirs else None
     if ours is None or theirs is None or largest_request([ours.request, theirs.request]) != ours.request:
         return False
@@ -165,10 +165,10 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
 
 
 def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
-    """Copies a study file by file. Returns False, without writing, if the store has results or a larger request of it.
+    """Copies a study file by file. Returns False without writing if the store has its results or a larger request.
 
     The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created
-    here. Parts are not copied, so the claims and the record count none. If the copy is interrupted at any point, later
+    here. Parts are not copied, so the claims and the record count none. If copying is interrupted at any point, later
     writers find a consistent state.
     """
     theirs, data = files_checked(theirs)
@@ -189,6 +189,6 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
             durable.create(folder / name, data[table])
         record = commits.record_of(theirs._replace(number=number, parts=0), version, names)
         durable.create(folder / commit_file(number), durable.seal(record))
-        if max(commits.list_study(folder).claims) > number:  # another claim may have missed the record
+        if max(commits.list_study(folder).claims) > number:  # a newer claim may have missed the record
             raise TakenOver(f"{study.name} was taken over by another process")
     return True

@@ -47,9 +47,9 @@ def export(
     Args:
       folder: the store or release.
       out: new folder for the release.
-      report: called with a line for the user.
-      points: makes the table of points, ``results.plans.points.POINTS``, from the studies of the new release (the store
-        may grow in the meantime). None writes no points.
+      report: called with lines for the user.
+      points: function that makes the points table, ``results.plans.points.POINTS``, from the studies in the new release
+        (the store may grow in the meantime). None writes no points.
 
     Returns:
       0, or 1 if no study may be redistributed.
@@ -85,7 +85,7 @@ def export(
 
 
 def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
-    """Returns the studies that may be redistributed, and reports the others in a line per source."""
+    """Returns the studies that may be redistributed, and reports the others with one line per source."""
     terms = [licences.terms(commit.plan) for commit in catalogue]
     withheld = collections.Counter(each.source for each in terms if not each.licence)
     for source, count in sorted(withheld.items()):
@@ -112,7 +112,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         for table, content in tables.items():
             rows = shared.widen(table, content, commit.study, columns[table])
             writers[table].add(rows)
-            if table == "measurements":  # as a reader of the release gets them: sorted by name
+            if table == "measurements":  # sorted by name, as a reader of the release gets them
                 tables[table] = shared.narrow(table, rows, dict(sorted(commit.metrics.items())))
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
     files = {}
@@ -150,7 +150,7 @@ def _slice(file: SharedFile, start: int, rows: int, columns: Mapping[str, str]) 
 
 @contextmanager
 def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
-    """Yields the folder to write a release into: locally a hidden folder, renamed when the release is complete."""
+    """Yields a folder for writing a release: locally a hidden folder, renamed when the release is complete."""
     if commits.released_commits(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise BadInput(f"{out} already exists. Name a new folder with --out DIR.")
     if not isinstance(out, Path):

@@ -10,17 +10,17 @@ import pyarrow.parquet as pq
 from results.catalog import contents
 from results.storage import compaction
 
-MOST_BYTES = 64_000_000  # of a file, with its footer
-_MARGIN = 64  # extra footer bytes per column of a row group, because one row may not show its full size
-# Minimum rows of a row group, which has whole studies. For measurements each study is a row group, for fast filtering.
+MOST_BYTES = 64_000_000  # maximum size of a file, including its footer
+_MARGIN = 64  # extra footer bytes per column of a row group, because one row may not reach the full size
+# Minimum rows of a row group, which has whole studies. For fast filtering, each study's measurements are a row group.
 GROUP_ROWS = {"studies": 1 << 16, "trials": 1 << 16, "measurements": 1}
-MOST_ROWS = 1 << 20  # of a row group; a study with more has several
+MOST_ROWS = 1 << 20  # maximum rows of a row group; a larger study has several
 
 Put = Callable[[str, bytes | memoryview], None]
 
 
 def parquet_bytes(table: str, rows: pa.Table) -> memoryview:
-    """Returns rows as a Parquet file."""
+    """Returns the rows as a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, **_options(table, rows.schema))
     return memoryview(sink.getvalue())
@@ -46,7 +46,7 @@ def _footer_bytes(data: memoryview) -> int:
 
 
 class Shard(NamedTuple):
-    """A file of a table."""
+    """One file of a table."""
 
     name: str
     sha256: str
@@ -55,27 +55,27 @@ class Shard(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The position of a study's rows: the number of the shard, and the first row in it."""
+    """The position of a study's rows: the index of the shard, and the first row in it."""
 
     shard: int
     start: int
 
 
 class Shards:
-    """A writer of ``TABLE.parquet``, or of several numbered files.
+    """Writes ``TABLE.parquet``, or several numbered files.
 
-    A study is never split over files. The same rows give the same bytes.
+    A study is never split across files. The same rows produce the same bytes.
 
     Attributes:
-      places: positions of the studies, in the order in which they were added.
+      places: positions of the studies, in the order they were added.
       shards: finished files.
     """
 
     def __init__(self, table: str, columns: pa.Schema, put: Put):
         self._table, self._columns, self._put = table, columns, put
         self._waiting: list[pa.Table] = []
-        self._first: memoryview | None = None  # the first file, whose name depends on whether there is a second
-        self._counts: list[int] = []  # rows of every shard
+        self._first: memoryview | None = None  # the first file; its name depends on whether there is a second
+        self._counts: list[int] = []  # rows per shard
         self._open()
         self.places: list[Place] = []
         self.shards: list[Shard] = []
@@ -115,7 +115,7 @@ class Shards:
         self._waiting = []
 
     def _further_footer(self, group: pa.Table) -> int:
-        """Returns an upper bound on the footer bytes of a group: those for its first row, and a margin."""
+        """Returns an upper bound on a group's footer bytes: those for its first row, plus a margin."""
         empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
         row_groups = -(-len(group) // MOST_ROWS)
         return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups

@@ -1,4 +1,4 @@
-"""The union of a study in two places: trials that one can take from the other, and contradictions."""
+"""The union of a study in two places: the trials that one can take from the other, and any contradictions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -16,12 +16,12 @@ _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
 
 class Difference(NamedTuple):
-    """The first difference of a trial between two places, by step, then in the trials table.
+    """The first difference between two places' copies of a trial: by step, then in the trials table.
 
     Attributes:
-      what: the value, such as ``validation_loss at step 20``.
-      here, there: the values in both places.
-      values: number of differing values. A row that one place lacks counts with all its values.
+      what: the differing value, such as ``validation_loss at step 20``.
+      here, there: values in the two places.
+      values: number of differing values. For a row that one place lacks, all its values count.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Difference(NamedTuple):
     values: int
 
     def describe(self, here: object, there: object) -> str:
-        """Returns the difference in words, with the names of the places."""
+        """Describes the difference, with the names of the places."""
         return f"{self.what} is {_value_text(self.here)} in {here} and {_value_text(self.there)} in {there}"
 
 
@@ -38,13 +38,13 @@ class Union(NamedTuple):
     """The result of comparing two places.
 
     Attributes:
-      take: trials to take from the other place: new ones, those that it finished and we must rerun, and longer ones.
-      conflicts: contradictions by trial. In our own studies both places finished the trial. In published studies
+      take: trials to take from the other place: new ones, those finished there that we must rerun, and longer ones.
+      conflicts: contradictions by trial. In our own studies, both places finished the trial. In published studies,
         neither curve continues the other.
-      clashes: columns with different types. If there are any, nothing else is compared.
-      finished: trials that one place finished and the other must rerun. The finished one wins.
-      unfinished: differences by trial that both places must rerun. The longer one is kept, or ours.
-      shorter: differences by trial of a published study in which our curve continues theirs.
+      clashes: columns with different types. If there are any, the rest is not compared.
+      finished: trials finished in one place that the other must rerun. The finished copy wins.
+      unfinished: differences in trials that both places must rerun. The longer copy is kept, or ours.
+      shorter: differences in trials of a published study in which our curve continues theirs.
     """
 
     take: frozenset[int]
@@ -56,7 +56,7 @@ class Union(NamedTuple):
 
 
 def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    """Compares a study in two places, ignoring run, machine, times and role of the trials.
+    """Compares a study in two places, ignoring each trial's run, machine, times and role.
 
     Args:
       ours, theirs: tables with one row per trial, and measurements sorted by (trial, step).
@@ -96,7 +96,7 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
 
 
 def _to_rerun(piece: Piece) -> dict[int, bool]:
-    """Whether each trial ended for a reason that calls for a rerun."""
+    """Returns whether each trial ended for a reason that calls for a rerun."""
     reasons = piece.trials["reason"].to_pylist()
     return {
         trial: reason in REASONS_TO_RERUN
@@ -119,7 +119,7 @@ def _of_trial(table: pa.Table, trial: int) -> pa.Table:
 
 
 def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
-    """Whether an unfinished curve continues in the other place. Any other ending continues a lost trial."""
+    """Returns whether an unfinished curve continues in the other place. Any other ending continues a lost trial."""
     last = _row(shorter, trial)
     start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
     if last["status"] != "INCOMPLETE" or len(start) > len(whole):
@@ -137,7 +137,7 @@ def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
 
 
 def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
-    """Returns the differences of the trials that both places have, sorted by trial."""
+    """Returns the differences in the trials that both places have, sorted by trial."""
     differences = _cells(ours.measurements, theirs.measurements, "measurements")
     for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
         first = differences.get(trial, further)
@@ -149,7 +149,7 @@ def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference
     """Returns the first difference in the rows of each differing trial."""
     if not len(ours) + len(theirs):
         return {}
-    # A column that one side lacks becomes null.
+    # A column missing on one side becomes null.
     joined = pa.concat_tables([ours, theirs], promote_options="default")
     frame = joined.drop_columns([name for name in ("study", "run", "role") if name in joined.column_names]).to_pandas()
     frame = frame.set_index(_KEYS[table])

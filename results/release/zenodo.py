@@ -5,7 +5,7 @@ All fields come from the release's croissant.json.
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+if __name__ == "__main__":  # before all other imports, to guard them too
     cli.run("results.release.zenodo")
 
 import html
@@ -21,13 +21,13 @@ LICENCES = {
     "https://creativecommons.org/licenses/by/4.0/": "cc-by-4.0",
     "https://www.apache.org/licenses/LICENSE-2.0": "apache2.0",
 }
-SEVERAL = "other-open"  # a deposit has one licence; where rows are under several, its description lists them
+SEVERAL = "other-open"  # a deposit has one licence; if rows are under several, the description lists them
 PAPERS = ("1811.03600", "2112.02194")  # papers that define the studies
 
 
 @cli.guarded
 def main(argv: list[str] | None = None) -> int:
-    """Writes the metadata. Returns the exit code: 0 for success, 2 for invalid input."""
+    """Writes the metadata. Returns the exit code: 0 on success, 2 for invalid input."""
     parser = CommandParser(prog="python -m results.release.zenodo", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("release", type=location, metavar="RELEASE", help="folder of the release")
     parser.add_argument("--out", type=location, required=True, metavar="FILE", help="the file to write")
@@ -44,7 +44,7 @@ def metadata(release: Folder) -> dict[str, Any]:
 
     Raises:
       BadInput: there is no release.
-      Damaged: its croissant.json is not valid.
+      Damaged: the release's croissant.json is not valid.
     """
     path = release / "croissant.json"
     try:

@@ -1,4 +1,4 @@
-"""Answers: when trials reached a target, which metrics may select trials, and where exact pruning cuts curves."""
+"""Answers: when trials reached a target, which metrics can select trials, and where exact pruning cuts curves."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,7 @@ RULES = ("minimum", "released")
 
 
 class Rule(NamedTuple):
-    """A rule for answers: which trials count, and how they reach a target.
+    """A rule for answers: which trials count, and when they reach a target.
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).
@@ -40,10 +40,10 @@ MINIMUM = Rule("minimum")
 
 
 class Answer(NamedTuple):
-    """The answer for a study and a target: the best trial needed more than ``steps_low``, at most ``steps_high`` steps.
+    """The answer for a study and a target: the best trial's steps lie in (``steps_low``, ``steps_high``].
 
-    Both are 0 if it started at the target, which only published studies record. ``trial`` reached the target first;
-    ties go to the smallest id.
+    Both are 0 if the trial started at the target, which only published studies record. ``trial`` reached the target
+    first, with ties broken by the smallest id.
     """
 
     steps_low: int
@@ -54,13 +54,13 @@ class Answer(NamedTuple):
 def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
     """Returns the first evaluation at or below the target for every trial that reached it, with any status.
 
-    It needs the tables in memory, and starts no threads; ``results.catalog.scan`` does the same for files. A data frame
-    cannot distinguish a missing value from NaN, which is a diverged measurement. Here both count as missing, so
+    It needs the tables in memory and does not start threads; ``results.catalog.scan`` does the same for files. A data
+    frame cannot distinguish a missing value from NaN, which is a diverged measurement. Here both count as missing, so
     steps_low may be lower than in a scan, but never higher.
 
     Args:
       measurements: rows (study, trial, step, metrics), sorted by study, trial and step.
-      target: metric and value.
+      target: metric and its value.
 
     Returns:
       Columns study, trial, steps_low (previous evaluation with the metric, or 0) and steps_high. The steps to target
@@ -78,10 +78,10 @@ def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
 
 
 def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
-    """Returns the answer of each study with a trial that reached the target.
+    """Returns the answer for each study in which a trial reached the target.
 
     Args:
-      trials: rows as ``intervals`` returns them.
+      trials: rows in the format returned by ``intervals``.
     """
     winners = trials.sort_values(["study", "steps_high", "trial"]).drop_duplicates("study")
     lowest = trials.groupby("study", observed=True)["steps_low"].min()
@@ -90,11 +90,11 @@ def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
 
 
 def check_chooses(metric: str, measured: Collection[str]) -> None:
-    """Raises BadInput for a target on a test metric if the study measures the same metric on validation.
+    """Raises BadInput for a target on a test metric if the study also measures that metric on validation data.
 
     Args:
       metric: metric of the target.
-      measured: metrics of the study.
+      measured: metrics measured in the study.
     """
     split, _, kind = metric.partition("_")
     if split == "test" and f"validation_{kind}" in measured:
@@ -104,7 +104,7 @@ def check_chooses(metric: str, measured: Collection[str]) -> None:
 def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
     """Cuts every curve where a scheduler would have cut it if it had known all answers from the start.
 
-    A real scheduler knows less and so trains at least as far: pruning only removes rows. A trial ends at its first
+    A real scheduler knows less, so it trains at least as far: pruning only removes rows. A trial ends at the first
     evaluation at which it has reached every target or can no longer be the first to reach it.
 
     Args:
@@ -112,7 +112,7 @@ def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> 
       trials: rows (trial, role, status, reason, steps), one per trial. Repeats of the best trials do not change.
       measurements: rows (study, trial, step, metrics), sorted.
 
-    Returns:
+    The trials with their new endings, and a mask for the remaining measurements, bool[rows].
       The trials with their new endings, and a mask of the remaining measurements, bool[rows].
     """
     import pandas as pd
@@ -122,7 +122,7 @@ def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> 
     searched = measurements["trial"].isin(trials.loc[trials["role"] == "search", "trial"]).to_numpy()
     trial, step = measurements["trial"].to_numpy(), measurements["step"].to_numpy()
     next_step = np.append(step[1:], 0)
-    over = np.append(trial[1:] == trial[:-1], False)  # a next evaluation exists, and every target is reached or lost
+    over = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation, and every target is reached or lost
     for target in study.targets:
         first = intervals(measurements[searched], target)
         reached = pd.Series(first["steps_high"].to_numpy(), index=first["trial"]).reindex(trial).to_numpy(np.float64)

@@ -1,17 +1,18 @@
-"""Confirmation: reruns of a search's best trials with new seeds, which measure how much of their lead was luck.
+"""Confirmation: reruns a search's best trials with new seeds, to measure how much of their lead was luck.
 
 The answer of a study is a minimum over noisy trials, which is biased twice: the best of many trials had a lucky seed,
-and rerunning it evaluates only that configuration, which may not be the best one. So the ``confirm_top`` best trials of
-a search are candidates. Each is repeated ``confirm`` / 2 times. The candidate with the smallest median is *chosen* and
-repeated as many times again. These last repeats *report*: they selected nothing, so they are unbiased. A single
-candidate needs no choice, and all its repeats report. With exact pruning only the winner is known.
+and rerunning it evaluates only that configuration, which may not be the best one. Therefore, the ``confirm_top`` best
+trials of a search are candidates. Each is repeated ``confirm`` / 2 times. The candidate with the smallest median is
+*chosen* and repeated the same number of times again. These last repeats *report*: they were not used for selection, so
+they are unbiased. A single candidate needs no choice, and all its repeats report. With exact pruning, only the winner
+is known.
 
-The k-th repeat of trial i is trial k · APART + i of the same study. It has the metaparameters of trial i and its own
+The k-th repeat of trial i is trial k · APART + i in the same study. It has the metaparameters of trial i and its own
 seed. Its role is ``confirm``. Answers, envelopes, pruning and selected fits use only trials with role ``search``.
 
-Confirmation concerns the study's first target. If a larger search finds better trials, or the request changes, repeats
+Confirmation uses only the study's first target. If a larger search finds better trials, or the request changes, repeats
 that are no longer requested stay in the store, and a commit gives them the role ``extra``. They are ignored until they
-are requested again. So confirmed results depend on the request, not on its history.
+are requested again. Confirmed results therefore depend on the request, not on its history.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,31 +29,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEARCH, CONFIRM, EXTRA = ROLES = ("search", "confirm", "extra")
-APART = MOST_TRIALS  # ids of the repeats of a trial
+APART = MOST_TRIALS  # distance between the ids of a trial's repeats
 
 
 def ids(trial: int, first: int, last: int) -> list[int]:
-    """Returns the ids of a trial's repeats from number ``first`` to ``last``, counted from 1."""
+    """Returns the ids of a trial's repeats from number ``first`` to ``last``, counting from 1."""
     return [k * APART + trial for k in range(first, last + 1)]
 
 
 def is_repeat(trial: Any) -> Any:
-    """Whether an id, or each of an array of ids, is a repeat. Only for studies measured by this software."""
+    """Returns whether an id, or each id in an array, is a repeat. Only for studies measured by this software."""
     return trial >= APART
 
 
 def original(trial: Any) -> Any:
-    """Returns the repeated trial of an id or array of ids. A trial of the search is its own original."""
+    """Returns the trial that an id, or each id in an array, repeats. A search trial is its own original."""
     return trial % APART
 
 
 def repeat(trial: Any) -> Any:
-    """Returns the number of the repeat of an id or array of ids, from 1, or 0 for a trial of the search."""
+    """Returns the repeat number of an id, or of each id in an array, counting from 1, or 0 for a search trial."""
     return trial // APART
 
 
 def role(trial: int) -> str:
-    """Returns the role that a new trial is stored with, by its id."""
+    """Returns the role for storing a new trial, given its id."""
     return CONFIRM if is_repeat(trial) else SEARCH
 
 
@@ -73,10 +74,10 @@ def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
 
 
 def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Returns the requested number of best trials of a search, best first. Pruning does not change them.
+    """Returns the requested number of best trials in a search, best first. Pruning does not change them.
 
-    Trials that reached the study's first target come first, by steps to target, then the others by lowest error. Ties
-    go to the smaller id.
+    Trials that reached the study's first target come first, by steps to target. The others follow by lowest error. Ties
+    are broken by the smaller id.
 
     Args:
       study: the plan, with a target.
@@ -97,11 +98,11 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
 
 
 def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Returns the ids of the requested repeats: those that choose, and once all of these ended, those that report.
+    """Returns the ids of the requested repeats: those that choose and, once all of these have ended, those that report.
 
     Args:
       study: the plan, with a target.
-      trials: rows (trial, role, reason) of the search and its repeats, one per trial.
+      trials: rows (trial, role, reason) for the search and its repeats, one per trial.
       measurements: rows (study, trial, step, metrics), sorted.
     """
     repeats = study.request.repeats
@@ -117,10 +118,10 @@ def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFra
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
-    """Returns the candidate with the smallest median steps. Ties go to the better one in the search.
+    """Returns the candidate with the smallest median steps. Ties go to the candidate that ranked higher in the search.
 
     Args:
-      best: candidates, best of the search first.
+      best: candidates, best in the search first.
       repeats: the requested repeats.
       steps: steps to target of the choosing repeats, by id. Repeats that never reached the target are absent.
     """
@@ -129,7 +130,7 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
 
 
 def missing_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Returns the ids of the repeats to run now, in order. Empty until all trials of the search have ended.
+    """Returns the ids of the repeats to run now, in order. Empty until all search trials have ended.
 
     Args:
       study: the requested plan.

@@ -1,4 +1,4 @@
-"""Descriptions of studies, printed next to their answers."""
+"""Study descriptions, which are printed next to the answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import METRICS, Target
 
-METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's names for them
+METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow type name
 _METRICS = frozenset(METRICS)
 
 
@@ -19,14 +19,14 @@ class StudyDescription(NamedTuple):
     Attributes:
       study: name of the study.
       source: source of a published study, or None if this software measured it.
-      dataset, model, optimizer, batch_size: as in the tables. A factorization has no batch size.
-      targets: the study's own targets, pairs of metric and value.
-      metrics: measured metrics, with Arrow's names of their types.
+      dataset, model, optimizer, batch_size: as in the tables. Factorizations have no batch size.
+      targets: the study's own targets, as pairs of metric and value.
+      metrics: measured metrics, with Arrow's names for their types.
       rows: number of measurements.
-      complete, infeasible, incomplete: numbers of trials of the search.
+      complete, infeasible, incomplete: number of search trials with each ending.
       seconds_per_epoch: from the newest run that measured it. None without such a run, or if its devices were emulated.
       kind: a key of ``results.plans.kinds.KINDS``.
-      stop: condition that ends its trials, see ``results.plans.plan.Plan``.
+      stop: condition that ends the trials (see ``results.plans.plan.Plan``).
     """
 
     study: str
@@ -47,7 +47,7 @@ class StudyDescription(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all fields have valid types and values. A description may come from an untrusted file."""
+        """Returns whether all fields have valid types and values. A description may come from an untrusted file."""
         counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (
@@ -62,7 +62,7 @@ class StudyDescription(NamedTuple):
         )
 
     def record(self) -> dict[str, Any]:
-        """Plain data. The default ``stop`` is omitted, as in files of older software."""
+        """Returns plain data. The default ``stop`` is omitted, as in files from older software."""
         content = self._asdict()
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
@@ -74,9 +74,9 @@ def of_study(
 
     Args:
       study: the plan.
-      studies, trials: its merged tables.
-      metrics: types of the metrics in its table of measurements, by name.
-      rows: number of rows of that table.
+      studies, trials: the study's merged tables.
+      metrics: types of the metrics in the measurements table, by name.
+      rows: number of rows in the measurements table.
     """
     endings = zip(trials["role"].to_pylist(), trials["status"].to_pylist(), strict=True)
     status = [status for role, status in endings if role == "search"]

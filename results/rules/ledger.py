@@ -1,6 +1,6 @@
 """The ledger of a study: planned = complete + infeasible + incomplete (by reason) + missing.
 
-The planned trials are those of the search and the repeats of its best trials.
+The planned trials are those of the search, plus the repeats of its best trials.
 """
 
 import collections
@@ -22,7 +22,7 @@ class TrialEnding(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """Numbers of trials by ending. The first field is the sum of all others."""
+    """Trial counts by ending. The first field is the sum of the others."""
 
     planned: int = 0
     complete: int = 0
@@ -40,31 +40,31 @@ class Ledger(NamedTuple):
 
     @property
     def unfinished(self) -> bool:
-        """Whether requesting the study again would run trials."""
+        """Whether requesting the study again would run any trials."""
         return self.settled < self.planned
 
     @property
     def settled(self) -> int:
-        """Number of trials that need no further run."""
+        """The number of trials that need no further run."""
         return self.planned - self.missing - sum(getattr(self, reason) for reason in REASONS_TO_RERUN)
 
 
 def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:
-    """Returns the ids of the trials that need no further run, given the ending of each trial."""
+    """Returns the ids of trials that need no further run, given the ending of each trial."""
     return confirmation.settled_ids(endings, (how.reason for how in endings.values()))
 
 
 def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     """Returns the ledger of a study.
 
-    A larger search may find other best trials. Until a commit gives the earlier repeats the role ``extra``, only the
-    newest of the k-th repeats count, up to the requested number.
+    A larger search may find different best trials. Earlier repeats get the role ``extra`` only at the next commit, so
+    until then, only the newest k-th repeats count, up to the requested number.
 
     Args:
       request: the requested trials and repeats.
       endings: ending of each trial by id, in the order in which the trials were stored.
     """
-    ways = collections.Counter(endings.values())  # few are distinct
+    ways = collections.Counter(endings.values())  # few of them are distinct
     if any(how.role != SEARCH for how in ways):
         by_number = collections.defaultdict(list)
         for at, how in endings.items():

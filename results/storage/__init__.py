@@ -1,1 +1,1 @@
-"""Stores: studies on disk, written part by part, made visible by commits, read as they were written."""
+"""Stores: studies on disk, written part by part, made visible by commits, and read back unchanged."""

@@ -1,11 +1,11 @@
-"""Attempts: a log in the study's folder for every attempt to run it. The logs of unfinished attempts are kept.
+"""Attempts: a log in the study's folder for each attempt to run it. Logs of unfinished attempts are kept.
 
     attempt 3: slurm 17_4                                       launcher, and its job if any
     began on node2, process 812, at 2026-11-23T16:30:00+00:00   missing while the job waits
     …                                                           whatever the process printed
     attempt 3 ended at 2026-11-23T16:31:07+00:00 with 137: killed as memory ran out
 
-No result depends on them. Checks and copies of a store skip them.
+Results do not depend on them. Checks and copies of a store skip them.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from results import exit_codes
 from results.bad_input import BadInput, printable
 from results.storage.parts import MOST, attempt_file, listing
 
-VARIABLE = "SCALING_LIMITS_ATTEMPT"  # environment variable with the log of the attempt that the command belongs to
-_BYTES = 4096  # read from each end of a log
-_SHOWN = 1 << 16  # maximum of printed output returned
+VARIABLE = "SCALING_LIMITS_ATTEMPT"  # environment variable with the log of the attempt that this command belongs to
+_BYTES = 4096  # bytes read from each end of a log
+_SHOWN = 1 << 16  # maximum bytes of printed output returned
 _FIRST = re.compile(r"attempt ([0-9]{1,6}): ([a-z]+)(?: (\S{1,64}))?")
 _BEGAN = re.compile(r"began on (\S{1,255}), process ([0-9]{1,10}), at (\S{1,40})")
 _LAST = re.compile(r"attempt ([0-9]{1,6}) ended at (\S{1,40}) with (-?[0-9]{1,3}): (.*)")
@@ -36,10 +36,10 @@ class Attempt(NamedTuple):
       log: path of the log.
       number: number of the attempt, from 1.
       launcher: name of the launcher.
-      job: job of a cluster, or None without a cluster.
-      host, process, began: None until it begins.
-      code: exit code, or minus the signal, or None while it runs or if its machine was lost.
-      cause: cause of the end, in one line, or None if ``code`` is.
+      job: cluster job, or None without a cluster.
+      host, process, began: place and time of its start, or None until it begins.
+      code: exit code or negative signal number, or None while it runs or if its machine was lost.
+      cause: one-line cause of its end, or None without a code.
     """
 
     log: Path
@@ -57,9 +57,9 @@ def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = 
     """Creates the log of the next attempt at a study and returns its path.
 
     Args:
-      folder: folder of the study.
+      folder: the study's folder.
       launcher: name of the launcher.
-      job: job of a cluster.
+      job: cluster job.
       waits: whether the job starts later and then calls ``begun``.
     """
     while True:
@@ -68,7 +68,7 @@ def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = 
             last = attempt_file(MOST)
             raise BadInput(f"{folder} holds {last}, the last possible attempt. Remove the attempt logs in it.")
         path = folder / attempt_file(number)
-        with contextlib.suppress(FileExistsError):  # another process was quicker
+        with contextlib.suppress(FileExistsError):  # another process was faster
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             break
     with os.fdopen(handle, "w") as log:
@@ -89,9 +89,9 @@ def end(log: Path, code: int, cause: str) -> None:
     Args:
       log: path of the log.
       code: exit code, or minus the signal that ended it.
-      cause: cause in words.
+      cause: description of the cause.
     """
-    with contextlib.suppress(OSError):  # nothing depends on it
+    with contextlib.suppress(OSError):  # results do not depend on it
         if code == exit_codes.DONE:
             needless = (each.log for each in read(log.parent) if each.code == exit_codes.PREEMPTED)
             for each in (log, *needless):
@@ -102,7 +102,7 @@ def end(log: Path, code: int, cause: str) -> None:
 
 
 def printed(log: Path) -> str:
-    """Returns the output of the process in its log, at most 64 KiB, without the lines that this module wrote."""
+    """Returns the process output in a log, at most 64 KiB, without the lines written by this module."""
     with contextlib.suppress(OSError):
         text = _bytes(log, _SHOWN, at_end=False).decode(errors="replace")
         return "\n".join(line for line in text.splitlines() if not any(p.match(line) for p in (_FIRST, _BEGAN, _LAST)))
@@ -110,7 +110,7 @@ def printed(log: Path) -> str:
 
 
 def read(folder: Path) -> list[Attempt]:
-    """Returns the attempts at a study that have a log, in order."""
+    """Returns the attempts at a study that have logs, in order."""
     with contextlib.suppress(OSError):
         numbers = sorted(listing(os.listdir(folder)).attempts)
         return [found for number in numbers if (found := _attempt(folder / attempt_file(number), number))]

@@ -26,15 +26,15 @@ from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, 
 
 
 class TakenOver(Exception):
-    """Another process claimed the study. Earlier writes of this process count, later ones do not."""
+    """Raised if another process claimed the study. Earlier writes by this process count, but later ones do not."""
 
 
 class Claim:
-    """The right to write to a study until the next claim, created by ``results.store.claim``.
+    """The right to write to a study until the next claim. Create it with ``results.store.claim``.
 
     Attributes:
       settled: ids of the trials that need no further run.
-      number: number of the claim, token of its parts and number of its run, or None until the first write.
+      number: claim number, which is also its parts' token and its run's number, or None until the first write.
     """
 
     def __init__(self, store: Folder, name: str):
@@ -46,7 +46,7 @@ class Claim:
 
         self._listing, self._base, self._parts, trials = retry(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
-        self._held: dict[Part, Piece] = {}  # parts that this process wrote, kept to avoid reading them
+        self._held: dict[Part, Piece] = {}  # parts written by this process, kept to avoid reading them
         self.number: int | None = None
         self.settled = ledger.settled_ids(trials)
 
@@ -56,7 +56,7 @@ class Claim:
         return self._base is not None and not self._parts
 
     def tables(self) -> Tables:
-        """The stored tables of the study, visible or not, or empty if nothing is stored."""
+        """The stored tables of the study, visible or not. Empty if nothing is stored."""
         return _frames(self._stored())
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
@@ -76,7 +76,7 @@ class Claim:
         """Merges the last commit with the later parts, and makes the result visible.
 
         Args:
-          study: the requested study. The largest trials and repeats of all its requests count.
+          study: the requested study. The largest trial and repeat numbers over all its requests count.
 
         Raises:
           TakenOver: another process claimed the study.
@@ -102,10 +102,10 @@ class Claim:
         self._held[part] = piece
 
     def _adopt(self, number: int) -> None:
-        """Rewrites stored parts that the claim ``number`` cut off: it listed the folder before they were written.
+        """Rewrites stored parts that claim ``number`` cut off: it listed the folder before they were written.
 
         Their writer saw no newer claim and reported them as stored. Only the newest such writer matters: when it took
-        over, it had rewritten the parts of earlier writers in the same way.
+        over, it rewrote the parts of earlier writers in the same way.
         """
         merged = self._base.parts if self._base else 0
         there = [part for part in list_study(self._folder).parts if part.seq >= merged and part.token < number]
@@ -187,7 +187,7 @@ class Claim:
 
 
 def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
-    """Returns the file of a claim of this process. ``parts`` is its cut-off."""
+    """Returns the content of this process's claim file. ``parts`` is its cutoff."""
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at}
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
@@ -198,7 +198,7 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
 
     def look() -> tuple[Listing, Commit | None, list[Part]]:
         listing = list_study(store / name)
-        if len(listing.claims) != max(listing.claims, default=0):  # a listing is not a snapshot, so a claim was missed
+        if len(listing.claims) != max(listing.claims, default=0):  # a listing is not a snapshot, so it missed a claim
             raise LookupError(f"some of the claims 1 to {max(listing.claims)} are missing")
         base = newest_commit(store, name)
         merged = base.parts if base else 0
@@ -229,7 +229,7 @@ def pieces(folder: Folder, base: Commit | None, parts: list[Part], in_memory: Ma
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
-    """Returns the merged tables of a commit and of parts. The last copy of a trial counts."""
+    """Returns the merged tables of a commit and of parts. The last copy of each trial counts."""
     return _frames(pieces(folder, base, parts, {}))
 
 
@@ -240,7 +240,7 @@ def _frames(stored: list[Piece]) -> Tables:
 
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
-    """Returns the ending of every stored trial by its id. The last copy of a trial counts."""
+    """Returns the ending of every stored trial by id. The last copy of each trial counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
@@ -251,17 +251,17 @@ def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
     for table in tables:
         columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
         for trial, *how in zip(*columns.values(), strict=True):
-            endings.pop(trial, None)  # the dictionary is in the order of storing
+            endings.pop(trial, None)  # the dictionary keeps the order in which trials were stored
             endings[trial] = TrialEnding(*how)
     return endings
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes old files that are no longer needed: temporary files, and files that a newer commit replaced.
+    """Removes old files that are no longer needed: temporary files, and files replaced by a newer commit.
 
-    Only commits before the newest are removed: tables with a larger number belong to a writer that is still at work,
-    may have stalled, or has another clock. A commit replaces the previous one only if all its files exist and it is at
-    least a day old, because an export may still read the previous one.
+    Only commits older than the newest are removed: tables with a larger number belong to a writer that is still at
+    work, may have stalled, or has a different clock. A commit replaces the previous one only if all its files exist and
+    it is at least a day old, because an export may still be reading the previous one.
     """
     listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
@@ -282,7 +282,7 @@ def _remove_old(folder: Path, names: list[str]) -> None:
 
 
 def _remove_merged(newest: Commit) -> None:
-    """Removes the parts that a commit includes. Readers that miss one retry, and then see the commit."""
+    """Removes the parts that a commit includes. Readers that miss a part retry and then see the commit."""
     folder = newest.files["studies"].path.parent
     for part in list_study(folder).parts:
         if part.seq < newest.parts:

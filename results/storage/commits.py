@@ -1,4 +1,4 @@
-"""Commit records, which make a study visible, and reading of the files that they list."""
+"""Commit records, which make a study visible, and functions to read the files they list."""
 
 import contextlib
 import os
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MANIFEST = "manifest.json"  # marks a folder as a release, which never changes; see ``results.release.release``
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study and of its folder
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # name of a study and of its folder
 PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # a relative path within a folder
 _DATA = re.compile(PATH.pattern + r"((?<=\.parquet)|(?<=\.arrow))")
 
-# Maximum number of rows per byte of a Parquet file. Each row of studies and trials has its own number, and each row of
+# Maximum number of rows per byte of a Parquet file. Rows of studies and trials are numbered, and each row of
 # measurements a value; our files have 0.0001, 0.03 and 0.3. A file that claims more was built to exhaust memory.
 ROWS_PER_BYTE = {"studies": 1, "trials": 1, "measurements": 16}
 
@@ -40,7 +40,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Tables(NamedTuple):
-    """The three tables of ``results.plans.schema``, of one study or of a whole store."""
+    """The three tables of ``results.plans.schema``, for one study or a whole store."""
 
     studies: "pd.DataFrame"
     trials: "pd.DataFrame"
@@ -48,15 +48,15 @@ class Tables(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file that a commit record lists, or the slice of one that a study has in a release.
+    """A file listed by a commit record, or a study's slice of a file in a release.
 
     Attributes:
-      path, sha256: location and hash of the whole file.
+      path, sha256: path and hash of the whole file.
       bytes: size of the file, or approximate size of a slice.
-      rows: number of rows of the study.
+      rows: number of rows that belong to the study.
       shared: the shared file of a slice, or None if the file belongs to one study.
       start: first row of a slice, or first byte for envelopes.
-      columns: for a slice of a table, Arrow type names of the columns that only some studies have, by column.
+      columns: Arrow type names of a table slice's columns that only some studies have, by column.
     """
 
     path: Folder
@@ -74,13 +74,13 @@ class Commit(NamedTuple):
     Attributes:
       name: name of the study.
       number: number of the claim that sealed it.
-      parts: number of parts that it includes.
-      plan: identity of the study, plain data.
+      parts: number of parts it includes.
+      plan: identity of the study, as plain data.
       trials: number of planned trials.
       repeats: requested repeats of the best trials.
       files: files by table: studies, trials, measurements and envelope.
-      metrics: Arrow type name of every metric, by metric.
-      ledger: ledger of its trials.
+      metrics: Arrow type name of each metric, by metric.
+      ledger: ledger of the study's trials.
     """
 
     name: str
@@ -105,12 +105,12 @@ class Commit(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of the study, a key of ``results.plans.kinds.KINDS``. Raises BadInput for another."""
+        """The study's kind, a key of ``results.plans.kinds.KINDS``. Raises BadInput for unknown kinds."""
         return kind_of(self.plan)
 
     @property
     def study(self) -> Plan:
-        """The study with its request. Raises BadInput if the plan is from other software or of another study."""
+        """The study with its request. Raises BadInput if the plan is from other software or from another study."""
         try:
             study = from_plan(self.plan, self.trials, self.repeats, self.name)
         except BadInput:
@@ -138,13 +138,13 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 
 @durable.located
 def released_commits(folder: Folder) -> list[Commit] | None:
-    """Returns the studies of a release, sorted by name, or None if the folder is not a release."""
+    """Returns the studies in a release, sorted by name, or None if the folder is not a release."""
     path = folder / MANIFEST
     return commits_of(durable.read_sealed(path, durable.LIST_BYTES), folder) if path.is_file() else None
 
 
 def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
-    """Returns the studies in the manifest of a release, sorted by name. Raises Damaged for an invalid manifest."""
+    """Returns the studies in a release's manifest, sorted by name. Raises Damaged if the manifest is invalid."""
     path = folder / MANIFEST
     studies = manifest.get("studies")
     if not isinstance(studies, list):
@@ -165,9 +165,9 @@ def commit_of(
 
     Args:
       record: untrusted plain data in the form of ``record_of``.
-      folder: folder that the paths of its files are relative to.
-      path: source of the record, for errors.
-      shared_files: shared files of a release, by name, or None for a store.
+      folder: folder that file paths are relative to.
+      path: source of the record, for error messages.
+      shared_files: shared files of a release by name, or None for a store.
     """
     try:
         schema.check_number(path, record["schema"])
@@ -235,12 +235,12 @@ def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedF
 
 
 def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a commit as plain data, the inverse of ``commit_of``.
+    """Returns a commit as plain data. This is the inverse of ``commit_of``.
 
     Args:
       commit: a visible study.
-      number: schema version of its files.
-      paths: paths of its files, relative to the folder of the record.
+      number: schema version of the files.
+      paths: paths of the files, relative to the record's folder.
     """
     files = {table: _record_of_file(table, file, paths[table]) for table, file in commit.files.items()}
     record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
@@ -279,8 +279,8 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     """Reads one table of a visible study, upgraded to the current schema.
 
     Raises:
-      BadInput: its schema is newer.
-      Damaged: it cannot be read.
+      BadInput: the table's schema is newer.
+      Damaged: the table cannot be read.
     """
     file = commit.files[table]
     path = file.path
@@ -316,7 +316,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
 
 
 def check_intact(commit: Commit, table: str) -> None:
-    """Raises Damaged if a table of a visible study differs from its hash."""
+    """Raises Damaged if a table in a visible study differs from its hash."""
     file = commit.files[table]
     if durable.sha256(file.path) != file.sha256:
         raise Damaged(f"{file.path} is not what was written. Check everything with `python -m results verify`.")
@@ -340,7 +340,7 @@ def to_frame(table: pa.Table) -> "pd.DataFrame":
 
 
 def retry(look: Callable[[], T]) -> T:
-    """Returns the result of ``look``, retried if the folder changes. Raises Damaged if a file stays missing."""
+    """Returns the result of ``look``, and retries if the folder changes. Raises Damaged if a file stays missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()

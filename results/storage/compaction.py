@@ -1,4 +1,4 @@
-"""Compaction: merges the parts of a study and its last commit into one Arrow table and one Parquet file each."""
+"""Compaction: merges a study's last commit and its parts into one Arrow table and one Parquet file each."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ _DIGEST_BYTES = 32
 
 
 class Piece(NamedTuple):
-    """The tables of one part, or of a commit."""
+    """The tables of a part or of a commit."""
 
     studies: pa.Table
     trials: pa.Table
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 def part_bytes(piece: Piece) -> bytes:
-    """Returns the file of a part: three Arrow streams, then their sha256."""
+    """Returns a part as file content: three Arrow streams, then their sha256."""
     sink = pa.BufferOutputStream()
     for table in piece:
         with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -39,7 +39,7 @@ def part_bytes(piece: Piece) -> bytes:
 
 
 def read_part(path: Folder) -> Piece:
-    """Reads the tables of a part. Raises Damaged if the file differs from its hash."""
+    """Reads the tables of a part. Raises Damaged if the file does not match its hash."""
     data = durable.read(path)
     payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
@@ -61,15 +61,15 @@ def read_part(path: Folder) -> Piece:
 
 
 def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
-    """Merges pieces into one. The last copy of a trial counts, with its own measurements only.
+    """Merges pieces into one. The last copy of a trial counts, with only its own measurements.
 
     Args:
-      pieces: oldest first.
-      study: the study with the request that counts. It sets the roles of repeats: requested or extra. If it prunes,
+      pieces: pieces to merge, oldest first.
+      study: study with the request that counts, which determines whether repeats are requested or extra. If it prunes,
         the curves of pruned trials are cut.
 
     Returns:
-      Studies with the last row of every run, trials sorted, measurements sorted by (trial, step).
+      Studies with the last row of each run, sorted trials, and measurements sorted by (trial, step).
     """
     studies = _join([piece.studies for piece in pieces])
     trials = _join([piece.trials for piece in pieces])
@@ -94,7 +94,7 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
-    """Returns a table as the bytes of a Parquet file: zstd, texts and ids as dictionaries, ids with Snappy.
+    """Returns a table as Parquet bytes: zstd, strings and ids as dictionaries, ids with Snappy.
 
     Every query reads the sorted ids. Zstd cannot compress them further, and Snappy decodes in two thirds of the time.
     """
@@ -107,7 +107,7 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 
 def parquet_options(columns: pa.Schema) -> dict[str, Any]:
-    """Returns the encoding of a table with these columns, as arguments of PyArrow's writers. See ``parquet_bytes``."""
+    """Returns the encoding for a table with these columns, as PyArrow writer arguments. See ``parquet_bytes``."""
     texts = [f.name for f in columns if pa.types.is_dictionary(f.type) or pa.types.is_string(f.type)]
     ids = [name for name in ("trial", "step") if name in columns.names]
     # Byte-stream splitting makes these floats larger, and readers such as fastparquet do not support it.
@@ -119,7 +119,7 @@ def parquet_options(columns: pa.Schema) -> dict[str, Any]:
 
 
 def with_run(piece: Piece, number: int) -> Piece:
-    """Returns the piece with the number of its run filled in."""
+    """Returns the piece with its run number filled in."""
     return piece._replace(
         studies=_with_column(piece.studies, "run", number), trials=_with_column(piece.trials, "run", number)
     )
@@ -131,7 +131,7 @@ def rename_study(piece: Piece, study: str) -> Piece:
 
 
 def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
-    """Returns the rows of some trials, and all rows of studies."""
+    """Returns the rows of the given trials, and all rows of studies."""
     ids = np.fromiter(trials, np.int64, len(trials))
 
     def rows(table: pa.Table) -> pa.Table:
@@ -141,7 +141,7 @@ def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
 
 
 def _with_column(table: pa.Table, column: str, value: object) -> pa.Table:
-    """Returns a table with the values of an array, or the same value in each row, in a column."""
+    """Returns a table with a column set to the values of an array, or to one value in each row."""
     index = table.schema.get_field_index(column)
     field = table.schema.field(index)
     if isinstance(value, np.ndarray):
@@ -155,7 +155,7 @@ def _join(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _last_rows(ids: np.ndarray) -> np.ndarray:
-    """Returns the row of the last occurrence of every id, in order of the ids."""
+    """Returns the row of each id's last occurrence, ordered by id."""
     _, from_the_end = np.unique(ids[::-1], return_index=True)
     return len(ids) - 1 - from_the_end
 
@@ -166,7 +166,7 @@ def _own_measurements(piece: Piece, piece_that_counts: Mapping[int, int], number
 
 
 def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
-    """Returns the rows in order of (trial, step), or None if they are sorted."""
+    """Returns row indices ordered by (trial, step), or None if the rows are already sorted."""
     further, same = np.diff(trial), np.diff(step)
     if np.all((further > 0) | ((further == 0) & (same >= 0))):
         return None
@@ -174,7 +174,7 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
 
 
 def with_roles(study: Plan, whole: Piece) -> Piece:
-    """Returns the piece with the role ``confirm`` for requested repeats and ``extra`` for others."""
+    """Returns the piece with the role ``confirm`` for requested repeats and ``extra`` for the others."""
     roles = whole.trials["role"].to_numpy(zero_copy_only=False)
     repeats = roles != confirmation.SEARCH
     if not repeats.any():

@@ -1,16 +1,16 @@
 """The envelope of a study: the few measurements that determine, for any target, when the study first reached it.
 
-It is written with every commit, and holds unchanged rows of the merged tables, from trials of the search but not from
-repeats of its best. A row is omitted if another row dominates it by every rule: one at the same or an earlier step,
-with the same or a lower value, of the same trial or of a trial with a smaller id. Rows are compared by their own step,
-which determines steps_high, and by the step of the previous evaluation with the same metric, which determines
-steps_low: its minimum over all rows at the target belongs to the first such row of some trial. A row whose metrics
-were last measured at different steps is repeated for each of these steps, with NaN for the other metrics. The released
-rule counts the first k COMPLETE trials, and k is a later choice: among these, a row is omitted only because of a
-smaller id.
+It is written with every commit, and holds unchanged rows of the merged tables, from search trials but not from repeats
+of the best. A row is omitted if another row dominates it under every rule: a row at the same or an earlier step, with
+the same or a lower value, from the same trial or a trial with a smaller id. Rows are compared by their own step, which
+determines steps_high, and by the step of the previous evaluation with the same metric, which determines steps_low: its
+minimum over all rows at the target belongs to the first such row of some trial. A row whose metrics were last measured
+at different steps is repeated for each of these steps, with NaN for the other metrics. The released rule counts the
+first k COMPLETE trials, and k is chosen later. Among these trials, a row is therefore omitted only because of a smaller
+id.
 
-An envelope is valid for the files whose sha256 it holds and for the rules it names. Readers ignore others. It is an
-Arrow stream of two batches: the rows for the rule `minimum`, so that it reads little, and the others.
+An envelope is valid for the files whose sha256 it holds and for the rules it names. Readers ignore other envelopes. It
+is an Arrow stream of two batches: the rows for the rule `minimum`, so that this rule reads little, and the other rows.
 """
 
 import itertools
@@ -36,37 +36,37 @@ from results.storage.compaction import Piece
 FORMAT = 1
 BATCHES = {"minimum": 1, "released": 2}  # number of leading batches that a rule reads
 KEY = b"scaling_limits_envelope"
-HASHED = ("trials", "measurements")  # tables that it is built from
-NEEDED = {  # columns that it is built from
+HASHED = ("trials", "measurements")  # tables it is built from
+NEEDED = {  # columns it is built from
     "studies": {"seconds_per_epoch", "emulated"},
     "trials": {"trial", "role", "status"},
     "measurements": {"trial", "step", *METRICS},
 }
 COLUMNS = ("trial", "rank", "step_before", "step")  # followed by the metrics, in their own types
 NOT_COMPLETE = -1  # rank of other trials; COMPLETE trials are counted from 0
-TABLE_ROOM = 8  # maximum table entries per row, to look up steps
-MOST_EDGES = 256  # steps at which rows are compared; in longer studies some redundant rows are kept
+TABLE_ROOM = 8  # maximum lookup-table entries per row, to find steps
+MOST_EDGES = 256  # steps at which rows are compared; longer studies keep some redundant rows
 
 
 class Envelope(NamedTuple):
-    """An envelope as read for a rule: its ``rows`` have ``COLUMNS``, then the metrics of ``description``."""
+    """An envelope as read for a rule: ``rows`` has ``COLUMNS``, then the metrics of ``description``."""
 
     description: StudyDescription
     rows: Sequence[pa.RecordBatch]
 
 
 def file_name(number: int) -> str:
-    """Returns the name of a commit's envelope."""
+    """Returns the file name of a commit's envelope."""
     return f"envelope-{number:06d}.arrow"
 
 
 def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
-    """Returns the envelope of a study as a file, and its number of rows.
+    """Returns a study's envelope as file content, and its number of rows.
 
     Args:
       study: the plan.
-      whole: its merged tables, with at least the columns in ``NEEDED``.
-      hashes: sha256 of their files, by table.
+      whole: the study's merged tables, with at least the columns in ``NEEDED``.
+      hashes: sha256 of the table files, by table.
     """
     rows, whole = len(whole.measurements), _without_repeats(whole)
     trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
@@ -95,7 +95,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
 
 
 def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
-    """Returns an envelope from ``build`` with the ``hashes`` of other files that hold the same rows."""
+    """Returns an envelope from ``build``, with the ``hashes`` of other files that hold the same rows."""
     stream = pa.ipc.RecordBatchStreamReader(data)
     head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
     sink = pa.BufferOutputStream()
@@ -114,7 +114,7 @@ def read(source: pa.Buffer) -> pa.Table:
 
 
 def head_of(columns: pa.Schema) -> Any:
-    """Returns the head of an envelope, plain data. Raises any exception if it is invalid."""
+    """Returns the head of an envelope as plain data. Raises any exception if it is invalid."""
     text = columns.metadata[KEY]
     if len(text) > durable.RECORD_BYTES:
         raise ValueError("the head is too long")
@@ -122,12 +122,12 @@ def head_of(columns: pa.Schema) -> Any:
 
 
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
-    """Returns the rows of an envelope for ``rule``, or None if they are invalid, or not for the files of ``record``.
+    """Returns an envelope's rows for ``rule``, or None if they are invalid or not for the files in ``record``.
 
     Args:
       data: the file, or a sufficient part of its start.
-      record: text with the sha256 of the study's files, such as its commit record.
-      rule: the rule that the rows are for.
+      record: text that contains the sha256 of the study's files, such as its commit record.
+      rule: the rule to read rows for.
     """
     try:
         bounds.check_stream(pa.BufferReader(data), 0)
@@ -146,12 +146,12 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
 
 
 def is_readable(head: Mapping[str, Any]) -> bool:
-    """Whether this software reads the format and the schema in the head of an envelope."""
+    """Returns whether this software can read the format and schema in an envelope's head."""
     return head["format"] == FORMAT and schema.OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Whether any row has an interval that ends at or before its start. [0, 0] is valid: met at the start.
+    """Returns whether any row's interval ends at or before its start. [0, 0] is valid: met at the start.
 
     Args:
       table: rows of an envelope.
@@ -161,11 +161,11 @@ def has_empty_interval(table: pa.Table) -> bool:
 
 
 def is_same(data: bytes, table: pa.Table) -> bool:
-    """Whether an envelope equals a newly built one, batch by batch.
+    """Returns whether an envelope equals a newly built one, batch by batch.
 
     Args:
       data: the new envelope, from ``build``.
-      table: all rows of the other, in any readable schema.
+      table: all rows of the existing envelope, in any readable schema.
     """
     ours = pa.ipc.open_stream(data).read_all()
     heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
@@ -177,12 +177,12 @@ def is_same(data: bytes, table: pa.Table) -> bool:
 
 
 def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[str, Answer]:
-    """Returns the answer of each study that has one, by name, equal to the result of a scan.
+    """Returns the answer of each study that has one, by name. The result equals that of a scan.
 
     Args:
       envelopes: envelopes of studies, read for ``rule``.
       target: metric and value, compared in the type of each study's column.
-      rule: selects the trials that count, and defines reaching the target.
+      rule: rule that selects the trials that count and defines reaching the target.
     """
     measured = [each for each in envelopes if target.metric in each.description.metrics]
     by_study: dict[str, Answer] = {}
@@ -192,12 +192,12 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
 
 
 def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, float]:
-    """Returns the lowest value of a metric over the trials that count by ``rule``, by study.
+    """Returns the lowest value of a metric over the trials that ``rule`` counts, by study.
 
     Args:
       envelopes: envelopes of studies, read for ``rule``.
-      metric: the metric. Studies without it are omitted.
-      rule: selects the trials that count.
+      metric: name of the metric. Studies without it are omitted.
+      rule: rule that selects the trials that count.
     """
     by_study = {}
     for each in envelopes:
@@ -209,7 +209,7 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
             measured = measured[(rank != NOT_COMPLETE) & (rank < rule.first)]
         measured = measured[np.isfinite(measured)]
         if len(measured):
-            by_study[each.description.study] = float(str(measured.min()))  # with the digits of its own type
+            by_study[each.description.study] = float(str(measured.min()))  # with the digits of the column's own type
     return by_study
 
 
@@ -230,7 +230,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
 
 
 def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rule: Rule) -> dict[str, Answer]:
-    """Returns the answers of studies with the same columns, at once for speed. ``table`` has their rows."""
+    """Returns the answers of studies with the same columns, computed together for speed. ``table`` has their rows."""
     trial, rank, before, step, measured = (table[name].to_numpy() for name in (*COLUMNS, target.metric))
     value = in_type(target.value, measured.dtype.type)
     counts = measured < value if rule.strict else measured <= value
@@ -251,7 +251,7 @@ def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rul
 
 
 def _row_before(starts: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
-    """Returns, for each row, the previous row of its trial that has a metric, or -1."""
+    """Returns, for each row, the previous row in the same trial that has a metric, or -1."""
     row = np.arange(len(starts))
     measured = column.is_valid().to_numpy()
     last = np.maximum.accumulate(np.where(measured, row, -1))
@@ -265,7 +265,7 @@ def _batch(
     values: Mapping[str, np.ndarray],
     before: Mapping[str, np.ndarray],
 ) -> pa.RecordBatch:
-    """Returns rows of a study, each repeated for every previous evaluation that its metrics refer to."""
+    """Returns the rows of a study, each repeated for every previous evaluation that its metrics refer to."""
     trial, rank, step = columns
     starting = {name: _taken(step, before[name][rows]) for name in values}
     has_value = [~np.isnan(values[name][rows]) for name in values]
@@ -278,25 +278,25 @@ def _batch(
 
 
 def _taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the values of rows, with 0 for row -1."""
+    """Returns the values at the given rows, with 0 for row -1."""
     return np.where(rows < 0, 0, of[rows]) if len(of) else of
 
 
 def _decisive(
     starts: np.ndarray, step: np.ndarray, rank: np.ndarray, metrics: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows that can determine an answer: for the rule minimum, and further ones for others.
+    """Returns the rows that can determine an answer: those for the minimum rule, and additional ones for other rules.
 
     Args:
       starts: whether each row is the first of its trial.
       step, rank: step and rank of each row.
       metrics: for each metric, its values, and for each row the previous row with the metric, or -1.
     """
-    # Steps become their places among the distinct steps; each row also has the place of the previous evaluation.
+    # Steps become ranks among the distinct steps. Each row also has the rank of the previous evaluation.
     place = _places(step)
     bounds = [*np.flatnonzero(starts).tolist(), len(step)]
     minimum, released = np.zeros(len(step), bool), np.zeros(len(step), bool)
-    # A row can decide only if it improves its trial, and beats all earlier rows, by either place.
+    # A row matters only if it improves on its trial and beats all earlier rows, by either rank.
     for value, before in metrics:
         rows = _improving(value, bounds)
         is_ranked = rank[rows] != NOT_COMPLETE
@@ -308,8 +308,8 @@ def _decisive(
 
 
 def _places(step: np.ndarray) -> np.ndarray:
-    """Returns the place of each row's step among the distinct steps, from 1, in few bits for fast sorting."""
-    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a table is faster than sorting
+    """Returns the rank of each row's step among the distinct steps, from 1, in few bits for fast sorting."""
+    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a lookup table is faster than sorting
         there = np.zeros(int(step.max()) + 1, bool)
         there[step] = True
         places = np.cumsum(there)
@@ -319,7 +319,7 @@ def _places(step: np.ndarray) -> np.ndarray:
 
 
 def _without_repeats(whole: Piece) -> Piece:
-    """Returns the tables of a study without the repeats of its best trials."""
+    """Returns a study's tables without the repeats of its best trials."""
     role = whole.trials["role"].to_numpy(zero_copy_only=False)
     if np.all(role == SEARCH):
         return whole
@@ -332,14 +332,14 @@ def _without_repeats(whole: Piece) -> Piece:
 
 
 def _starts(trial: np.ndarray) -> np.ndarray:
-    """Whether each row is the first of its trial."""
+    """Returns whether each row is the first of its trial."""
     starts = np.ones(len(trial), bool)
     np.not_equal(trial[1:], trial[:-1], out=starts[1:])
     return starts
 
 
 def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Returns the rows whose value is below all previous ones of their trial."""
+    """Returns the rows with a value below all previous values in their trial."""
     finite = np.where(np.isnan(value), np.inf, value)
     lowest = np.full(len(value) + 1, np.inf, value.dtype)
     for start, end in itertools.pairwise(bounds):
@@ -348,7 +348,7 @@ def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
 
 
 def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Returns the rows whose value is below all previous ones in order of (key, row)."""
+    """Returns the rows with a value below all previous ones, in order of (key, row)."""
     order = np.argsort(key, kind="stable")
     in_order = value[order]
     lowest = np.minimum.accumulate(in_order)
@@ -356,13 +356,13 @@ def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Whether each row is below all rows of smaller ranks with the same or a smaller key, as bool[rows]."""
-    # A table of the lowest value so far, by rank and by key. Keys are coarse: one column for every `edge` keys, and a
-    # row counts from the next column on. So a few redundant rows may be kept, but no necessary row is lost.
+    """Returns whether each row is below all rows of smaller ranks with the same or a smaller key, as bool[rows]."""
+    # A table of the lowest value so far, by rank and by key. Keys are coarse: there is one column per `edge` keys, and
+    # a row counts from the next column on. A few redundant rows may therefore be kept, but no necessary row is lost.
     edge = int(key.max(initial=0)) // MOST_EDGES + 1
     height, width = int(rank.max(initial=-1)) + 2, -(-int(key.max(initial=0)) // edge) + 1
-    lowest = np.full((height, width), np.inf, value.dtype)  # [r, e]: of ranks < r with keys up to e edges
-    # Each row enters one rank above its own, since only smaller ranks count; then minima run along keys and ranks.
+    lowest = np.full((height, width), np.inf, value.dtype)  # [r, e]: for ranks < r with keys up to e edges
+    # Each row enters one rank above its own, because only smaller ranks count. Then take running minima along both.
     np.minimum.at(lowest.reshape(-1), (rank + 1) * width + -(-key.astype(np.int64) // edge), value)
     np.minimum.accumulate(lowest, axis=1, out=lowest)
     np.minimum.accumulate(lowest, axis=0, out=lowest)

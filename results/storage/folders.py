@@ -14,8 +14,8 @@ from results.durable import Folder
 from results.storage.commits import MANIFEST
 
 SHIPPED = ("published", "mlperf")  # in results/ of the repository
-LAUNCHERS = (".slurm", ".ray")  # folders of a store with the files of launchers
-DEPTH = 2  # levels below a folder that are searched for stores
+LAUNCHERS = (".slurm", ".ray")  # folders in a store that hold launcher files
+DEPTH = 2  # number of levels below a folder to search for stores
 _SHOWN = 5
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
@@ -29,7 +29,7 @@ def advice(folder: Folder, otherwise: str) -> str:
 
 
 def check_not_above(folder: Folder) -> None:
-    """Raises BadInput for a folder that is not a store but has stores below it, and names them."""
+    """Raises BadInput for a folder that is not a store but has stores below it, and names those stores."""
     below = list(_below(folder, DEPTH)) if isinstance(folder, Path) and not is_store(folder) else []
     if below:
         names = ", ".join(map(str, below[:_SHOWN]))
@@ -45,7 +45,7 @@ def check_layout(folder: Folder) -> None:
 
 
 def is_store(folder: Path) -> bool:
-    """Whether a local folder is a release, or a store with at least one requested study."""
+    """Returns whether a local folder is a release, or a store with at least one requested study."""
     try:
         return (folder / MANIFEST).is_file() or any(folder.glob("*/plan-*.json"))
     except OSError:
@@ -68,13 +68,13 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 class Entry(NamedTuple):
-    """An entry of a folder.
+    """An entry in a folder.
 
     Attributes:
       name: name within the folder.
       kind: file, folder, link or device (anything else).
-      bytes: size.
-      modified: time of the last write, seconds since 1970, or now if the file system does not record it.
+      bytes: size in bytes.
+      modified: time of the last write in seconds since 1970, or now if the file system does not record it.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Heartbeat: the live progress of a running study, in a temporary file of its folder.
+"""Heartbeat: the live progress of a running study, in a temporary file in its folder.
 
-It is for observers such as ``sweeps.status``. No result depends on it. The process that runs the sweep replaces it
-every few seconds and removes it when the study ends. Its name is that of a temporary file: other readers skip it, and
+It is for observers such as ``sweeps.status``. Results do not depend on it. The process that runs the sweep replaces it
+every few seconds and removes it when the study ends. It is named like a temporary file, so other readers skip it, and
 the heartbeat of a killed process is removed like other leftovers.
 """
 
@@ -21,9 +21,9 @@ from results.bad_input import BadInput
 from results.rules.ledger import Ledger
 
 FILE = f"{durable.TEMPORARY}heartbeat"
-SECONDS = 3.0  # between two heartbeats of a study
+SECONDS = 3.0  # between two heartbeats from a study
 FRESH_SECONDS = 15.0
-_BYTES = 4096  # upper limit of the size of a heartbeat
+_BYTES = 4096  # maximum size of a heartbeat
 _MOST = 10**15
 
 
@@ -31,14 +31,14 @@ class Heartbeat(NamedTuple):
     """The live progress of a study.
 
     Attributes:
-      doing: phase of its process: starting, compiling or training.
-      trials: maximum number of trials of this run.
-      ended: number of these trials that ended.
+      doing: phase of the process: starting, compiling or training.
+      trials: maximum number of trials in this run.
+      ended: number of these trials that have ended.
       unit: unit of steps, such as step or epoch.
-      steps: steps of this run, summed over trials.
+      steps: steps in this run, summed over trials.
       steps_per_second: speed while training.
-      sweep_ends: expected end of the whole sweep, seconds since 1970, or None if unknown.
-      silent: seconds since the last sign of life of the process that runs the study, which another process observes.
+      sweep_ends: expected end of the whole sweep in seconds since 1970, or None if unknown.
+      silent: seconds since the last sign of life from the process that runs the study, as observed by another process.
     """
 
     doing: str
@@ -63,28 +63,28 @@ def write(folder: Path, beat: Heartbeat) -> None:
     """Replaces the heartbeat in a study's folder, which may be missing. Never raises OSError."""
     temporary = folder / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     record = beat._asdict() | {"host": socket.gethostname(), "pid": os.getpid()}
-    with contextlib.suppress(OSError):  # nothing depends on it
+    with contextlib.suppress(OSError):  # results do not depend on it
         try:
             temporary.write_bytes(durable.seal(record))
-            os.rename(temporary, folder / FILE)  # not flushed to disk, as it is useless after a crash
+            os.rename(temporary, folder / FILE)  # not flushed to disk, because it is useless after a crash
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:
-    """Removes the heartbeat of a study, if there is one."""
+    """Removes a study's heartbeat, if there is one."""
     with contextlib.suppress(OSError):
         (folder / FILE).unlink(missing_ok=True)
 
 
 class Seen(NamedTuple):
-    """A heartbeat as an observer reads it.
+    """A heartbeat as read by an observer.
 
     Attributes:
       beat: the heartbeat.
       host: host of the process that wrote it.
-      alive: whether that process is alive, or None on another host, where only the next heartbeat shows it.
-      written: time of writing in ns, by the clock of the file system.
+      alive: whether that process is alive, or None on another host, where only the next heartbeat can show it.
+      written: time of writing in ns, by the file system's clock.
     """
 
     beat: Heartbeat
@@ -94,7 +94,7 @@ class Seen(NamedTuple):
 
 
 def seen(folder: Path) -> Seen | None:
-    """Returns the heartbeat of a study from any host, or None without a valid one."""
+    """Returns a study's heartbeat from any host, or None without a valid one."""
     path = folder / FILE
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -115,23 +115,23 @@ def seen(folder: Path) -> Seen | None:
 
 
 def read(folder: Path) -> Heartbeat | None:
-    """Returns the heartbeat of a study from a live process of this machine, or None."""
+    """Returns a study's heartbeat from a live process on this machine, or None."""
     found = seen(folder)
     return found.beat if found and found.alive else None
 
 
 class Watch:
-    """Observes heartbeats over time, and finds those of live processes.
+    """Observes heartbeats over time, and finds those from live processes.
 
-    A process of another host is alive if its heartbeat is recent by the local clock, or if the next heartbeat arrives:
-    the clocks of hosts can differ.
+    A process on another host is alive if its heartbeat is recent by the local clock, or if another heartbeat arrives,
+    because the hosts' clocks can differ.
     """
 
     def __init__(self) -> None:
-        self._last: dict[Path, tuple[int, float]] = {}  # time of writing by its clock, and time of observing it by ours
+        self._last: dict[Path, tuple[int, float]] = {}  # time written by its clock, and time observed by ours
 
     def look(self, folders: Iterable[Path]) -> dict[Path, Heartbeat]:
-        """Returns the heartbeats of running studies by folder. Waits a few seconds if a second look is needed."""
+        """Returns the heartbeats of running studies by folder. Waits a few seconds if it must look a second time."""
         folders = list(folders)
         known = {folder: self.one(folder) for folder in folders}
         doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]
@@ -141,7 +141,7 @@ class Watch:
         return {folder: beat for folder, beat in known.items() if beat is not None}
 
     def one(self, folder: Path) -> Heartbeat | None:
-        """Returns the heartbeat of a study if its process is known to be alive by now, or None."""
+        """Returns a study's heartbeat if its process is known to be alive by now, or None."""
         found = seen(folder)
         if found is None or found.alive is not None:
             return found.beat if found and found.alive else None

@@ -1,6 +1,6 @@
-"""Migrations: tables of an older schema, upgraded to the current one as they are read.
+"""Migrations: upgrades tables of an older schema to the current one when they are read.
 
-There is no older schema that this software reads: schemas 1 to 3 are refused in one line. Files on disk never change.
+No older schema can be read: schemas 1 to 3 are rejected with a one-line error. Files on disk never change.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
 
     Args:
       name: studies, trials or measurements.
-      table: as read.
-      path: of its file, for errors.
+      table: table as read.
+      path: path of the table's file, for errors.
 
     Raises:
       Damaged: the file was not written by this software.
-      BadInput: its schema is newer, or older than ``schema.OLDEST_SCHEMA``.
+      BadInput: the table's schema is newer, or older than ``schema.OLDEST_SCHEMA``.
     """
     try:
         version = schema.version(table.schema)
@@ -37,5 +37,5 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
     return table
 
 
-# By the version that a function upgrades from, to the next one.
+# Keyed by the version from which a function upgrades to the next one.
 _STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {}

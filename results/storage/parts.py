@@ -1,4 +1,4 @@
-"""Names of the files in a study's folder, and the rule for the parts that count. A stalled writer does no harm.
+"""Names of the files in a study's folder, and the rule for which parts count. A stalled writer does no harm.
 
     claim-<number>.json          created exclusively; its number is a fencing token, `parts` its cut-off
     part-<seq>-<token>.arrows    part number seq of the study, written under claim `token`
@@ -7,11 +7,11 @@
     confirm-<number>.json        requested repeats of the best trial; with -<top>, of the best candidates
     commit-<number>.json         the commit record, with the number of the claim that sealed the study
 
-A claim records the number of parts that counted when it was made. A part counts unless a later claim cut it off, that
-is, recorded a number at or below the part's. A late write of a stalled process is harmless: a later claim either saw
-it or cut it off, and every reader of the folder reaches the same verdict. After claiming, a process lists the folder
-again and rewrites the finished trials that it cut off, because their writer may have reported them as stored. Sealing
-a study for its commit is a claim too: it fixes the set of parts.
+A claim records the number of parts that counted when it was made. A part counts unless a later claim cut it off, which
+means that the claim recorded a number at or below the part's number. A late write by a stalled process is harmless: a
+later claim either saw it or cut it off, and every reader of the folder reaches the same conclusion. After claiming, a
+process lists the folder again and rewrites the finished trials that it cut off, because their writer may have reported
+them as stored. Sealing a study for a commit is also a claim: it fixes the set of parts.
 """
 
 import re
@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from results.bad_input import BadInput
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
-MOST = 999_999  # claims and parts of a study, in six digits
+MOST = 999_999  # maximum number of claims and of parts of a study, in six digits
 
 
 class Part(NamedTuple):
-    """The name of a part: its place in the study, and the claim it was written under."""
+    """The name of a part: its position in the study, and the claim it was written under."""
 
     seq: int
     token: int
@@ -36,14 +36,14 @@ class Part(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The names in a study's folder by kind, each sorted.
+    """The names in a study's folder, by kind, each sorted.
 
     Attributes:
       plans: requested numbers of trials.
       confirms: requested repeats of the best trials.
       claims, commits, attempts: their numbers.
-      parts: all parts, whether they count or not.
-      checkpoints: (trial, name) of each.
+      parts: all parts, whether or not they count.
+      checkpoints: (trial, name) of each checkpoint.
       others: all other names.
     """
 
@@ -58,7 +58,7 @@ class Listing(NamedTuple):
 
     @property
     def requests(self) -> list[TrialRequest]:
-        """The requests for trials and for repeats of the best."""
+        """The requests for trials and for repeats of the best trials."""
         return [TrialRequest(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
 
 
@@ -95,13 +95,13 @@ def attempt_file(number: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """Returns a number in six digits. Raises BadInput if it has more, as ``listing`` would miss such a name."""
+    """Formats a number with six digits. Raises BadInput if it has more, because ``listing`` would miss such a name."""
     if number > MOST:
         raise BadInput(f"a study holds at most {MOST:,} claims and parts. Merge it into another store.")
     return f"{number:06d}"
 
 
-_KINDS = {  # by the first word of a name
+_KINDS = {  # by the first word of the name
     "plan": ("plans", re.compile(r"plan-([0-9]{9})\.json")),
     "confirm": ("confirms", re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json")),
     "claim": ("claims", re.compile(r"claim-([0-9]{6})\.json")),
@@ -136,15 +136,15 @@ def listing(names: Iterable[str]) -> Listing:
 
 
 def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """Returns the parts after a commit that count, in order.
+    """Returns the parts that count after a commit, in order.
 
     Args:
       parts: all listed parts.
-      cutoffs: cut-off of every claim, by its number.
-      merged: number of parts that the commit includes.
+      cutoffs: cutoff of each claim, by claim number.
+      merged: number of parts included in the commit.
 
     Raises:
-      LookupError: a part between others is missing.
+      LookupError: a part in the middle is missing.
     """
     valid = surviving_parts(parts, cutoffs, merged)
     if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
@@ -153,7 +153,7 @@ def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: in
 
 
 def surviving_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """As ``counting_parts``, but parts may be missing."""
+    """Same as ``counting_parts``, but parts may be missing."""
     return [
         part
         for part in sorted(parts)

@@ -1,8 +1,8 @@
-"""Shared files: a table of all studies of a release, in one or a few Parquet files. Each study has a slice of rows.
+"""Shared files: one table for all studies in a release, in one or a few Parquet files. Each study has a slice of rows.
 
-Rows are sorted by study and have the columns of all studies, in the widest type, null if a study lacks the column.
-Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measurements the columns of their workload.
-``narrow`` restores the table of one study as it was.
+Rows are sorted by study and have the columns of all studies, in the widest type, with null if a study lacks the column.
+Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measurements have their workload's columns.
+``narrow`` restores a study's original table.
 """
 
 import itertools
@@ -24,17 +24,17 @@ from results.plans.plan import Plan
 
 WORKLOAD = tuple(column for column in schema.STUDIES if column.name in ("dataset", "model", "optimizer", "batch_size"))
 _FURTHER = (pa.float32(), pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_())
-_TYPES = {str(kind): kind for kind in _FURTHER}  # of the further columns
+_TYPES = {str(kind): kind for kind in _FURTHER}  # types of the additional columns
 MOST_AHEAD = 8  # row groups decoded in advance; more would take too much memory
 _CHECK = "Check everything with `python -m results verify`."
 
 
 class SharedFile:
-    """A file that studies share, opened on first use.
+    """A file shared by several studies, opened on first use.
 
     Attributes:
-      path, sha256, bytes: location, hash and size of the file.
-      rows: number of rows of a table; 0 for other files.
+      path, sha256, bytes: path, hash and size of the file.
+      rows: number of rows of a table, or 0 for other files.
     """
 
     def __init__(self, path: Folder, sha256: str, size: int, rows: int):
@@ -44,19 +44,19 @@ class SharedFile:
         self._hidden: str | None = None
         self._data: bytes | None = None
         self._metadata: Any = None
-        self._first_rows: np.ndarray = np.zeros(1, np.int64)  # of each row group, then the end
-        self._groups: dict[int, pa.Table] = {}  # decoded last, by number
+        self._first_rows: np.ndarray = np.zeros(1, np.int64)  # first row of each row group, then the end
+        self._groups: dict[int, pa.Table] = {}  # most recently decoded row groups, by index
 
     @property
     def intact(self) -> bool:
-        """Whether the file matches its hash, which is computed once."""
+        """Whether the file matches its hash. Computed once."""
         with self._lock:
             if self._intact is None:
                 self._intact = self.path.stat().st_size == self.bytes and durable.sha256(self.path) == self.sha256
             return self._intact
 
     def content(self, start: int, size: int) -> bytes:
-        """Returns ``size`` of its bytes from ``start``. The file is read once."""
+        """Returns ``size`` bytes starting at ``start``. The file is read once."""
         with self._lock:
             if self._data is None:
                 self._data = durable.read(self.path, self.bytes)
@@ -64,14 +64,14 @@ class SharedFile:
 
     @property
     def hidden(self) -> str:
-        """The first column with values that its statistics hide by claiming only nulls, or empty without one."""
+        """The first column with values that its statistics hide by claiming only nulls, or an empty string."""
         with self._lock:
             if self._hidden is None:
                 self._hidden = self._first_hidden()
             return self._hidden
 
     def table(self, start: int, rows: int) -> pa.Table:
-        """Returns some of its rows with all columns. Only their row groups are decoded.
+        """Returns some of the rows with all columns. Only their row groups are decoded.
 
         Raises:
           Damaged: the file is not a table, or has too few rows.
@@ -86,7 +86,7 @@ class SharedFile:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of a table."""
+        """The columns of the table."""
         return self.table(0, 0).schema
 
     def _open(self) -> None:
@@ -111,7 +111,7 @@ class SharedFile:
         if not rows:
             return self._metadata.schema.to_arrow_schema().empty_table()
         if not self._groups.keys() >= set(wanted):
-            # A sequential reader is likely to continue, and gets more and more groups at once.
+            # A sequential reader will likely continue, so it gets more and more groups at once.
             ahead = 0
             if wanted[0] - 1 in self._groups:
                 ahead = min(2 * len(self._groups), MOST_AHEAD)
@@ -137,7 +137,7 @@ class SharedFile:
         return ""
 
     def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups with all columns. Columns without values, by their statistics, are not decoded."""
+        """Returns row groups with all columns. Columns whose statistics report no values are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
         there = {
             i
@@ -159,12 +159,12 @@ def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Returns the columns of a shared table from those of its studies. A metric in float and double is double."""
+    """Returns the columns of a shared table, given those of its studies. A metric in float and double is double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
     derived = plan_columns.COLUMNS if table == "studies" else WORKLOAD
     fields[own:] = [pa.field(c.name, c.type) for c in derived] + sorted(fields[own:], key=lambda field: field.name)
-    # Texts are plain: Parquet stores them as dictionaries anyway, and some readers do not support Arrow's.
+    # Strings are plain: Parquet stores them as dictionaries anyway, and some readers do not support Arrow's.
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
     return pa.schema(
         [field.with_nullable(field.name not in schema.NEVER_NULL) for field in plain],
@@ -173,7 +173,7 @@ def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.Table:
-    """Returns a study's table, in the current schema, as rows of a shared table.
+    """Converts a study's table, in the current schema, to rows of a shared table.
 
     Args:
       table: studies, trials or measurements.
@@ -192,15 +192,15 @@ def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.
 
 
 def narrow(table: str, rows: pa.Table, further: Mapping[str, str]) -> pa.Table:
-    """Returns a study's own table from its rows of a shared table.
+    """Restores a study's own table from its rows in a shared table.
 
     Args:
       table: studies, trials or measurements.
-      rows: rows of the study only.
+      rows: rows of this study only.
       further: Arrow type names of the columns that only some studies have, by column.
 
     Raises:
-      ValueError, pyarrow.ArrowException: a column is missing, or has a value outside its type.
+      ValueError, pyarrow.ArrowException: a column is missing or has a value outside its type.
     """
     types = {column.name: column.type for column in schema.COLUMNS[table]}
     types |= {name: _TYPES[kind] for name, kind in further.items()}
@@ -211,11 +211,11 @@ def narrow(table: str, rows: pa.Table, further: Mapping[str, str]) -> pa.Table:
 
 
 def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Plan) -> list[str]:
-    """Returns the columns of a shared table that contradict the study's own table or its plan.
+    """Returns the columns in a shared table that contradict the study's own table or plan.
 
     Args:
       table: studies, trials or measurements.
-      rows: rows of the study only.
+      rows: rows of this study only.
       further: as in ``narrow``.
       study: the plan.
     """
@@ -237,7 +237,7 @@ def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Pla
 
 
 def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether a column has only values of a narrower type, such as float32 values in a column of doubles."""
+    """Returns whether a column has only values of a narrower type, such as float32 values in a column of doubles."""
     if column.type == kind:
         return True
     back = _narrow(column, kind).cast(column.type)
@@ -249,7 +249,7 @@ def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def _plan_values(table: str, study: Plan) -> dict[str, Any]:
-    """Returns the columns of a shared table that derive from the plan: for trials and measurements, ``WORKLOAD``."""
+    """Returns the shared-table columns derived from the plan: for trials and measurements, ``WORKLOAD``."""
     if table == "studies":
         return plan_columns.columns(study)
     values = (study.dataset, study.model_label, study.optimizer, study.batch_size)
