@@ -228,7 +228,7 @@ def with_exchange(
 def _exchange(
     columns: np.ndarray, other: RowPlacement, received_slots: int, largest: Callable[[int], int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns columns [cores, 1, chunks, rows, length] as places in a block's received rows, and the rows to request."""
+    """Returns columns [cores, 1, chunks, rows, length] as places in a block's received rows, and requested rows."""
     # Chunks are grouped into blocks of equal size. Chunks that pad the last block only request the zero row.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))

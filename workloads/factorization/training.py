@@ -146,9 +146,7 @@ class Training:
             self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + own)
 
     def start(self, seed: int) -> FactorTables:
-        """Returns the initial tables: normal with variance 1/d, a function of row and seed. Zero for rows without
-        links.
-        """
+        """Returns the initial tables: normal with variance 1/d by row and seed. Zero for rows without links."""
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
         return FactorTables(
@@ -237,7 +235,7 @@ class Training:
         return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
-        """Returns the rows that cores send, given those that each host's cores request; see ``routes.with_exchange``."""
+        """Returns the rows that cores send, given those that they request; see ``routes.with_exchange``."""
 
         def of_core(wanted: Array) -> Array:
             return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)

@@ -8,14 +8,15 @@ from workloads.workload import Array, Model, flax_model_in_training
 
 
 def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dropout: float) -> Model:
-    """A VGG network (Simonyan & Zisserman 2015, arXiv 1409.1556), which has no normalization.
+    """A VGG network without normalization (Simonyan & Zisserman 2015, arXiv 1409.1556).
 
     Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] are its configuration A, VGG-11.
 
     Args:
       classes: size of the output.
-      stages: filters of each 3×3 convolution with padding SAME, by stage. 2×2 max-pooling follows each stage.
-      widths: hidden units of each fully connected layer.
+      stages: number of filters of each 3×3 convolution with padding SAME, by stage. Each stage ends with 2×2
+        max-pooling.
+      widths: number of units in each hidden fully connected layer.
       dropout: probability of dropping an output of a fully connected layer in training, in [0, 1).
 
     Returns:
