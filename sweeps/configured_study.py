@@ -1,4 +1,4 @@
-"""Configured study: a study of any kind as read from a configuration, and its search ranges."""
+"""A study of any kind read from a configuration, and its search ranges."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -9,7 +9,7 @@ from results.plans.plan import Plan
 Config: TypeAlias = Mapping[str, Any]  # a configuration, or a section of one, as plain data
 Say: TypeAlias = Callable[[str], None]  # called with lines for the user
 
-ABSENT = "absent"  # key for what a plan does not need: DATA or DEVICES
+ABSENT = "absent"  # key of requirements that plans do not have: DATA or DEVICES
 DATA, DEVICES = "data", "devices"
 P = TypeVar("P", bound=Plan)
 RANGE_FIELDS = ("scale", "low", "high", "values")
@@ -17,7 +17,7 @@ _EXAMPLE = "Write a range, such as {scale: LOG, low: 1e-3, high: 1}."
 
 
 class ConfiguredStudy(NamedTuple, Generic[P]):
-    """A study, and its data source (plain data for its runner) if the plan does not name it."""
+    """A study, and its data source (plain data for its runner) if the plan does not contain it."""
 
     study: P
     source: Config | None = None

@@ -40,7 +40,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with the split generators of this project, writing to the folder ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. It writes to the folder ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}

@@ -2,8 +2,8 @@
 
 Every row has a home community, drawn by popularity. Two thirds of its links go to columns of its home, a fifth to
 communities with the same topic, and the rest anywhere. Duplicates are redrawn and may go anywhere. The popularity of
-columns follows a power law both within a community and overall, so popularity alone does not predict a row's links
-well. Evaluation rows are drawn from the same distribution and are absent from training, as in ALX (arXiv 2112.02194).
+columns follows a power law both within a community and overall, so popularity does not suffice to predict a row's
+links. Evaluation rows are drawn from the same distribution and are absent from training, as in ALX (arXiv 2112.02194).
 
 The graph is computed from raw random bits, sorts and quantiles rounded to 2⁻¹⁶, so it is the same on all machines.
 """
