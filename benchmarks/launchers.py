@@ -1,11 +1,12 @@
-"""How much does each launcher add to the cost of a study?
+"""How much overhead does each launcher add to a study?
 
     python benchmarks/launchers.py [--also slurm] [--also ray] [--json FILE] [--smoke]
 
-Runs `python -m sweeps` with few and with many small studies that share one program, one trial of two steps each, into
+Runs `python -m sweeps` with few and with many small studies (one trial of two steps each) that share a program, into
 new stores. The cost of a study is the difference per additional study, including its two steps. The cost of the same
-command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm needs a cluster that
-sbatch can reach from here, and --also ray needs the extra ray. There each study is a separate process that starts JAX.
+command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm requires a cluster that
+sbatch can reach from this machine, and --also ray requires the extra ray. With both, each study is a separate process
+that starts JAX.
 """
 
 import os
@@ -26,7 +27,7 @@ ROUNDS = 3
 
 
 class Launcher(NamedTuple):
-    """A launcher: its label, the number of studies of a short and a long sweep, and the arguments that select it."""
+    """A launcher: its label, the number of studies in a short and a long sweep, and the arguments that select it."""
 
     name: str
     few: int
@@ -44,7 +45,7 @@ OTHERS = {
 
 
 class Cost(NamedTuple):
-    """Wall-clock seconds of a command, and CPU seconds of it and its children."""
+    """Wall-clock seconds of a command, and CPU seconds including its children."""
 
     clock: float
     processor: float
@@ -62,7 +63,7 @@ def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
 
 
 def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
-    """Adds the cost of a study with a launcher."""
+    """Adds the cost per study of a launcher."""
     few, many = (1, 2) if report.smoke else (launcher.few, launcher.many)
     costs: dict[tuple[bool, int], list[Cost]] = {}
     run(launcher.words, few, report.folder)  # compiles

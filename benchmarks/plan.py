@@ -1,13 +1,12 @@
-"""How accurate are predictions of the cost of a sweep, with and without measurements of this machine?
+"""How accurate are predictions of the cost of a sweep, with and without measurements on this machine?
 
     python benchmarks/plan.py [--json FILE] [--smoke]
 
-First compares measured times of matmuls with those that a probe predicts from other sizes, each as the median of three.
-
-Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them. Predicted and
-measured are CPU seconds of one worker for compiling, training and evaluating, without cached programs. Stores record
-wall-clock seconds, in which a worker may wait if others use the machine. Predictions after the sweep are therefore
-multiplied by the share of the time in which the worker did not wait.
+First compares measured times of matmuls with predictions of a probe from other sizes, each as the median of three. Then
+predicts sweeps of other networks before and after a sweep that scales predictions, and runs them. Predictions and
+measurements are CPU seconds of one worker for compilation, training and evaluation, without cached programs. Stores
+record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep are therefore
+multiplied by the fraction of time in which the worker was not waiting.
 """
 
 import math
@@ -30,7 +29,7 @@ from sweeps import costs, overrides, planning
 
 COMMON = ("pruning=off", "stop=budget", "-m")
 SCALED_BY = ("task=digits_fc,pydoc_lstm", "optimizer=sgd", "batch_size=4,32", "trials=4", "task.budget.steps=400")
-# The first two were used while the predictor was developed, the others only when it was finished.
+# The first two were used while the predictor was developed, the others only after it was finished.
 OTHERS = {
     "pydoc, a Transformer": ("task=pydoc_transformer", "optimizer=adam", "batch_size=2,16", "trials=2"),
     "digits, a convolutional network": ("task=digits_cnn", "optimizer=momentum", "batch_size=8,128", "trials=4"),
@@ -70,7 +69,7 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
 
 
 def products(smoke: bool) -> dict[str, float]:
-    """Returns measured relative to predicted seconds of matmuls of sizes that the probe does not measure."""
+    """Returns ratios of measured to predicted seconds of matmuls, of sizes that the probe does not measure."""
     most = 2e6 if smoke else 2e8
     sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
     others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
