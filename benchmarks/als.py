@@ -9,9 +9,9 @@ Both factorize the same graph from the same initial tables with the same objecti
 is tested). They take turns for the same number of epochs, each in its own process on the same cores. Ours uses rotated
 conjugate gradients on one device per core, compiled by XLA and, if there is a C++ compiler, also with the fused kernel.
 In that case the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate gradients and one thread per
-core. Ratios are medians over rounds of the best epochs. A single NumPy function computes Recall@20 of all
-tables: it solves held-out rows exactly from their history. Floating-point operations and bytes per second are reported
-relative to a matmul and a copy on this machine.
+core. Ratios are medians over rounds of the best epochs. A single NumPy function computes Recall@20 of all tables: it
+solves held-out rows exactly from their history. Floating-point operations and bytes per second are reported relative to
+a matmul and a copy on this machine.
 
 Without --graph, the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
 million. --gpu compares with the CUDA version of `implicit` on an accelerator. This requires `pip install

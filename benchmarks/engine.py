@@ -3,12 +3,12 @@
     python benchmarks/engine.py [--json FILE] [--smoke]
 
 1. Steps per second, including evaluations: one process of the engine, with lanes split over the physical cores, in turn
-with a hand-written flax/optax loop. The loop trains one trial after another with a jitted step that donates its
-arguments and is not recompiled. It uses NumPy batches and blocks only at evaluations, which are the same. A second loop
-keeps its data on the device. Both loops use Flax's convolutions and pooling.
+   with a hand-written flax/optax loop. The loop trains one trial after another with a jitted step that donates its
+   arguments and is not recompiled. It uses NumPy batches and blocks only at evaluations, which are the same. A second
+   loop keeps its data on the device. Both loops use Flax's convolutions and pooling.
 2. The fraction of a Transformer's time that is spent on training, with capped evaluations.
 3. Trial-steps of the quickstart's studies with exact pruning, relative to the same studies in which each trial stops at
-its last target. The answers must be identical.
+   its last target. The answers must be identical.
 """
 
 import functools

@@ -7,7 +7,7 @@ Missing studies are written to FOLDER, or to a temporary folder without --store.
 measurements. Files are in the page cache. Every run is a separate process and includes the start of Python.
 
 1. `python -m analysis figures --name shallue2018`: eleven PNG and eleven SVG files, with fits and bands. All panels and
-lines must be present. Reports the seconds and peak memory of a single run.
+   lines must be present. Reports the seconds and peak memory of a single run.
 2. `python -m analysis figures --list`: the median of nine runs.
 """
 

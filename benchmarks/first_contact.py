@@ -9,12 +9,12 @@ not affect the others. The checks are:
 
 - device: JAX computes on the machine's accelerator rather than its CPU.
 - precision: float32 matmuls and convolutions have float32 accuracy, compared with float64 in NumPy, rather than the
-device's default of TF32 or bfloat16. With precision=bfloat16, a gradient is rounded as expected for bfloat16.
+  device's default of TF32 or bfloat16. With precision=bfloat16, a gradient is rounded as expected for bfloat16.
 - release: a rerun of a published study does not contradict the published results, and its first losses agree up to
-rounding.
+  rounding.
 - lanes: 32 concurrent trials of digits against one at a time, measured in turn in one run.
 - resume: a sweep stopped by SIGTERM ends with exit code 75, and the same command resumes it. On a CPU, the tables are
-then equal to those of an uninterrupted sweep. On other devices, losses agree within 0.1 %.
+  then equal to those of an uninterrupted sweep. On other devices, losses agree within 0.1 %.
 - speed:NETWORK: steps per second and fraction of the device's peak, as in benchmarks/training.py.
 
 The outcome of a check is pass, fail, measured (without a goal), not measured, or error (it could not run). The exit

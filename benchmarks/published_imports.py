@@ -7,9 +7,9 @@ its trials, 220 MB of text. Every run is a separate process, and runs take turns
 to disk. The start of Python is not timed.
 
 1. Folder to store, against pandas.read_csv per trial and one concat per study without output: the median ratio of three
-consecutive pairs of runs.
+   consecutive pairs of runs.
 2. .tar.bz2 to store, including sha256, against `bzip2 -dc` without output: the fastest of five runs of each. Ours uses
-two cores and bzip2 one, so other load on the machine slows down only ours. The median is also reported.
+   two cores and bzip2 one, so other load on the machine slows down only ours. The median is also reported.
 """
 
 import json

@@ -8,8 +8,8 @@ measurements, and drops targets that depend on their number. Files are in the pa
 timed. The runs of part 1 are separate processes that take turns. Ratios are medians over pairs.
 
 1. First step at a target for every workload and batch size, computed in three ways: scanning with commit records,
-`analysis steps` from envelopes by both rules (the fastest of twenty), and reading everything into pandas. All must
-agree.
+   `analysis steps` from envelopes by both rules (the fastest of twenty), and reading everything into pandas. All must
+   agree.
 2. Creating a file, and claiming, writing and committing a study of a few rows, relative to an fsync.
 3. `python -m results verify` on one core, in CPU time.
 4. The figures of benchmarks/published_imports.py.

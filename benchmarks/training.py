@@ -3,16 +3,16 @@
     python benchmarks/training.py [--against DIR] [--precision bfloat16] [--json FILE] [--smoke]
 
 1. Steps per second of one trial on one device, without evaluations: the engine's compiled calls in turn with a
-hand-written flax/optax loop over a jitted step with donated arguments. The loop has the same data on the device and the
-same precision. ResNet-50 and Transformer base run at full size on accelerators and in a tiny version on CPUs. The small
-tasks run on both.
+   hand-written flax/optax loop over a jitted step with donated arguments. The loop has the same data on the device and
+   the same precision. ResNet-50 and Transformer base run at full size on accelerators and in a tiny version on CPUs.
+   The small tasks run on both.
 2. Model FLOPs utilization = M × steps per second / peak. M is the number of FLOPs of the matmuls and convolutions in
-the loss and gradient of one step, two per multiply-add (``harness.jaxpr_cost``). The peak is the vendor's number for
-dense bfloat16 matmuls (``PEAKS``).
+   the loss and gradient of one step, two per multiply-add (``harness.jaxpr_cost``). The peak is the vendor's number for
+   dense bfloat16 matmuls (``PEAKS``).
 3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or into
-four microbatches, relative to one lane per device.
+   four microbatches, relative to one lane per device.
 4. With --against DIR: CPU seconds of training complete studies, in another checkout and this one in turn. Each checkout
-runs its own copy of this file.
+   runs its own copy of this file.
 """
 
 import argparse
