@@ -25,7 +25,7 @@ from sweeps.overrides import GROUPS, CommandLine, Words
 from workloads import registry
 
 _SHOWN = 5  # maximum number of tasks named in a message
-_TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
+_TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
 _OPEN = ("ratings", "task.model")  # sections whose keys depend on their `name`
 _ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that accept any key

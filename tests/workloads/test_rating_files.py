@@ -112,7 +112,7 @@ def test_links_that_are_known_are_left_out(good: tuple[Path, Path], tmp_path: Pa
     heldout = HELDOUT | (TRAIN & np.array([[1], [0], [0], [1]], bool))
     ratings = built(good[0], as_matrix(tmp_path / "more", heldout))
     np.testing.assert_array_equal(dense(ratings.heldout), HELDOUT[[0, 2]])
-    assert ratings.lines() == ("4 held-out links were known from training or history and are left out",)
+    assert ratings.lines() == ("4 held-out links also occur in training or history and are ignored",)
     assert refused(good[0], good[0]).startswith(f"every link of {good[0]} is also in another file")
 
 

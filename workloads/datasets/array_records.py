@@ -58,7 +58,7 @@ def check(name: str, place: Path, splits: Sequence[str]) -> None:
             f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them."
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
-    raise BadInput(f"{name} is not here: {place} {what}. {remedy(name)}")
+    raise BadInput(f"{name} is not prepared: {place} {what}. {remedy(name)}")
 
 
 def remedy(name: str, place: Path | None = None) -> str:

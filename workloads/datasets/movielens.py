@@ -53,7 +53,7 @@ def source(variant: str, seed: int = 0) -> RatingsSource:
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise BadInput(f"seed of movielens must be a whole number of at least 0, not {seed!r}")
+        raise BadInput(f"seed of movielens must be an integer of at least 0, not {seed!r}")
     return RatingsSource(
         f"movielens-{variant}",
         functools.partial(version, variant, seed),

@@ -275,7 +275,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
         wrong |= (array > MOST_WHOLE) | (array < -MOST_WHOLE if pa.types.is_signed_integer(kind) else False)
     if wrong.any():
         row = int(wrong.argmax())
-        limit = "whole numbers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
+        limit = "integers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
         raise BadInput(
             f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}. Correct it, or leave the column out "
             f"with {chosen('drop', name)}."

@@ -112,7 +112,7 @@ def dataset(
     if task is not None:
         check_choice("table.task", task, TASKS)
     if seed < 0:
-        raise BadInput(f"table.seed must be a whole number of at least 0, not {seed}")
+        raise BadInput(f"table.seed must be an integer of at least 0, not {seed}")
     if not (0 < validation < 1 and 0 <= test < 1 and validation + test < 1):
         raise BadInput(
             f"table.validation={validation:g} and table.test={test:g} are not shares of the rows. Validation must be "

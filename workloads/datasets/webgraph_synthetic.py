@@ -59,7 +59,7 @@ class WebGraph:
                 raise BadInput(f"{field.name} must be a number, not {value!r}")
             if field.name != "exponent":
                 if value != value or int(value) != value:
-                    raise BadInput(f"{field.name} must be a whole number, not {value!r}")
+                    raise BadInput(f"{field.name} must be an integer, not {value!r}")
                 object.__setattr__(self, field.name, int(value))
         for name, low, high in (
             ("rows", 1, MOST_IDS),

@@ -20,7 +20,7 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
       over layers of (inputs + 1) × outputs.
 
     Raises:
-      ValueError: ``widths`` is not a list of positive whole numbers.
+      ValueError: ``widths`` is not a list of positive integers.
     """
     check_list("widths", widths, "[64]", may_be_empty=True)
 

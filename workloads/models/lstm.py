@@ -19,7 +19,7 @@ def lstm(classes: int, d_model: int) -> Model:
       parameters is V × D + 4 × D × (2 × D + 1) + (D + 1) × V.
 
     Raises:
-      ValueError: ``d_model`` is not a positive whole number.
+      ValueError: ``d_model`` is not a positive integer.
     """
     check_whole(d_model=d_model)
 
@@ -63,7 +63,7 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Mo
       V × D + 4 × W × (2 × D + 1) + W × D.
 
     Raises:
-      ValueError: an option is not a positive whole number, or ``dropout`` is not in [0, 1).
+      ValueError: an option is not a positive integer, or ``dropout`` is not in [0, 1).
     """
     check_whole(d_model=d_model, width=width)
     check_share(dropout=dropout)

@@ -29,10 +29,10 @@ SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def check_whole(least: int = 1, **options: object) -> None:
-    """Raises ValueError unless all options are whole numbers of at least ``least``."""
+    """Raises ValueError unless all options are integers of at least ``least``."""
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+            raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
 
 def check_share(**options: object) -> None:
@@ -49,7 +49,7 @@ def check_heads(d_model: int, heads: int) -> None:
 
 
 def check_list(name: str, value: object, example: str, *, may_be_empty: bool = False) -> None:
-    """Raises ValueError unless an option is a list of whole numbers of at least 1.
+    """Raises ValueError unless an option is a list of integers of at least 1.
 
     Args:
       name: name of the option, for the message.
@@ -58,7 +58,7 @@ def check_list(name: str, value: object, example: str, *, may_be_empty: bool = F
       may_be_empty: whether an empty list is valid.
     """
     if not is_whole_list(value) and not (may_be_empty and isinstance(value, Sequence) and not value):
-        raise ValueError(f"{name} must be a list of whole numbers of at least 1, such as {example}, not {value!r}")
+        raise ValueError(f"{name} must be a list of integers of at least 1, such as {example}, not {value!r}")
 
 
 def is_whole_list(value: object) -> bool:

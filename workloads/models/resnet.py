@@ -39,7 +39,7 @@ def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: in
       and the first block of a stage has another X × 4 × F + 8 × F.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` is not one, ``norm`` is unknown, or
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, ``norm`` is unknown, or
         ``group`` does not match it.
     """
     check_list("blocks", blocks, "[3, 4, 6, 3]")
@@ -47,7 +47,7 @@ def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: in
     if norm not in NORMS:
         raise ValueError(f"norm must be {' or '.join(NORMS)}, not {norm!r}")
     if norm == "ghost" and (not isinstance(group, int) or group < 2):
-        raise ValueError(f"group must be a whole number of at least 2 with norm=ghost, not {group!r}")
+        raise ValueError(f"group must be an integer of at least 2 with norm=ghost, not {group!r}")
     if norm == "group" and group != 1:
         raise ValueError(f"group must be 1 with norm=group, which normalizes examples separately, not {group!r}")
     return flax_model_in_training(functools.partial(_bottleneck_network, classes, blocks, width, norm, group), group)
@@ -124,7 +124,7 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
       ten classes has 75,050.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` is not one, or ``norm`` is unknown.
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, or ``norm`` is unknown.
     """
     check_list("blocks", blocks, "[1, 1, 1]")
     check_whole(width=width)

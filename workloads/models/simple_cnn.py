@@ -26,7 +26,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
       pooled image, (H >> n) × (W >> n) × channels for n convolutions.
 
     Raises:
-      ValueError: ``channels`` is not a list of positive whole numbers, or ``width`` is not one. ``init`` raises it if
+      ValueError: ``channels`` is not a list of positive integers, or ``width`` is not one. ``init`` raises it if
         the images are too small for that many poolings.
     """
     check_list("channels", channels, "[8, 16]")

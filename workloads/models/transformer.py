@@ -24,7 +24,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
       (V + T) × D + layers × (12 × D² + 2 × D) + D.
 
     Raises:
-      ValueError: an option is not a positive whole number, or ``heads`` does not divide ``d_model``.
+      ValueError: an option is not a positive integer, or ``heads`` does not divide ``d_model``.
     """
     check_whole(layers=layers, d_model=d_model, heads=heads)
     check_heads(d_model, heads)
@@ -98,7 +98,7 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
       V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D.
 
     Raises:
-      ValueError: an option is not a positive whole number, ``heads`` does not divide ``d_model``, or ``dropout`` is not
+      ValueError: an option is not a positive integer, ``heads`` does not divide ``d_model``, or ``dropout`` is not
         in [0, 1).
     """
     check_whole(layers=layers, d_model=d_model, heads=heads, d_ff=d_ff)

@@ -26,14 +26,12 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
       132,863,336.
 
     Raises:
-      ValueError: ``stages`` or ``widths`` are not lists of positive whole numbers, or ``dropout`` is not in [0, 1).
+      ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1).
         ``init`` raises it if the images are too small for that many poolings.
     """
     is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
     if not is_list or not all(map(is_whole_list, stages)):
-        raise ValueError(
-            f"stages must be lists of whole numbers of at least 1, such as [[8], [16, 16]], not {stages!r}"
-        )
+        raise ValueError(f"stages must be lists of integers of at least 1, such as [[8], [16, 16]], not {stages!r}")
     check_list("widths", widths, "[64]", may_be_empty=True)
     check_share(dropout=dropout)
 
