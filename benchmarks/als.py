@@ -148,13 +148,13 @@ def measure(
         ours, label = statistics.median(best[kernel]), f"{name}, {kernel}"
         report.add(f"{label}: ours", ours, "s/epoch")
         report.add(f"{label}: implicit / ours", median_ratio(best[rival], best[kernel]), "×", goal)
-        report.add(f"{label}: Recall@20 of ours, %", 100 * recalls[kernel], "%")
+        report.add(f"{label}: our Recall@20, %", 100 * recalls[kernel], "%")
         difference = 100 * (recalls[kernel] - recalls[rival])
-        report.add(f"{label}: Recall@20 of ours less implicit's", difference, "points", 100 * LEAST_RECALL)
+        report.add(f"{label}: our Recall@20 minus implicit's", difference, "points", 100 * LEAST_RECALL)
         if peak:
             share = 100 * flops / ours / 1e9 / peak.gflops
-            report.add(f"{label}: operations, of what a matrix product reaches", share, "%")
-            report.add(f"{label}: bytes, of what a copy reaches", 100 * moved / ours / 1e9 / peak.gbytes, "%")
+            report.add(f"{label}: operations per second relative to a matmul", share, "%")
+            report.add(f"{label}: bytes per second relative to a copy", 100 * moved / ours / 1e9 / peak.gbytes, "%")
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
@@ -272,15 +272,15 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
         yield
         duration = time.perf_counter() - began
         report.add(f"{name}: {what}", duration, "s")
-        report.add(f"{name}: {what}, of a link", 1e9 * duration / links, "ns")
+        report.add(f"{name}: {what}, per link", 1e9 * duration / links, "ns")
 
     compile_cache.enable()  # the user's cache, but the data go to a temporary folder
     os.environ["SCALING_LIMITS_CACHE"] = str(report.folder)
     source = webgraph_synthetic.source(rows, rows, links, rows // 100, heldout_rows=LARGE_HELDOUT_ROWS)
-    with step("drawing and keeping the data"):
+    with step("generating and preparing the data"):
         ratings = prepared.load(source)
     stored = sum(file.stat().st_size for file in report.folder.rglob("*") if file.is_file())
-    report.add(f"{name}: on disk, of a link", stored / links, "bytes")
+    report.add(f"{name}: on disk, per link", stored / links, "bytes")
     als = Als(dim=LARGE_DIM, epochs=2, evaluation_rows=LARGE_EVALUATED)
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     with step("routes"):
@@ -290,22 +290,22 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
     def epoch(tables):
         return jax.block_until_ready(training.column_half(training.row_half(tables, weights), weights))
 
-    with step("the first epoch, compiling"):
+    with step("first epoch, with compilation"):
         training.compile(weights)
         tables = epoch(training.start(0))
     with step("an epoch"):
         tables = epoch(tables)
-    with step(f"the first evaluation of {LARGE_EVALUATED:,} rows, compiling"):
+    with step(f"first evaluation of {LARGE_EVALUATED:,} rows, with compilation"):
         training.evaluate(tables, weights)
-    with step(f"an evaluation of {LARGE_EVALUATED:,} rows"):
+    with step(f"evaluation of {LARGE_EVALUATED:,} rows"):
         metrics = training.evaluate(tables, weights)
     report.add(f"{name}: Recall@20 of test after two epochs, %", 100 * metrics["test_recall_20"], "%")
-    report.add(f"{name}: tables and work of a core, of a link", training.bytes_per_core() / links, "bytes")
+    report.add(f"{name}: tables and work per core, per link", training.bytes_per_core() / links, "bytes")
     compiler_bytes = training.peak_bytes_per_core
-    report.add(f"{name}: the compiler's peak of a core, of a link", compiler_bytes / links, "bytes")
+    report.add(f"{name}: the compiler's peak per core, per link", compiler_bytes / links, "bytes")
     # Includes resident pages of memory-mapped files. Linux reports kilobytes, macOS bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    report.add(f"{name}: peak memory, of a link", peak / links, "bytes")
+    report.add(f"{name}: peak memory, per link", peak / links, "bytes")
     report.add(f"{name}: memory allowed / peak memory", LARGE_MEMORY / peak, "×", 1.0)
 
 
@@ -347,7 +347,7 @@ def measure_evaluation(report: BenchmarkReport) -> None:
     for which, durations in cpu_seconds.items():
         report.add(f"{name}: {which}", 1e3 * statistics.median(durations) / options.rows, "CPU ms/row")
     ratio = median_ratio(cpu_seconds["product"], cpu_seconds["evaluation"])
-    report.add(f"{name}: product / evaluation", ratio, "×", round(1 / MOST_EVALUATION, 3))
+    report.add(f"{name}: matmul / evaluation", ratio, "×", round(1 / MOST_EVALUATION, 3))
 
 
 def main() -> None:
@@ -363,13 +363,13 @@ def main() -> None:
             measure_evaluation(report)
             return
         if importlib.util.find_spec("implicit") is None and not report.smoke:
-            sys.exit("this is compared with `implicit`. Install it with: pip install scaling-limits[bench]")
+            sys.exit("this benchmark compares with `implicit`. Install it with: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
         machine = None if options.gpu or report.smoke else peak(threads)
         if machine:
-            report.add("matrix product of float32", machine.gflops, "GFLOP/s")
-            report.add("copy in memory, read and written", machine.gbytes, "GB/s")
+            report.add("float32 matmul", machine.gflops, "GFLOP/s")
+            report.add("memory copy, bytes read and written", machine.gbytes, "GB/s")
         for name, ratings, dim, steps, target in _graphs(options, report.smoke):
             case = FactorizationCase(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
             measure(report, name, ratings, case, target, machine)

@@ -58,9 +58,9 @@ def study(report: BenchmarkReport, task: str, optimizer: str) -> None:
     record = engine.run(plan, search.draw(plan, range(32)), settings, checkpoints=kept)
     assert record.run_seconds is not None
     share = 100 * sum(kept.took) / record.run_seconds
-    report.add(f"{task}, 32 trials: times saved", len(kept.took), "")
-    report.add(f"{task}: seconds of a save", statistics.median(kept.took), "s")
-    report.add(f"{task}: not spent on saving", 100 - share, "%", 98)
+    report.add(f"{task}, 32 trials: number of saves", len(kept.took), "")
+    report.add(f"{task}: seconds per save", statistics.median(kept.took), "s")
+    report.add(f"{task}: time not spent on saving", 100 - share, "%", 98)
 
 
 def against_orbax(report: BenchmarkReport) -> None:

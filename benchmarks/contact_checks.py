@@ -204,7 +204,7 @@ def release(smoke: bool) -> Finding:
     differ = [row for row in judged if row["result"] == "differ"]
     numbers = [
         at_most("answers that contradict the release", len(differ), 0, f"of {len(judged)}"),
-        at_least("answers that were judged", len(judged), 1),
+        at_least("answers that were compared", len(judged), 1),
         Number("trials in both", float(both["trial"].nunique())),
         at_most("largest relative difference of a loss at the first evaluation", apart, MOST_APART),
     ]
@@ -228,7 +228,7 @@ def lanes(smoke: bool) -> Finding:
     numbers = [Number(f"lanes: {count}", statistics.median(rates[count]), "trial-steps/s") for count in work]
     goal = None if jax.default_backend() == "cpu" else GOAL_LANES
     ratio = median_ratio(rates[str(many)], rates[str(groups)])
-    way = "one after the other" if programs.default_strategy() == "map" else "side by side"
+    way = "sequentially" if programs.default_strategy() == "map" else "concurrently"
     return Finding([*numbers, at_least(f"{LANES} lanes {way} / one at a time", ratio, goal, "×")])
 
 
@@ -251,7 +251,7 @@ def resume(smoke: bool) -> Finding:
     numbers = [
         Number("exit code of the stopped sweep", code, "", f"= {STOPPED}", code == STOPPED),
         at_most("seconds from SIGTERM to its end", seconds, STOP_SECONDS, "s"),
-        at_most("trials and evaluations that only one of them has", rows, 0),
+        at_most("trials and evaluations in only one of them", rows, 0),
         at_most("largest relative difference of a loss", apart, 0.0 if exact else TOLERANCE),
     ]
     lost = f"exit code {code}, not {STOPPED}: unfinished trials started again" if code != STOPPED else ""
@@ -327,17 +327,17 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),
             Number("steps per second of a device", rate, "1/s"),
-            Number("operations of a step", operations / 1e6, "M"),
+            Number("operations per step", operations / 1e6, "M"),
             Number("operations per second", operations * rate / 1e12, "T/s"),
-            Number("from lowering to the end of the first call", ready, "s"),
+            Number("time from lowering to the end of the first call", ready, "s"),
         ]
         most = training.peak()
         if precision != "bfloat16" or most is None:
             goal = training.GOALS.get(name) if precision == "bfloat16" else None
-            return Finding(numbers, "the peak of this device is not known" if goal else "")
+            return Finding(numbers, "the peak of this device is unknown" if goal else "")
         share = operations * rate / most
         numbers += [Number("peak of the device in bfloat16", most / 1e12, "T/s")]
-        numbers += [at_least("model FLOPs utilisation", share, training.GOALS.get(name), "of 1")]
+        numbers += [at_least("model FLOPs utilization", share, training.GOALS.get(name), "of 1")]
         return Finding(numbers)
 
     return measured

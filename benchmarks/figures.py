@@ -51,7 +51,7 @@ def main(report: BenchmarkReport) -> None:
     report.add("all eleven figures: peak memory", megabytes, "MB")
     report.add(f"all eleven figures: {MEGABYTES:g} MB / ours", MEGABYTES / megabytes, "×", 1)
     files = [len(list(out.glob(f"*.{suffix}"))) for suffix in ("png", "svg")]
-    report.add("figures drawn as PNG and as SVG", min(files), "", FIGURES)
+    report.add("figures as PNG and as SVG", min(files), "", FIGURES)
     report.add("panels and lines present", 1.0 - bool(missing), "of 1", 1)
     runs = 1 if report.smoke else LISTINGS
     listing = statistics.median(seconds(lambda: python("-m", "analysis", "figures", "--list")) for _ in range(runs))

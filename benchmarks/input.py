@@ -97,7 +97,7 @@ def main(report: BenchmarkReport) -> None:
         for row in range(images):
             source.decode(records[row], Draws(0, 0, row))
         plain = images / (time.process_time() - began)
-        report.add("images per processor second, a plain loop", plain, "1/s")
+        report.add("images per CPU second, plain loop", plain, "1/s")
         stream = Stream(source, PROCESSES)
         batches = max(2, images // BATCH)
         stream(0, 0, BATCH, range(BATCH))
@@ -107,13 +107,13 @@ def main(report: BenchmarkReport) -> None:
         taken = (batches - 1) * BATCH
         elapsed, used = time.perf_counter() - began, processor_seconds() - before
         report.add("images per second, batches of 8, two processes", taken / elapsed, "1/s")
-        report.add("images per processor second, a stream", taken / max(used, 1 / TICKS), "1/s")
+        report.add("images per CPU second, stream", taken / max(used, 1 / TICKS), "1/s")
         step, largest = 0, 0
         for batch_size in (2, 4, 8, 16, 24, 32, 40, 48)[: 2 if report.smoke else None]:
             share, step = busy(stream, min(batch_size, images), steps, step)
-            report.add(f"share of the time that a device is busy, batches of {batch_size}", share, "")
+            report.add(f"fraction of time that a device is busy, batches of {batch_size}", share, "")
             largest = batch_size if share >= BUSY else largest
-        report.add("the largest batch that keeps it busy for 95 % of the time", float(largest), "images")
+        report.add("largest batch that keeps it busy for 95 % of the time", float(largest), "images")
         data_stream.close()
 
 

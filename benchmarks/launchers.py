@@ -22,7 +22,7 @@ from report import ROOT, BenchmarkReport, open_report
 from tqdm import tqdm
 
 STUDY = ("task=digits_fc", "trials=1", "task.budget.steps=2", "checkpoint_seconds=null")
-MOST_SECONDS = 0.15  # per study with the local pool, without composing
+MOST_SECONDS = 0.15  # per study with the local pool, without composition
 ROUNDS = 3
 
 
@@ -78,15 +78,15 @@ def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
         return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (many - few)
 
     whole, composing = of_one(False, "clock"), of_one(True, "clock")
-    report.add(f"{launcher.name}: a study, composing included", whole, "s")
+    report.add(f"{launcher.name}: per study, including composition", whole, "s")
     report.add(f"{launcher.name}: composing it", composing, "s")
     target = 1.0 if launcher is LOCAL else None
     cost = max(whole - composing, 1e-9)
-    report.add(f"{launcher.name}: a study beyond composing", cost, "s")
+    report.add(f"{launcher.name}: per study, without composition", cost, "s")
     if target is not None:
-        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / that", MOST_SECONDS / cost, "×", target)
+        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / cost, "×", target)
         processor = of_one(False, "processor") - of_one(True, "processor")
-        report.add(f"{launcher.name}: that in seconds of the processor", processor, "s")
+        report.add(f"{launcher.name}: the latter in CPU seconds", processor, "s")
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def main() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     with open_report(__doc__) as report, tempfile.TemporaryDirectory() as folder:
         for name, ratio in products(report.smoke).items():
-            report.add(f"a product of {name}, measured over predicted", ratio, "×")
-            report.add(f"a product of {name}, 1.5 over how far that is off", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
+            report.add(f"matmul of {name}, measured / predicted", ratio, "×")
+            report.add(f"matmul of {name}, 1.5 / error factor", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
         os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
         own = str(Path(folder) / "store")
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
@@ -103,16 +103,16 @@ def main() -> None:
         for name, words in others.items():
             seconds = max(0.1, measured(words, own)[0] - start)
             wide, narrow = before[name], after[name].times(min(1.0, processor / clock))
-            report.add(f"{name}: processor seconds, measured", seconds, "s")
-            report.add(f"{name}: predicted before, least", wide.low, "s")
-            report.add(f"{name}: predicted before, most", wide.high, "s")
-            report.add(f"{name}: width of that range", wide.high / wide.low, "×")
+            report.add(f"{name}: measured CPU seconds", seconds, "s")
+            report.add(f"{name}: predicted before, lower end", wide.low, "s")
+            report.add(f"{name}: predicted before, upper end", wide.high, "s")
+            report.add(f"{name}: width of this range", wide.high / wide.low, "×")
             inside = float(wide.low <= seconds <= wide.high)
-            report.add(f"{name}: measured is in it", inside, "(1: yes)", 1.0)
+            report.add(f"{name}: measured time is in the range", inside, "(1: yes)", 1.0)
             report.add(f"{name}: predicted after", narrow.middle, "s")
             off = max(seconds / narrow.middle, narrow.middle / seconds)
-            report.add(f"{name}: predicted after, off by", off, "× (at most 2)")
-            report.add(f"{name}: 2 over that", 2 / off, "×", 1.0)
+            report.add(f"{name}: predicted after, error factor", off, "× (at most 2)")
+            report.add(f"{name}: 2 / error factor", 2 / off, "×", 1.0)
 
 
 if __name__ == "__main__":

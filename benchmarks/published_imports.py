@@ -98,7 +98,7 @@ def share_right(folder: Path, answers: list[archives.ArchivedAnswer]) -> float:
 def main(report: BenchmarkReport) -> None:
     """Adds all figures for imports to a report."""
     if shutil.which("bzip2") is None:
-        sys.exit("bzip2 is missing, and this is compared with it. Install it.")
+        sys.exit("this benchmark compares with bzip2, which is not installed. Install it.")
     packed, unpacked, target = (report.folder / name for name in ("archive.tar.bz2", "archive", "imported"))
     every, share = (SMOKE_EVERY, SMOKE_SHARE) if report.smoke else (EVERY, 1.0)
     answers = archives.write(packed, studies=archives.published()[::every], trials=share)
@@ -124,7 +124,7 @@ def main(report: BenchmarkReport) -> None:
     report.add("import of a .tar.bz2: bzip2 -dc / ours, median", median_ratio(bzip2, packed_ours), "×")
     report.add("import: peak memory", memory, "MB")
     report.add(f"import: peak memory left of {MEMORY_MB} MB", MEMORY_MB - memory, "MB", 0)
-    report.add("import: known answers that came through", share_right(target, answers), "of 1", 1)
+    report.add("import: known answers that are reproduced", share_right(target, answers), "of 1", 1)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> No
     sizes = [commit.files["envelope"].bytes / 1e3 for commit in store.catalogue(folder)]
     report.add("size of an envelope, median", statistics.median(sizes), "kB")
     report.add("size of an envelope, largest", max(sizes), "kB")
-    report.add("answers that are the same in every way", _agreement(runs), "of 1", 1)
+    report.add("answers that agree between all methods", _agreement(runs), "of 1", 1)
 
 
 def commits(report: BenchmarkReport, folder: Path) -> None:

@@ -11,7 +11,7 @@
    dense bfloat16 matmuls (``PEAKS``).
 3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or into
    four microbatches, relative to one lane per device.
-4. With --against DIR: CPU seconds of training complete studies, in another checkout and this one in turn. Each checkout
+4. With --against DIR: CPU seconds of training whole studies, in another checkout and this one in turn. Each checkout
    runs its own copy of this file.
 """
 
@@ -278,9 +278,9 @@ def speed(report: Any, precision: str) -> None:
         report.add(f"{what}: ours / hand-written loop", median_ratio(mine, rates["by hand"]), "×")
         step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
         operations = jaxpr_cost.matrix_flops(step)
-        report.add(f"{what}: operations of a step", operations / 1e6, "M")
+        report.add(f"{what}: operations per step", operations / 1e6, "M")
         if most is not None and precision == "bfloat16":
-            report.add(f"{what}: model FLOPs utilisation", operations * rate / most, "of 1", GOALS.get(name))
+            report.add(f"{what}: model FLOPs utilization", operations * rate / most, "of 1", GOALS.get(name))
         programs.forget()
 
 
@@ -313,7 +313,7 @@ def emulated(smoke: bool) -> None:
                 seconds[name].append(time.process_time() - began)
         for name in ways:
             ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[""], strict=True))
-            found[f"{task}, batch 64 {name}: processor time / whole batches"] = ratio
+            found[f"{task}, batch 64 {name}: CPU time / whole batches"] = ratio
     print(json.dumps(found))
 
 
@@ -351,7 +351,7 @@ def against(report: Any, other: Path) -> None:
     pairs = [(by(ROOT), by(other)) for _ in range(1 if report.smoke else REPEATS)]
     for task in STUDIES:
         ratio = statistics.median(theirs[task] / mine[task] for mine, theirs in pairs)
-        report.add(f"{task}: processor time of the other checkout × {COST} / of this", COST * ratio, "×", 1.0)
+        report.add(f"{task}: CPU time of the other checkout × {COST} / of this one", COST * ratio, "×", 1.0)
 
 
 def main() -> None:

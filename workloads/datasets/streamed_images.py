@@ -1,4 +1,4 @@
-"""ImageNet, halves of ImageNet, and Open Images, streamed from TFDS's array_record files since they exceed memory.
+"""ImageNet, its halves, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
 
 ``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
 cropped, resized and (for training) augmented without TensorFlow.

@@ -1,4 +1,4 @@
-"""LM1B and C4 as subwords, streamed from TFDS's array_record files since they exceed memory.
+"""LM1B and C4 as subwords, streamed from TFDS's array_record files because they do not fit in memory.
 
 ``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords.
 """
