@@ -1,12 +1,14 @@
 """Arguments of every command of python -m analysis, and its --help."""
 
 import argparse
+from typing import Any
 
 from analysis import columns, help_text
 from analysis.help_text import meanings
 from results import cli
 from results.bad_input import BadInput
 from results.cli import CommandParser, location, path
+from results.plans.study import TargetRequest
 from results.rules.answers import RULES
 
 # A command is the function ``run`` of the module of its name in analysis.commands.
@@ -59,7 +61,7 @@ def parser() -> CommandParser:
     return top
 
 
-def requested_target(options: argparse.Namespace) -> tuple[str, float] | None:
+def requested_target(options: argparse.Namespace) -> TargetRequest:
     """Returns the metric and the value of ``--metric`` and ``--value``, or None without them."""
     if (options.metric is None) != (options.value is None):
         raise BadInput("--metric and --value need each other, such as --metric test_error --value 0.05")
@@ -90,10 +92,16 @@ def _counts(words: str) -> list[int]:
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: invalid … value
 
 
-def _add_fit(sub: CommandParser) -> None:
+def _add_source(sub: CommandParser) -> Any:
+    """Adds --store and --points, of which one is needed, and returns their group."""
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
+    return source
+
+
+def _add_fit(sub: CommandParser) -> None:
+    _add_source(sub)
     sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
     sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")
 
@@ -116,10 +124,8 @@ _percent.__name__ = "percentage above 0 and below 100"  # argparse prints it: in
 
 
 def _add_payoff(sub: CommandParser) -> None:
-    source = sub.add_mutually_exclusive_group(required=True)
-    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
-    source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
-    source.add_argument("--paper", metavar="NAME", help="published curves instead of a store: shallue2018")
+    paper = "published curves instead of a store: shallue2018"
+    _add_source(sub).add_argument("--paper", metavar="NAME", help=paper)
     _add_where(sub, "--store")
     sub.add_argument(
         "--gain", type=_percent, default=0.2, metavar="PERCENT", help="speed-up required of a doubling (20)"

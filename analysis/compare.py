@@ -11,14 +11,13 @@ from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
 from analysis.fitting import curves
-from analysis.fitting.curves import Curve
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
 from results import cli, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
 from results.plans import kinds
-from results.plans.study import Target, decimal, digest
+from results.plans.study import Target, TargetRequest, decimal, digest
 
 RESULTS = {
     "differ": "differ",
@@ -35,7 +34,7 @@ MOST_NAMED = 3  # names of results that only one place has
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
-def table(a: Location, b: Location, request: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFrame:
     """The table of ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
 
     Args:
@@ -76,12 +75,12 @@ def differs(table: pd.DataFrame) -> bool:
 class _Contents:
     """Contents of one store or release: trials by the names of their study, curves and factorizations."""
 
-    def __init__(self, folder: Folder, request: tuple[str, float] | None):
+    def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
         over_cores = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.CORES))
         self.factorized = factorizations.load(folder) if over_cores else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
-        self.curves: list[Curve] = []
+        self.curves = []
         over_batches = {commit.name for commit in kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))}
         if commits and not over_batches:
             return
@@ -125,7 +124,7 @@ def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
 
 def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, object]) -> dict[str, Any]:
     dataset, model, optimizer, target = naming
-    row: dict[str, Any] = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer, PLAN: plan}
+    row = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer, PLAN: plan}
     row |= {"result": finding.result, "why": finding.why}
     if isinstance(target, Target):
         row |= {"target_metric": target.metric, "target_value": target.value}

@@ -9,6 +9,7 @@ import pandas as pd
 from analysis import text
 from analysis.text import VERDICTS
 from results import progress
+from results.printing import Report
 
 S = TypeVar("S")
 
@@ -22,7 +23,7 @@ def table(
     row: Callable[[S, np.random.Generator], Mapping[str, object]],
     seed: int,
     datasets: int,
-    report: Callable[[str], None],
+    report: Report,
 ) -> pd.DataFrame:
     """A row for each of the wanted scenarios, in their order.
 

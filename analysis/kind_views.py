@@ -1,8 +1,9 @@
 """Kinds of studies in tables, figures and reports: their descriptions and figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from results.plans.kinds import HasKind
 from results.plans.plan import Plan
 
 # Sources of figures.
@@ -31,7 +32,7 @@ class Presentation(NamedTuple):
 
 STEPS_TO_TARGET = (BATCH, PAPER)
 
-PRESENTATIONS: dict[str, Presentation] = {
+PRESENTATIONS = {
     "batch": Presentation(
         "batch sizes, measured by scaling-limits",
         "Steps to a target error against batch size, with metaparameters tuned separately at every batch size.",
@@ -62,6 +63,11 @@ PRESENTATIONS: dict[str, Presentation] = {
 def kinds_drawn_as(figures: str) -> tuple[str, ...]:
     """The kinds with figures from this source."""
     return tuple(kind for kind, row in PRESENTATIONS.items() if figures in row.figures)
+
+
+def drawn(commits: Iterable[HasKind]) -> set[str]:
+    """Returns the sources of figures of the kinds of some studies."""
+    return {source for commit in commits for source in PRESENTATIONS[commit.kind].figures}
 
 
 def labels(study: Plan) -> tuple[str, str, str]:

@@ -1,6 +1,5 @@
 """Points of a store: the answer of every study to each of its targets, with the fit of its curve."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from results.catalog import point_rows
-from results.catalog.point_rows import Row
+from results.catalog.point_rows import Row, finite
 from results.plans import kinds
 from results.plans.points import FITS
 from results.plans.study import Target, decimal
@@ -37,7 +36,7 @@ def table(commits: Sequence[Commit]) -> pa.Table:
             metric = row.get("target_metric")
             by_target.setdefault(metric and Target(metric, row["target_value"]), []).append((commit, row))
     on_cores = _core_curves(commits)
-    rows: list[Row] = []
+    rows = []
     for target, members in by_target.items():
         fitted = _fits([commit for commit, _ in members], target) if target else {}
         for commit, row in members:
@@ -59,7 +58,7 @@ def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
 
 def _of_curve(fitted: CurveFits) -> Row:
     target = fitted.curve.target
-    row: Row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {decimal(target.value)}"}
+    row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {decimal(target.value)}"}
     row |= dict(_of_fit("", fitted.selected))
     return row | (dict(_of_fit("confirmed_", fitted.confirmed)) if fitted.confirmed else {})
 
@@ -68,9 +67,9 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
     fit = points_fit.fit
     identified = points_fit.verdict == "identified"
     values = (
-        _finite(fit.critical_batch_size) if fit and identified else None,
-        _finite(fit.low) if fit else None,
-        _finite(fit.high) if fit else None,
+        finite(fit.critical_batch_size) if fit and identified else None,
+        finite(fit.low) if fit else None,
+        finite(fit.high) if fit else None,
         points_fit.verdict,
         ", ".join(fits.doubts(points_fit)) or None,
     )
@@ -89,7 +88,3 @@ def _title(curve: CoreCurve) -> str:
     study = one.study
     words = (study.dataset, study.model_label, study.optimizer, study.solver, study.table_dtype, curve.distinction)
     return " · ".join(word for word in (*words, device) if word)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

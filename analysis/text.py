@@ -5,14 +5,14 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from results import cli
+from results import cli, grouping
 from results.cli import numbered
 from results.plans.study import Target
 from results.rules.answers import Rule
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
 LONG = 24  # characters of a value that is shown only if shorter ones do not separate things
-VERDICTS: tuple[str, ...] = ("identified", "at_least", "at_most", "not_identified")
+VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -21,6 +21,11 @@ def number(value: float, digits: int = 3) -> str:
         return ""
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"
+
+
+def count(value: float) -> str:
+    """A number of devices, cores or examples: whole numbers in full, others in three digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else number(value)
 
 
 def interval(low: float, high: float) -> str:
@@ -41,9 +46,9 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
     """Remarks on numbered rows, each once with the numbers of its rows: ``rows 2, 3: at 64 trials``."""
-    rows: dict[str, list[str]] = {}
-    for row, remark in remarks:
-        rows.setdefault(remark, []).append(str(row))
+    rows = {
+        remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
+    }
     return [("rows " if len(own) > 1 else "row ") + f"{', '.join(own)}: {remark}" for remark, own in rows.items()]
 
 

@@ -28,10 +28,12 @@ from results.plans.study import Trial
 from results.storage import parts
 from results.storage.commits import list_study
 
+Row = dict[str, float]  # measurements by name
 FORMAT = 2
 DIGEST_BYTES = 32
-WHOLE = (0, 1)  # saved by the leader only
-SHARE = 0.01  # approximate fraction of a run's time that may be spent on saving
+Part = tuple[int, int]  # index and count
+WHOLE = (0, 1)  # saved by the leader
+SHARE = 0.01  # approximate share of a run's time that saving may take
 
 
 class Checkpoint(NamedTuple):
@@ -44,7 +46,7 @@ class Checkpoint(NamedTuple):
     """
 
     step: int
-    rows: list[dict[str, float]]
+    rows: list[Row]
     arrays: list[np.ndarray]
 
 
@@ -80,8 +82,8 @@ class Checkpoints:
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 
-    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = WHOLE) -> None:
-        """Saves a checkpoint and replaces the previous one.
+    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: Part = WHOLE) -> None:
+        """Saves a checkpoint, replacing the previous one.
 
         Args:
           trial: id of the trial.
@@ -101,13 +103,13 @@ class Checkpoints:
         path = self.folder / parts.checkpoint_file(trial, *part)
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
-    def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
-        """Returns the checkpoint of a trial, or None if it is missing, corrupt, or has a different key."""
+    def load(self, trial: int, key: str, part: Part = WHOLE) -> Checkpoint | None:
+        """The checkpoint of a trial, or None if it is missing, damaged, or has another key."""
         if part != WHOLE:
             return self._load(trial, key, part)
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
-    def _load(self, trial: int, key: str, part: tuple[int, int]) -> Checkpoint | None:
+    def _load(self, trial: int, key: str, part: Part) -> Checkpoint | None:
         try:
             path = self.folder / parts.checkpoint_file(trial, *part)
             durable.check_file(path)
@@ -215,7 +217,8 @@ class Saver:
         """Resumes each of the given trials that has a checkpoint. Call it before they run."""
         if self._checkpoints is None:
             return
-        names, saved = self._programs.metrics, {}
+        names = self._programs.metrics
+        saved = {}
         for trial in trials:
             found = self._checkpoints.load(trial.id, self._key(trial))
             if found is not None and self._could_be(found):
@@ -243,7 +246,7 @@ class Saver:
             return False
         with self._checkpoints.saving():
             live_trials = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
-            rows: dict[int, list[dict[str, float]]] = {live.trial.id: [] for live in live_trials}
+            rows: dict[int, list[Row]] = {live.trial.id: [] for live in live_trials}
             for trial, step, measured in self._rows:
                 if trial in rows:
                     metrics = zip(self._programs.metrics, map(float, measured), strict=True)
@@ -264,8 +267,9 @@ class Saver:
                 del self._saved[i]
 
     def _could_be(self, checkpoint: Checkpoint) -> bool:
-        """Returns whether a checkpoint, which is untrusted, has the expected arrays and rows."""
-        grid, count = self._scheduler.grid, len(checkpoint.rows)
+        """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        grid = self._scheduler.grid
+        count = len(checkpoint.rows)
         names = {"step", *self._programs.metrics}
         return (
             same_shapes(checkpoint.arrays, self._programs.lane_shapes)

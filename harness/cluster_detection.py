@@ -7,13 +7,14 @@ Open MPI and indexed Kubernetes jobs. This module does not wait for other hosts 
 import contextlib
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from harness import processors
 from results.bad_input import BadInput
 
-TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of cloud providers block
+Environment = Mapping[str, str]
+TPU_PORT = 8476  # newer versions of JAX use 8482, which the default firewall rules of clouds block
 POD_PORT = 8482
 _METADATA_SECONDS = 5.0
 _PORTS = 2**12  # number of ports, at the upper end of the range, to choose a job's port from
@@ -35,8 +36,8 @@ class Place(NamedTuple):
     host: int
 
 
-def find(environment: Mapping[str, str]) -> Place | None:
-    """Returns the position of this process in the first detected cluster, or None outside a cluster.
+def find(environment: Environment) -> Place | None:
+    """The place of this process in the first cluster that is detected, or None without a cluster.
 
     Raises:
       BadInput: a cluster's environment variables are invalid.
@@ -54,22 +55,24 @@ def find(environment: Mapping[str, str]) -> Place | None:
     return None
 
 
-def _tpu(environment: Mapping[str, str]) -> Place | None:
+def _tpu(environment: Environment) -> Place | None:
     names = environment.get("TPU_PROCESS_ADDRESSES", environment.get("TPU_WORKER_HOSTNAMES"))
     if names is not None:
-        workers, index = names.split(","), int(environment["TPU_WORKER_ID"])
+        workers = names.split(",")
+        index = int(environment["TPU_WORKER_ID"])
     elif processors.accelerators()[0] == "tpu" and "TPU_SKIP_MDS_QUERY" not in environment:
         workers = [each.split(":")[-1] for each in _metadata(environment, "worker-network-endpoints").split(",")]
         index = int(_metadata(environment, "agent-worker-number"))
     else:
         return None
-    slices, own = int(environment.get("MEGASCALE_NUM_SLICES", 1)), int(environment.get("MEGASCALE_SLICE_ID", 0))
+    slices = int(environment.get("MEGASCALE_NUM_SLICES", 1))
+    own = int(environment.get("MEGASCALE_SLICE_ID", 0))
     first = environment.get("MEGASCALE_COORDINATOR_ADDRESS", workers[0]).split(":")[0]
     return Place("the TPU pod", f"{first}:{TPU_PORT}", len(workers) * slices, index + own * len(workers))
 
 
-def _metadata(environment: Mapping[str, str], key: str) -> str:
-    import http.client  # slow to import and only needed on TPU pods
+def _metadata(environment: Environment, key: str) -> str:
+    import http.client  # slow to import, and only TPU pods need it
 
     server = environment.get("GCE_METADATA_IP", "metadata.google.internal")
     asking = http.client.HTTPConnection(server, timeout=_METADATA_SECONDS)
@@ -82,7 +85,7 @@ def _metadata(environment: Mapping[str, str], key: str) -> str:
     return text
 
 
-def _slurm(environment: Mapping[str, str]) -> Place | None:
+def _slurm(environment: Environment) -> Place | None:
     if "SLURM_JOB_ID" not in environment or "SLURM_PROCID" not in environment:
         return None
     nodes = environment.get("SLURM_STEP_NODELIST") or environment["SLURM_JOB_NODELIST"]
@@ -93,7 +96,7 @@ def _slurm(environment: Mapping[str, str]) -> Place | None:
     return Place("SLURM", first, int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"]))
 
 
-def _open_mpi(environment: Mapping[str, str]) -> Place | None:
+def _open_mpi(environment: Environment) -> Place | None:
     where = environment.get("OMPI_MCA_orte_hnp_uri")
     if where is None:
         return None
@@ -104,10 +107,11 @@ def _open_mpi(environment: Mapping[str, str]) -> Place | None:
     return Place("Open MPI", first, *(int(environment[f"OMPI_COMM_WORLD_{each}"]) for each in ("SIZE", "RANK")))
 
 
-def _kubernetes(environment: Mapping[str, str]) -> Place | None:
+def _kubernetes(environment: Environment) -> Place | None:
     if "JOB_COMPLETION_INDEX" not in environment:
         return None
-    index, own = int(environment["JOB_COMPLETION_INDEX"]), socket.getfqdn()
+    index = int(environment["JOB_COMPLETION_INDEX"])
+    own = socket.getfqdn()
     pod, dot, service = own.partition(".")  # JOB-INDEX.SERVICE.NAMESPACE…
     if not dot or not pod.endswith(f"-{index}"):
         raise ValueError(f"{own} cannot be resolved by other pods. The job needs a headless service and its subdomain")
@@ -118,7 +122,7 @@ def _port(job: int) -> int:
     return 65536 - _PORTS + job % _PORTS
 
 
-CLUSTERS: dict[str, Callable[[Mapping[str, str]], Place | None]] = {
+CLUSTERS = {
     "the TPU pod": _tpu,
     "SLURM": _slurm,
     "Open MPI": _open_mpi,

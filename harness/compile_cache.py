@@ -65,7 +65,7 @@ def compiled(program: "Lowered") -> "Compiled":
 
 @contextlib.contextmanager
 def _in_turn(text: str) -> Iterator[None]:
-    """Waits while another process of this machine compiles the same program. A few programs may share a lock."""
+    """Waits while another process on this machine compiles the same program. Different programs may share a lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, BadInput):  # if the folder is not writable, there is no cache either
             folder = caches.folder("compiling")

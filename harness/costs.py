@@ -26,6 +26,7 @@ from results import durable
 from results.bad_input import BadInput, number_of
 from workloads import caches
 
+Answer = dict[str, Any]  # plain data
 ROOT = Path(__file__).parents[1]
 # The subprocess's program.
 PROGRAM = "from harness import runners; runners.answer_all()"
@@ -191,8 +192,8 @@ def ask(
     say: Callable[[str], None] = lambda line: None,
     *,
     refuses: bool = True,
-) -> list[dict[str, Any] | None]:
-    """Returns the answers to questions as plain data, with None for questions that timed out.
+) -> list[Answer | None]:
+    """The answers to questions, as plain data, or None for those not answered before the timeout.
 
     A single subprocess answers all questions in order, except those with a cached answer.
 
@@ -255,12 +256,12 @@ def _cache() -> Path | None:
     return folder
 
 
-def _read(cache: Path | None, key: str) -> dict[str, Any] | None:
+def _read(cache: Path | None, key: str) -> Answer | None:
     return None if cache is None else read_json(cache / f"{key}.json")
 
 
-def read_json(file: Path) -> dict[str, Any] | None:
-    """Returns the object stored in a cached file, which is untrusted, or None if it is missing or invalid."""
+def read_json(file: Path) -> Answer | None:
+    """The object in a cached file, which is untrusted, or None without a valid one."""
     try:
         found = json.loads(durable.read(file, durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
@@ -276,8 +277,8 @@ def _write(cache: Path | None, key: str, answer: Mapping[str, Any]) -> None:
 
 def _process(
     questions: Sequence[Question], timeout_seconds: float | None, on_answer: Callable[[int], None]
-) -> list[dict[str, Any]]:
-    """Returns the subprocess's answers in order. If it timed out, there are fewer answers than questions.
+) -> list[Answer]:
+    """The subprocess's answers in order, fewer than the questions if it timed out.
 
     Calls ``on_answer`` with the number of answers after each one.
     """

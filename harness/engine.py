@@ -121,9 +121,12 @@ class _Run:
         checkpoints: Checkpoints | None,
         on_finished: OnFinished,
     ):
-        self.study, self.settings, self.programs = study, settings, programs
-        self.shutdown, self.on_finished = shutdown, on_finished
-        # Neighbouring lanes share a device. Filling the devices in turn keeps all of them busy if there are few trials.
+        self.study = study
+        self.settings = settings
+        self.programs = programs
+        self.shutdown = shutdown
+        self.on_finished = on_finished
+        # Neighbouring lanes share a device. Filling devices in turn keeps all of them busy when there are few trials.
         in_turn = np.arange(programs.lanes).reshape(mesh.groups(programs.division.shards), -1).T.ravel().tolist()
         self.scheduler = TrialScheduler(study, trials, in_turn, best)
         self.rows: list[tuple[int, int, np.ndarray]] = []  # (trial, step, float32[metrics]) in order of arrival
@@ -136,7 +139,8 @@ class _Run:
     def advance(self, live_trials: Sequence[Live]) -> None:
         """Runs the steps of one call and evaluates the trials that reach an evaluation."""
         before = time.perf_counter()
-        scheduler, programs = self.scheduler, self.programs
+        scheduler = self.scheduler
+        programs = self.programs
         stops = _stops(scheduler, live_trials, programs, self.seconds_per_step)
         spans = _spans(self.study, live_trials, stops, programs.lanes)
         self.carry = jax.block_until_ready(programs.advance(self.saver.restored(self.carry, live_trials), spans))
@@ -201,7 +205,8 @@ class _Run:
     def progress(self) -> RunProgress:
         """Returns the progress of the run."""
         seconds = time.perf_counter() - self.began
-        ended, live = dict(self.scheduler.ended), dict(Counter(live.step for live in self.scheduler.live))
+        ended = dict(self.scheduler.ended)
+        live = dict(Counter(live.step for live in self.scheduler.live))
         return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
 
     def record(self, ids: Collection[int]) -> Record:
@@ -235,20 +240,24 @@ def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source
     Raises:
       BadInput: a batch does not fit in memory under any allowed partition.
     """
-    began, key = time.perf_counter(), programs_key(study)
+    began = time.perf_counter()
+    key = programs_key(study)
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
     workload = workload_of(key, source)
     ways = candidates(study, settings, trials, workload, len(mesh.devices()), strategy)
     free = mesh.device_bytes()
     _check_resident(study, workload, free)
-    needed, per_share, is_new = 0, 0.0, False
+    needed = 0
+    per_share = 0.0
+    is_new = False
     for lanes, division in ways:
         share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division.shards)
         if free is not None and per_share * share > free:
             continue
         programs, was_built = programs_for(key, lanes, strategy, division, source)
         is_new |= was_built
-        needed, per_share = programs.bytes, programs.bytes / share
+        needed = programs.bytes
+        per_share = programs.bytes / share
         if free is None or needed <= free or len(ways) == 1:
             return programs, time.perf_counter() - began if is_new else 0.0
     raise BadInput(

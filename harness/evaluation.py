@@ -1,6 +1,5 @@
 """Evaluates one lane: the metrics of each split, summed over chunks of examples and over shards."""
 
-import math
 from typing import Any
 
 import jax
@@ -8,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
 
-from harness import mesh
+from harness import jaxpr_cost, mesh
 from harness.training import TrainState, with_rows
 from workloads import losses
-from workloads.workload import Array, Dataset, Examples, Workload
+from workloads.workload import Array, ArrayPair, Dataset, Examples, Workload
 
-CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates in the network
+Sums = dict[str, Any]  # by kind of metric
+CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
 
 
 def chunk_size(workload: Workload, split: str) -> int:
@@ -31,10 +31,10 @@ def chunk_size(workload: Workload, split: str) -> int:
 
 
 def _sizes(jaxpr: Any) -> list[int]:
-    """Returns the bytes of each array that a program computes, in order, including arrays inside loops and branches."""
-    found = [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in jaxpr.invars]
+    """The bytes of each array that a program computes, including those inside loops and branches, in order."""
+    found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
     for equation in jaxpr.eqns:
-        found += [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in equation.outvars]
+        found += map(jaxpr_cost.array_bytes, equation.outvars)
         for inner in jaxprs_in_params(equation.params):
             found += _sizes(inner)
     return found
@@ -47,7 +47,7 @@ def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tupl
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """Pads a split for evaluation to [shards · examples per shard, ...]. The padding repeats the first example."""
+    """Returns a split padded for evaluation, [shards · examples per shard, ...], by repeating the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
     padded = np.where(rows < evaluated, rows, 0)
@@ -66,8 +66,8 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
 
 def evaluate_lane(
     workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
-) -> tuple[Array, Array]:
-    """Returns the metrics of a trial, float32[M], and whether all are finite.
+) -> ArrayPair:
+    """Metrics float32[M] of a trial, and whether all are finite.
 
     Metrics are NaN if the lane is idle or any parameter is not finite.
 
@@ -79,7 +79,7 @@ def evaluate_lane(
       splits: this shard's part of the result of ``prepared``, by evaluated split.
     """
 
-    def measure() -> tuple[Array, Array]:
+    def measure() -> ArrayPair:
         params = workload.evaluated(carry.params, carry.optimizer)
         by_split = [
             _sums(workload, shards, params, carry.state, examples, split)
@@ -96,12 +96,12 @@ def evaluate_lane(
     return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
 
 
-def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> dict[str, Any]:
-    """Returns the sums of all metrics over this shard's examples of a split."""
+def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> Sums:
+    """The sums of all metrics over this shard's examples of a split."""
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
     size = min(own, chunk_size(workload, split))
 
-    def of_chunk(chunk: Examples, weights: Array | None) -> dict[str, Any]:
+    def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
         predicted = workload.predict(params, state, chunk.inputs)
         weights = losses.label_weights(chunk.labels, weights, workload.padding)
         return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
@@ -110,16 +110,15 @@ def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Ex
     if size == own:
         return of_chunk(examples, None if shards * own == evaluated else _there(first + jnp.arange(own), evaluated))
 
-    def add(totals: dict[str, Any], start: Array) -> tuple[dict[str, Any], None]:
-        at = jnp.minimum(start, own - size)  # the last chunk may overlap the previous one, but each example counts once
+    def add(totals: Sums, start: Array) -> tuple[Sums, None]:
+        at = jnp.minimum(start, own - size)  # the last chunk overlaps the one before, whose examples count once
         chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, at, size) for a in examples))
         places = at + jnp.arange(size)
         weights = _there(first + places, evaluated) * (places >= start).astype(jnp.float32)
         return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
 
     starts = jnp.arange(0, own, size)
-    one = Examples(*(a[:size] for a in examples))
-    shapes = jax.eval_shape(of_chunk, one, jnp.ones(size))
+    shapes = jax.eval_shape(of_chunk, Examples(*(a[:size] for a in examples)), jnp.ones(size))
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     return jax.lax.scan(add, zeros, starts)[0]
 

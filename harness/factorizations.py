@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from harness import multihost
-from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
+from harness.checkpoints import Checkpoint, Checkpoints, Row, key_of, same_shapes
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from harness.shutdown import Shutdown, Stopped
@@ -71,7 +71,7 @@ def run(
     shutdown = shutdown or Shutdown()
     training = Training(ratings, study, _mesh(study.cores))
     running = _FactorizationRun(study, training, checkpoints, time_limit_seconds, on_progress, shutdown)
-    outcomes: dict[int, TrialOutcome] = {}
+    outcomes = {}
     with shutdown.first(lambda: None):
         for trial in trials:
             rows, end = running.trial(trial)
@@ -127,21 +127,22 @@ class _FactorizationRun:
         seconds = time.perf_counter() - self.began
         self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
 
-    def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
-        """Runs a trial to its end. Returns the measurements after each epoch, and the outcome."""
+    def trial(self, trial: Trial) -> tuple[list[Row], TrialOutcome]:
+        """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
         weights = Weights(*(np.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
             return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
         key = self._key(trial)
         self._compile(weights)
         tables = self.training.start(trial.seed)
-        rows: list[dict[str, float]] = []
+        rows = []
         checkpoint = self.checkpoints.load(trial.id, key, multihost.place())
         step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
         # Hosts may disagree if some of them died while saving.
         on_all_hosts = multihost.longest(step, -step) == (step, -step)
         if checkpoint is not None and step and on_all_hosts:
-            tables, rows = self.training.from_shards(checkpoint.arrays), list(checkpoint.rows)
+            tables = self.training.from_shards(checkpoint.arrays)
+            rows = list(checkpoint.rows)
         self.shutdown.saved = bool(rows)
         while len(rows) < self.study.epochs:
             if rows and self._late():
@@ -161,17 +162,17 @@ class _FactorizationRun:
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
-        """Returns whether the process must end. In a multi-host run, all processes must call it in step."""
+        """Returns whether the process must end. In a multi-host run, all processes must call it at the same points."""
         return self.shutdown.requested or multihost.preempted()
 
-    def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
+    def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[Row]) -> None:
         with self.shutdown.lock, self.checkpoints.saving():
             checkpoint = Checkpoint(len(rows), rows, self.training.shards(tables))
             self.checkpoints.save(trial.id, key, checkpoint, multihost.place())
             self.shutdown.saved = True
 
-    def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
-        """Returns the measurements of a trial, and the seconds of the run so far."""
+    def record(self, trial: Trial, rows: list[Row], end: TrialOutcome) -> Record:
+        """The measurements of a trial, with the seconds that the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
         measured = _evaluated_rows(rows)
         return Record(
@@ -199,10 +200,8 @@ class _FactorizationRun:
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self.study.evaluate_every == 0 or epoch == self.study.epochs
 
-    def _epoch(
-        self, tables: FactorTables, weights: Weights, evaluate: bool
-    ) -> tuple[FactorTables, dict[str, float], bool]:
-        """Runs one epoch. Returns the updated tables, the row of measurements, and whether all values are finite."""
+    def _epoch(self, tables: FactorTables, weights: Weights, evaluate: bool) -> tuple[FactorTables, Row, bool]:
+        """Runs one epoch. Returns the tables after it, its row, and whether everything is finite."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self.training.row_half(tables, weights))
         halfway = time.perf_counter()
@@ -251,9 +250,9 @@ class _FactorizationRun:
         return key_of(self.study.plan(), trial, MEASURED, row_hashes)
 
 
-def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
-    """Returns the rows of evaluated epochs, by epoch, with the mean seconds per epoch since the previous evaluation."""
-    by_epoch: dict[int, dict[str, float]] = {}
+def _evaluated_rows(rows: Sequence[Row]) -> dict[int, Row]:
+    """The rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
+    by_epoch = {}
     last = 0
     for epoch, row in enumerate(rows, 1):
         if "train_objective" in row:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
+Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -37,6 +39,9 @@ _LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|fmha|attention|triton|cu
 Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
 
 
+Groups = tuple[tuple[int, ...], ...]  # groups of communicating devices
+
+
 class Unparsed(ValueError):
     """Part of a compiled program cannot be parsed."""
 
@@ -54,7 +59,7 @@ class Collective(NamedTuple):
 
     operation: str
     bytes: float
-    groups: tuple[tuple[int, ...], ...]
+    groups: Groups
     turns: Turns
     name: str
 
@@ -130,7 +135,9 @@ def read(text: str) -> Compiled:
       text: HLO module after partitioning.
     """
     counts = re.findall(r"(?:num_partitions|replica_count)=(\d+)", text.split("\n", 1)[0])
-    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, _lines_of_collectives(text)).compiled()
+    lines = set(map(str.strip, text.splitlines()))
+    listing = sum("replica_groups=" in line or "source_target_pairs=" in line for line in lines)
+    return _Reader(_computations(text), math.prod(map(int, counts)) or 1, listing).compiled()
 
 
 def peak_bytes(program: Any) -> int:
@@ -142,8 +149,8 @@ def peak_bytes(program: Any) -> int:
     return int(stats.argument_size_in_bytes + results + stats.temp_size_in_bytes)
 
 
-def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
-    """Returns the mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
+def axes_of(collective: Collective, mesh: Axes) -> str:
+    """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
 
     Args:
       collective: collective of a program compiled for this mesh. Devices are numbered with the last axis varying
@@ -151,7 +158,7 @@ def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
       mesh: sizes of the mesh axes, in order.
     """
     shape = tuple(mesh.values())
-    varying: set[int] = set()
+    varying = set()
     for group in collective.groups:
         places = np.array(np.unravel_index(group, shape))
         own = {i for i, along in enumerate(places) if len(set(along.tolist())) > 1}
@@ -163,11 +170,9 @@ def axes_of(collective: Collective, mesh: Mapping[str, int]) -> str:
     return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
 
 
-def totals(
-    collectives: Sequence[Collective], mesh: Mapping[str, int]
-) -> dict[tuple[str, str], tuple[int, float, float]]:
-    """Returns the count, bytes and wire bytes of collectives, grouped by operation and axes."""
-    sums: dict[tuple[str, str], tuple[int, float, float]] = {}
+def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
+    """The count, bytes and wire bytes of collectives, by operation and axes."""
+    sums: Totals = {}
     for each in collectives:
         key = each.operation, axes_of(each, mesh)
         count, whole, wire = sums.get(key, (0, 0.0, 0.0))
@@ -184,12 +189,16 @@ class _Instruction(NamedTuple):
     line: str
 
 
+Computations = dict[str, list[_Instruction]]  # by name
+
+
 class _Reader:
     """Traverses all computations of a program, starting at the entry computation."""
 
-    def __init__(self, computations: tuple[str, dict[str, list[_Instruction]]], devices: int, lines: int):
+    def __init__(self, computations: tuple[str, Computations], devices: int, lines: int):
         self._entry, self._computations = computations
-        self._devices, self._lines = devices, lines
+        self._devices = devices
+        self._lines = lines  # that list communicating devices
         self._collectives: list[Collective] = []
         self._products: list[Product] = []
         self._cycles = 0.0
@@ -358,7 +367,8 @@ def _flops_of_convolution(
     pads = along("pad", 0)
     flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i, place in enumerate(places):
-        count, outputs = given[labels[1].index(place)], out[labels[3].index(place)]
+        count = given[labels[1].index(place)]
+        outputs = out[labels[3].index(place)]
         flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], apart[i])
     return flops
 
@@ -371,7 +381,8 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
       size, stride, pad: window size, stride, and padding before the first input.
       spread, apart: dilation of the inputs, and dilation of the window.
     """
-    at, last = np.arange(outputs) * stride - pad, (count - 1) * spread
+    at = np.arange(outputs) * stride - pad
+    last = (count - 1) * spread
     places = (at + tap * apart for tap in range(size))
     return sum(int(np.count_nonzero((each >= 0) & (each <= last) & (each % spread == 0))) for each in places)
 
@@ -379,10 +390,11 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
 _REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "map")  # call scalar computations
 
 
-def _computations(text: str) -> tuple[str, dict[str, list[_Instruction]]]:
-    """Returns the name of the entry computation, and the instructions of each computation by name."""
-    found: dict[str, list[_Instruction]] = {}
-    entry, current = "", None
+def _computations(text: str) -> tuple[str, Computations]:
+    """The name of the entry computation, and the instructions of each computation by name."""
+    found: Computations = {}
+    entry = ""
+    current = None
     for line in text.splitlines():
         if not line.startswith((" ", "}")) and (head := _COMPUTATION.match(line)):
             current = found.setdefault(head[2], [])
@@ -400,7 +412,8 @@ def _instruction(line: str) -> _Instruction | None:
         return None
     rest = match[2]
     end = _closing(rest) if rest.startswith("(") else rest.find(" ")
-    kind, rest = rest[:end], rest[end:].lstrip()
+    kind = rest[:end]
+    rest = rest[end:].lstrip()
     opcode = re.match(r"([a-z][\w\-]*)\(", rest)
     if opcode is None:
         return None
@@ -418,13 +431,6 @@ def _closing(text: str) -> int:
     return len(text)
 
 
-def _lines_of_collectives(text: str) -> int:
-    """Returns the number of lines that list communicating devices."""
-    return sum(
-        "replica_groups=" in line or "source_target_pairs=" in line for line in set(map(str.strip, text.splitlines()))
-    )
-
-
 def _called(each: _Instruction) -> Iterator[str]:
     """Returns the names of the computations that an instruction calls."""
     for match in _CALLED.finditer(each.attributes):
@@ -435,22 +441,17 @@ def _called(each: _Instruction) -> Iterator[str]:
 
 
 def _operands(each: _Instruction) -> list[str]:
-    marked: list[str] = re.findall(r"%([\w.\-]+)", each.operands)
-    return marked or _NAMES.findall(each.operands)
+    return re.findall(r"%([\w.\-]+)", each.operands) or _NAMES.findall(each.operands)
 
 
 def _dims(kind: str) -> list[int]:
     shape = _SHAPE.search(kind)
-    return _sizes(shape[2]) if shape else []
-
-
-def _sizes(text: str) -> list[int]:
-    return [int(size.removeprefix("<=")) for size in text.split(",") if size]
+    return _numbers(shape[2]) if shape else []
 
 
 def _arrays(kind: str) -> list[float]:
-    """Returns the bytes of each array in a type."""
-    return [math.prod(_sizes(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
+    """The bytes of each array of a type."""
+    return [math.prod(_numbers(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
 
 
 def _bits(dtype: str) -> int:
@@ -475,7 +476,7 @@ def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> fl
     return arrays[0] if operation == "collective-permute" else sum(arrays)
 
 
-def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, ...], ...]:
+def _groups(attributes: str, operation: str, devices: int) -> Groups:
     """Parses the groups of communicating devices in any of the compiler's notations."""
     if operation == "collective-permute":
         pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", attributes)
@@ -487,10 +488,11 @@ def _groups(attributes: str, operation: str, devices: int) -> tuple[tuple[int, .
         raise Unparsed(attributes)
     text = listed[1]
     if plain := re.match(r"\{((?:\{[\d,]*\},?)*)\}", text):
-        groups = [tuple(int(i) for i in own.split(",") if i) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
+        groups = [tuple(_numbers(own)) for own in re.findall(r"\{([\d,]*)\}", plain[1])]
         return tuple(group for group in groups if group) or (tuple(range(devices)),)
     if iota := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
-        ids, shape = _ordered(iota[2], iota[3]), _numbers(iota[1])
+        ids = _ordered(iota[2], iota[3])
+        shape = _numbers(iota[1])
         if ids.size != math.prod(shape):
             raise Unparsed(text)
         return _rows(ids, shape[-1])
@@ -508,12 +510,12 @@ def _ordered(dims: str, order: str | None) -> np.ndarray:
     return ids.transpose(_numbers(order)) if order else ids
 
 
-def _rows(ids: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
+def _rows(ids: np.ndarray, size: int) -> Groups:
     return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 
 
-def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int, ...], ...]:
-    """Returns groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
+def _of_mesh(sizes: str, device_ids: str | None, named: str) -> Groups:
+    """Groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
     if device_ids is None:
@@ -530,7 +532,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
             raise Unparsed(named)
         parts.setdefault(name, []).append((int(before), int(size)) if before else (1, axes[name]))
     dims: list[int] = []
-    within: list[int] = []
+    within = []
     for name, size in axes.items():
         edges = sorted({1, size, *(e for before, own in parts.get(name, []) for e in (before, before * own))})
         for low, high in itertools.pairwise(edges):
@@ -544,7 +546,7 @@ def _of_mesh(sizes: str, device_ids: str | None, named: str) -> tuple[tuple[int,
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",") if number]
+    return [int(number.removeprefix("<=")) for number in text.split(",") if number]
 
 
 def _cycles(each: _Instruction) -> float:

@@ -75,7 +75,8 @@ def _moved(jaxpr: Any) -> tuple[float, float, float]:
     """Returns the memory traffic of operations that are not fused, that of all operations, and the operation count."""
     fused = most = operations = 0.0
     for equation in jaxpr.eqns:
-        name, params = equation.primitive.name, equation.params
+        name = equation.primitive.name
+        params = equation.params
         inner = list(jaxprs_in_params(params))
         if name == "cond":
             own = max((_moved(branch.jaxpr) for branch in params["branches"]), key=lambda each: each[1])
@@ -87,17 +88,19 @@ def _moved(jaxpr: Any) -> tuple[float, float, float]:
         else:
             moved = _bytes_moved(equation, name)
             own = (moved if name in _APART else 0.0), moved, 1.0
-        fused, most, operations = fused + own[0], most + own[1], operations + own[2]
+        fused += own[0]
+        most += own[1]
+        operations += own[2]
     return fused, most, operations
 
 
 def _bytes_moved(equation: Any, name: str) -> float:
-    out = sum(_bytes(var) for var in equation.outvars)
+    out = sum(map(array_bytes, equation.outvars))
     if name in _PICK:
-        return 2 * out + sum(_bytes(var) for var in equation.invars[1:])
+        return 2 * out + sum(map(array_bytes, equation.invars[1:]))
     if name in _PUT:
-        return 2 * sum(_bytes(var) for var in equation.invars[1:])
-    return out + sum(_bytes(var) for var in equation.invars)
+        return 2 * sum(map(array_bytes, equation.invars[1:]))
+    return out + sum(map(array_bytes, equation.invars))
 
 
 def _peak(jaxpr: Any, *, given: bool) -> int:
@@ -107,16 +110,16 @@ def _peak(jaxpr: Any, *, given: bool) -> int:
         last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
     last |= {var: len(jaxpr.eqns) for var in jaxpr.outvars if not isinstance(var, Literal)}
     arguments = {*jaxpr.invars, *jaxpr.constvars}
-    held = sum(_bytes(var) for var in arguments) if given else 0
+    held = sum(map(array_bytes, arguments)) if given else 0
     peak = held
     ends: dict[int, list[Any]] = {}
     for var, at in last.items():
         ends.setdefault(at, []).append(var)
     for at, equation in enumerate(jaxpr.eqns):
         within = max((_peak(_open(each), given=False) for each in jaxprs_in_params(equation.params)), default=0)
-        out = sum(_bytes(var) for var in equation.outvars if var in last)
+        out = sum(array_bytes(var) for var in equation.outvars if var in last)
         peak = max(peak, held + max(within, out))
-        held += out - sum(_bytes(var) for var in ends.get(at, ()) if var not in arguments)
+        held += out - sum(array_bytes(var) for var in ends.get(at, ()) if var not in arguments)
     return peak
 
 
@@ -124,7 +127,8 @@ def _open(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
-def _bytes(var: Any) -> int:
+def array_bytes(var: Any) -> int:
+    """The bytes of an array in a program."""
     shape = getattr(var.aval, "shape", None)
     if shape is None:
         return 0
@@ -142,7 +146,8 @@ def matrix_flops(jaxpr: Any) -> int:
     """
     total = 0
     for equation in _open(jaxpr).eqns:
-        name, params = equation.primitive.name, equation.params
+        name = equation.primitive.name
+        params = equation.params
         if name == "dot_general":
             ((contracted, _), _) = params["dimension_numbers"]
             sizes = equation.invars[0].aval.shape

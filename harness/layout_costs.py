@@ -6,10 +6,10 @@ weights and activations.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.hlo import Collective, axes_of
+from harness.hlo import Axes, Collective, axes_of
 
 _PASSED = ("collective-permute", "collective-broadcast")  # point-to-point transfers
 HOP_SECONDS = 1e-6  # latency of one hop, from section 3 of the book
@@ -47,8 +47,9 @@ _CLOUD = "Google Cloud's pages of TPU versions (cloud.google.com/tpu/docs), and 
 _NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400 Gbit/s of InfiniBand a GPU"
 _PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge; nodes and network as of H100"
 _GRACE = "NVIDIA's data sheet, with 96 GB of HBM3; nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
-_TPU, _GPU = 6, 15  # passes: TPUs add six bfloat16 products, GPUs use other units
-HARDWARE: dict[str, Hardware] = {
+_TPU = 6  # passes: TPUs add six bfloat16 products
+_GPU = 15  # passes: GPUs use other units
+HARDWARE = {
     "v3": Hardware(0.7e14, _TPU, 16e9, 4.5e11, 1e11, 2, None, None, f"{_BOOK}; of a core, which is half a chip"),
     "v4p": Hardware(2.75e14, _TPU, 32e9, 1.2e12, 9e10, 3, None, None, _BOOK),
     "v5p": Hardware(4.59e14, _TPU, 96e9, 2.8e12, 1.8e11, 3, None, 6.25e9, _BOOK),
@@ -86,7 +87,7 @@ def predict(
     flops: float,
     held_bytes: float,
     collectives: Sequence[Collective],
-    over: Mapping[str, int],
+    over: Axes,
     precision: str,
 ) -> Prediction:
     """Returns the predicted cost of a step.
@@ -112,8 +113,8 @@ def passes(hardware: Hardware, precision: str) -> int:
     return 1 if precision == "bfloat16" else hardware.passes
 
 
-def links(hardware: Hardware, mesh: Mapping[str, int], chips: Sequence[int] | None = None) -> dict[str, int]:
-    """Returns the sizes of axes with their own links: the mesh axes, or those of the torus that a single axis covers.
+def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
+    """Sizes of the axes with their own links: those of a mesh, or of the torus that a single axis covers.
 
     Args:
       hardware: the kind of all devices.
@@ -151,8 +152,8 @@ def _factors(number: int) -> list[int]:
     return [number]
 
 
-def exchange_seconds(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
-    """Returns the predicted seconds of a collective: latency per hop around its rings, plus bytes over bandwidth.
+def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
+    """Predicted seconds of one execution of a collective: latency per hop around its rings, plus bytes over bandwidth.
 
     A collective over several axes uses the links of all of them, up to the number of the device's axes. A collective
     over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently, and at the
@@ -184,8 +185,8 @@ def _far_seconds(hardware: Hardware, collective: Collective) -> float:
     return HOP_SECONDS * nodes + sums * share * collective.bytes / within / hardware.far_bandwidth
 
 
-def _on_switch(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
-    """Returns the seconds on a switch, through which each device sends all of its data at its full rate."""
+def _on_switch(hardware: Hardware, collective: Collective, over: Axes) -> float:
+    """Seconds on a switch, over which each device sends everything at its full rate."""
     del over  # a switch does not have separate links per axis
     hops = 1.0
     if collective.operation not in _PASSED and "all-to-all" not in collective.operation:
@@ -193,7 +194,7 @@ def _on_switch(hardware: Hardware, collective: Collective, over: Mapping[str, in
     return hops * HOP_SECONDS + collective.wire_bytes / hardware.link_bandwidth
 
 
-def _on_torus(hardware: Hardware, collective: Collective, over: Mapping[str, int]) -> float:
+def _on_torus(hardware: Hardware, collective: Collective, over: Axes) -> float:
     axes = axes_of(collective, over)
     sizes = [collective.size] if axes in ("mixed", "none") else [over[name] for name in axes.split("+")]
     rings = min(hardware.axes, len(sizes))

@@ -23,9 +23,10 @@ from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_
 from workloads.layouts.shapes import Shape
 from workloads.layouts.transformer import State
 
-LOST = 1e-3  # fraction of a step's FLOPs that the compiler may remove as unused
-WARM, TIMED = 3, 20  # number of warm-up steps and of timed steps
-# Emulated devices are not timed, so their programs may be slow. These options halve the compile time.
+LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
+WARM = 3  # untimed steps
+TIMED = 20  # timed steps
+# Emulated devices are not timed, so their programs may be slow. This halves compile time.
 UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # JAX's matmul precision settings. By default, TPUs and GPUs round float32 inputs.
 PRODUCTS = {"float32": "highest", "bfloat16": None}
@@ -70,8 +71,9 @@ def run(
 
 
 def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
-    """Runs the steps of a trial on the devices of this process, then times further steps."""
-    began, study = time.perf_counter(), one.study
+    """Runs the steps of a trial on the devices of this process, and times further steps."""
+    began = time.perf_counter()
+    study = one.study
     program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
     row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
     compiled = time.perf_counter()
@@ -123,10 +125,12 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
     Raises:
       Unparsed: part of the compiled program cannot be parsed.
     """
-    text, memory = program.as_text(), program.memory_analysis()
-    assert text is not None and memory is not None  # both are available on CPUs, GPUs and TPUs
+    text = program.as_text()
+    memory = program.memory_analysis()
+    assert text is not None and memory is not None  # CPUs, GPUs and TPUs have both
     found = hlo.read(text).check()
-    ideal, executed = one.shape.flops(one.study.batch_size, one.study.length), found.flops * one.mesh.size
+    ideal = one.shape.flops(one.study.batch_size, one.study.length)
+    executed = found.flops * one.mesh.size
     if executed < (1 - LOST) * ideal and not found.loops[1]:
         raise hlo.Unparsed(
             f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
@@ -180,8 +184,10 @@ def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax
 def _steps(
     one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, steps: int
 ) -> tuple[State, list[float], dict[str, np.ndarray]]:
-    """Returns the state after some steps, the loss before each step, and the first gradient up to a factor."""
-    state, losses, gradients = _begin(one, trial), [], {}
+    """The state after some steps, the loss before each step, and the gradient of the first step, up to a factor."""
+    state = _begin(one, trial)
+    losses = []
+    gradients = {}
     for at in range(steps):
         state, loss = program(state, _tokens(one, trial, at))
         losses.append(float(loss))
@@ -253,7 +259,7 @@ def _record(
 ) -> Record:
     """Returns the measurements of a trial: one row per step, or a single row if no step was run."""
     rows = max(1, len(losses))
-    metrics: dict[str, np.ndarray] = {"train_loss": np.array(losses, np.float32)} if losses else {}
+    metrics = {"train_loss": np.array(losses, np.float32)} if losses else {}
     for column in plans.COLUMNS:
         metrics[column.name] = np.array([row.get(column.name)] * rows, object)
     return Record(

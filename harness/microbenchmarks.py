@@ -98,17 +98,16 @@ def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, flo
     )
     determinant = first * second - both * both
     if determinant > 0:
-        scale, call = (
-            (second * sum(one) - both * sum(two)) / determinant,
-            (first * sum(two) - both * sum(one)) / determinant,
-        )
+        scale = (second * sum(one) - both * sum(two)) / determinant
+        call = (first * sum(two) - both * sum(one)) / determinant
         if scale > 0 and call > 0:
             return scale, call
     return sum(one) / first, 0.0
 
 
 def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision: str) -> Rates:
-    own, in_full = found["rates"][precision], found["rates"]["float32"]
+    own = found["rates"][precision]
+    in_full = found["rates"]["float32"]
     tables = predictions.rates(device_kind, backend, precision)
     if tables is None:
         products, memory = predictions.REACHED

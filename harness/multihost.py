@@ -16,12 +16,12 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from harness import cluster_detection, rendezvous
+from harness.cluster_detection import Environment
 from results.bad_input import BadInput, first_line
 from results.cli import say
 
@@ -69,7 +69,7 @@ def find(
     count: int | None,
     index: int | None,
     heartbeat_seconds: int,
-    environment: Mapping[str, str],
+    environment: Environment,
 ) -> Hosts:
     """Returns the addresses of the processes. Values that are None, and a coordinator ``auto``, come from the cluster.
 
@@ -79,7 +79,8 @@ def find(
     where = None if coordinator == "auto" else coordinator
     place = cluster_detection.find(environment) if None in (where, count, index) else None
     if place is not None:
-        where, count = where or place.coordinator, place.hosts if count is None else count
+        where = where or place.coordinator
+        count = place.hosts if count is None else count
         index = place.host if index is None else index
     if where is None:
         raise BadInput(
@@ -137,8 +138,8 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     _pulses.append(_Pulse(hosts.heartbeat_seconds / 2))
     if jax.process_count() != hosts.count:
         raise BadInput(f"{hosts}: JAX found {jax.process_count()} processes instead of {hosts.count}")
-    local, everywhere = jax.local_device_count(), jax.device_count()
-    return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices"
+    local = jax.local_device_count()
+    return f"host {jax.process_index()} of {jax.process_count()}: {local} of {jax.device_count()} devices"
 
 
 class _Pulse:
@@ -268,8 +269,7 @@ def on_host(arrays: Any) -> Any:
     from jax.sharding import NamedSharding, PartitionSpec
 
     def gathered(array: Any) -> np.ndarray:
-        replicated = NamedSharding(array.sharding.mesh, PartitionSpec())
-        return np.asarray(_copied(replicated)(array))
+        return np.asarray(_copied(NamedSharding(array.sharding.mesh, PartitionSpec()))(array))
 
     return jax.tree.map(gathered, arrays)
 

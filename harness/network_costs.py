@@ -28,7 +28,8 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     """Counts the costs of a study on one of the devices that share a batch."""
     key = programs_key(study)
     workload = programs.workload_of(key, source)
-    shards, microbatches = settings.shards or 1, settings.microbatches or 1
+    shards = settings.shards or 1
+    microbatches = settings.microbatches or 1
     share = Division(shards, microbatches).examples(study.batch_size)
     stepped = step_jaxpr(workload, share, microbatches)
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(
@@ -88,8 +89,7 @@ def a_step(
         if workload.feed is not None:
             batch = training.batch_fed(data, examples, division)
         elif workload.draw is not None:
-            drawn = workload.draw(jax.random.key(0), examples)
-            batch = training.batch_of(drawn, None, at, examples, division)
+            batch = training.batch_of(workload.draw(jax.random.key(0), examples), None, at, examples, division)
         else:
             batch = training.batch_of(data, order, at, examples, division)
         return training.take_step(workload, division, spans, at, carry, batch)
@@ -124,10 +124,13 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
     """
     workload = programs.workload_of(programs_key(study), source)
     on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
-    devices, usable = on.devices.size, ahead_of_time.usable_bytes(on.devices.flat[0].device_kind)
+    devices = on.devices.size
+    usable = ahead_of_time.usable_bytes(on.devices.flat[0].device_kind)
     candidates = engine.candidates(study, settings, study.request.planned, workload, devices, "vmap")
     held = _held_by_share(workload)
-    found, per_share, tried = None, 0.0, 0
+    found = None
+    per_share = 0.0
+    tried = 0
     for at, (lanes, division) in enumerate(candidates):
         last = at == len(candidates) - 1
         of_device = lanes * division.shards // devices
@@ -159,5 +162,6 @@ def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
     """Returns a function (examples processed at once, number of trials) -> approximate bytes on a device."""
     few = max(8, workload.group)
     one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
-    each, fixed = (two - one) / few, max(0.0, 2 * one - two)
+    each = (two - one) / few
+    fixed = max(0.0, 2 * one - two)
     return lambda examples, lanes: examples * each + lanes * fixed

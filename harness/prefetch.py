@@ -21,7 +21,8 @@ class Feeder:
     """
 
     def __init__(self, make: Callable[[Spans], Examples], steps: int):
-        self._make, self._steps = make, steps
+        self._make = make
+        self._steps = steps
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[Spans, Future[Examples]] | None = None
 

@@ -153,7 +153,8 @@ def measured(backend: str) -> dict[str, Any]:
 
     memory = [(4 * 3 * count, _vectors(count)) for count in VECTORS]
     operation = _operation_seconds()
-    nothing, zero = jax.jit(lambda a: a + 1), jnp.zeros(())
+    nothing = jax.jit(lambda a: a + 1)
+    zero = jnp.zeros(())
     call = best(lambda: nothing(zero))
     found: dict[str, Any] = {
         "backend": backend,
@@ -236,7 +237,8 @@ def _vectors(count: int) -> float:
     import jax
     import jax.numpy as jnp
 
-    a, b = jnp.ones(count), jnp.ones(count)
+    a = jnp.ones(count)
+    b = jnp.ones(count)
     turns = max(4, (1 << 22) // count)
     program = jax.jit(lambda a, b: jax.lax.fori_loop(0, turns, lambda _, c: c * 0.5 + b, a))
     return best(lambda: program(a, b)) / turns
@@ -247,7 +249,9 @@ def _gather_rate() -> float:
     import jax
     import jax.numpy as jnp
 
-    rows, width, count = 1 << 17, 64, 1 << 16
+    rows = 1 << 17
+    width = 64
+    count = 1 << 16
     table = jnp.ones((rows, width))
     places = jax.random.randint(jax.random.key(0), (count,), 0, rows)
     program = jax.jit(lambda table, places: table.at[places].get(mode="promise_in_bounds"))
@@ -279,12 +283,15 @@ def trained(study: BatchStudy) -> Trained:
     from harness import engine, network_costs, search
     from harness.run import Settings
 
-    settings, trials = Settings(lanes=1), search.draw(study, [0])
+    settings = Settings(lanes=1)
+    trials = search.draw(study, [0])
     counts = network_costs.counts(study, None, settings)
-    stepping, compiling = [], []
+    stepping = []
+    compiling = []
     with _without_cache():
         for _ in range(2):
-            began, clock = time.process_time(), time.perf_counter()
+            began = time.process_time()
+            clock = time.perf_counter()
             record = engine.run(study, trials, settings)
             share = (time.process_time() - began) / (time.perf_counter() - clock)
             share = min(1.0, share) if processors.accelerators()[0] == "cpu" else 1.0

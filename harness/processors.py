@@ -13,8 +13,11 @@ from pathlib import Path
 
 from results.bad_input import BadInput
 
-DEVICES, PCI, GPUS = Path("/dev"), Path("/sys/bus/pci/devices"), Path("/proc/driver/nvidia/gpus")
-# Number of devices per chip in JAX, by PCI device id: each half of a v2, v3 or TPU7x chip is a device.
+Cpus = tuple[int, ...]  # logical processors
+DEVICES = Path("/dev")
+PCI = Path("/sys/bus/pci/devices")
+GPUS = Path("/proc/driver/nvidia/gpus")
+# The number of devices per chip that JAX shows, by PCI device id: each half of a v2, v3 or TPU7x chip is one.
 GOOGLE = "0x1ae0"
 TPUS = {"0x0027": 2, "0x0056": 1, "0x005e": 1, "0x0062": 1, "0x0063": 1, "0x006f": 1, "0x0076": 2}
 # JAX's names by PCI device id. v2 and v3 are missing because they share an id.
@@ -32,15 +35,15 @@ PLUGINS = {
 }
 
 
-def affinity() -> tuple[int, ...]:
-    """Returns the logical processors that this process may run on, in order."""
+def affinity() -> Cpus:
+    """Logical processors that this process may run on, in order."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
-def physical_cores() -> list[tuple[int, ...]]:
-    """Returns the physical cores that this process may use, each as the list of its logical processors.
+def physical_cores() -> list[Cpus]:
+    """The physical cores that this process may use, each as its logical processors.
 
     CPU affinity or a cgroup quota may reduce their number. If the system does not report which logical processors share
     a core, each counts as a core.
@@ -54,13 +57,13 @@ def physical_cores() -> list[tuple[int, ...]]:
 
 
 @functools.cache
-def unclaimed_cores(count: int) -> list[tuple[int, ...]]:
-    """Returns up to ``count`` physical cores that no other process has claimed with this function.
+def unclaimed_cores(count: int) -> list[Cpus]:
+    """Up to ``count`` physical cores that no other process has claimed with this function.
 
     A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them.
     """
     folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
-    claimed: list[tuple[int, ...]] = []
+    claimed: list[Cpus] = []
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for core in physical_cores():

@@ -5,7 +5,6 @@ import functools
 import inspect
 import json
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey
 from harness.training import CALL_STEPS, Spans, TrainState
 from workloads import registry
-from workloads.workload import DATA, Array, Examples, Workload
+from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
 
 FED_BYTES = 256 << 20  # limit on the prefetched batches of a call per device
 
@@ -39,14 +38,13 @@ class Programs(NamedTuple):
       lanes: number of lanes, L.
       strategy: map or vmap.
       division: division of each batch.
-      call_steps: maximum number of steps per call, or None for no limit.
-      bytes: peak memory of a device, from the compiler's analysis of each program and the size of all data.
-      compile_seconds: seconds spent on building the programs.
-      feeding: context for the calls of one study. Prefetched batches are dropped on exit.
+      call_steps: the most steps of a call. None means any number.
+      bytes: peak memory of a device, from the compiler's account of each program and the size of all data.
+      feeding: a context for the calls of one study that drops prefetched batches at its end.
     """
 
     advance: Callable[[Any, Spans], Any]
-    evaluate: Callable[[Any, Array], tuple[Array, Array]]
+    evaluate: Callable[[Any, Array], ArrayPair]
     empty: Callable[[], Any]
     put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
     lane_shapes: tuple[jax.ShapeDtypeStruct, ...]
@@ -56,7 +54,6 @@ class Programs(NamedTuple):
     division: Division
     call_steps: int | None
     bytes: int
-    compile_seconds: float
     feeding: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
 
@@ -98,8 +95,7 @@ def programs_for(
       source: options of the user's own data set, as in ``registry.dataset``.
     """
     builds = _build.cache_info().misses
-    programs = _build(key, lanes, strategy, division, json.dumps(source))
-    return programs, _build.cache_info().misses > builds
+    return _build(key, lanes, strategy, division, json.dumps(source)), _build.cache_info().misses > builds
 
 
 def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Workload:
@@ -183,8 +179,7 @@ def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stag
     """
     platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
     with jax.default_matmul_precision("highest"):
-        lowered: jax.stages.Lowered = program.trace(*arguments).lower(lowering_platforms=platforms)
-    return lowered
+        return program.trace(*arguments).lower(lowering_platforms=platforms)
 
 
 class Data(NamedTuple):
@@ -199,7 +194,8 @@ def _data(dataset: str, version: str, source: str, shards: int) -> Data:
     """Returns the data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
-    loaded, on = row.load(), mesh.mesh(shards)
+    loaded = row.load()
+    on = mesh.mesh(shards)
     train = None
     if not (row.draw or row.feed or loaded.train is None):
         train = mesh.device_put_sharded(loaded.train, mesh.replicated(on))
@@ -219,18 +215,18 @@ class _SharedPrograms(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPrograms:
-    workload, on = workload_of(key, json.loads(source)), mesh.mesh(shards)
+    workload = workload_of(key, json.loads(source))
+    on = mesh.mesh(shards)
     of = shapes(workload, on, lanes)
     start = compile_cache.compiled(lower_start(workload, on, of))
-    evaluate = compile_cache.compiled(lower_evaluate(workload, on, of))
-    return _SharedPrograms(workload, on, of, start, evaluate)
+    return _SharedPrograms(workload, on, of, start, compile_cache.compiled(lower_evaluate(workload, on, of)))
 
 
 @functools.lru_cache(maxsize=16)
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
-    began = time.perf_counter()
     shared = _shared(key._replace(batch_size=0), lanes, division.shards, source)
-    workload, on = shared.workload, shared.on
+    workload = shared.workload
+    on = shared.on
     lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
     train = compile_cache.compiled(lowered)
     placed = functools.partial(_data, key.dataset, key.data, source, division.shards)
@@ -275,7 +271,6 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             hlo.peak_bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
             hlo.peak_bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
         ),
-        compile_seconds=time.perf_counter() - began,
         feeding=functools.partial(contextlib.closing, feeder) if feeder else contextlib.nullcontext,
     )
 

@@ -99,7 +99,8 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
 
 
 def _go_to(host: str, port: int, coordinator: str, own: Arrival) -> None:
-    deadline, why = time.monotonic() + SECONDS, "no answer"
+    deadline = time.monotonic() + SECONDS
+    why = "no answer"
     while (left := deadline - time.monotonic()) > 0:
         try:
             first = socket.create_connection((host, port), left)
@@ -139,8 +140,9 @@ def _listening(port: int, count: int) -> socket.socket:
 
 
 def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.socket]:
-    """Returns the readable sockets as soon as there are any. Uses poll: select fails for descriptors above 1,023."""
-    poll, by_descriptor = select.poll(), {each.fileno(): each for each in sockets}
+    """The sockets that can be read, as soon as there are any. Unlike poll, select fails for descriptors above 1,023."""
+    poll = select.poll()
+    by_descriptor = {each.fileno(): each for each in sockets}
     for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLIN)
     return [by_descriptor[descriptor] for descriptor, _ in poll.poll(seconds * 1000)]

@@ -10,7 +10,9 @@ from harness.scheduler import TrialOutcome
 from results.plans.study import Trial
 
 STRATEGIES = ("map", "vmap")
-STARTING, COMPILING, TRAINING = "starting", "compiling", "training"
+STARTING = "starting"
+COMPILING = "compiling"
+TRAINING = "training"
 _NONE: Mapping[int, int] = {}
 
 # Options of the user's own data set or ratings, as plain data, or None if the plan contains all of them.

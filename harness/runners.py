@@ -7,14 +7,14 @@ import dataclasses
 import importlib
 import json
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from harness.costs import REFUSED, Counts, Question, Verdict
+from harness.costs import REFUSED, Answer, Counts, Question, Verdict
 from harness.run import OnFinished, OnProgress, Settings, Source
-from harness.scheduler import BestSteps, TrialOutcome
+from harness.scheduler import BestSteps, Outcomes
 from harness.shutdown import Shutdown
 from results.bad_input import BadInput
 from results.plans.batch_study import evaluation_steps
@@ -75,7 +75,7 @@ class Runner(NamedTuple):
         process.
     """
 
-    run: Callable[[Job], Mapping[int, TrialOutcome]]
+    run: Callable[[Job], Outcomes]
     evaluations: Callable[[Any], np.ndarray] = lambda study: evaluation_steps(study.budget_steps, 1.1)
     programs: Callable[[Any], Hashable] = lambda study: study.name
     over_hosts: bool = False
@@ -91,13 +91,13 @@ def _lazy(module: str, name: str) -> Callable[..., Any]:
     return lambda *arguments: getattr(importlib.import_module(module), name)(*arguments)
 
 
-def _batch(job: Job) -> Mapping[int, TrialOutcome]:
+def _batch(job: Job) -> Outcomes:
     from harness import engine
 
     return engine.run(**vars(job)).outcomes
 
 
-def _cores(job: Job) -> Mapping[int, TrialOutcome]:
+def _cores(job: Job) -> Outcomes:
     from harness import factorizations
     from workloads import registry
     from workloads.factorization import prepared
@@ -118,7 +118,7 @@ def _cores(job: Job) -> Mapping[int, TrialOutcome]:
     )
 
 
-def _layout(job: Job) -> Mapping[int, TrialOutcome]:
+def _layout(job: Job) -> Outcomes:
     from harness import layouts
 
     return layouts.run(job.study, job.trials, job.on_progress, job.on_finished)
@@ -132,7 +132,7 @@ def _discard_kernel(study: Any) -> None:
         fused.discard(study.dim)
 
 
-RUNNERS: dict[str, Runner] = {
+RUNNERS = {
     "batch": Runner(
         _batch,
         evaluations=lambda study: study.evaluations,
@@ -158,8 +158,8 @@ RUNNERS: dict[str, Runner] = {
 }
 
 
-def answer(question: Question) -> dict[str, Any]:
-    """Returns the answer to a question as plain data."""
+def answer(question: Question) -> Answer:
+    """The answer to a question, as plain data."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
     assert runner.counts is not None and runner.verdict is not None  # checked by callers

@@ -41,6 +41,9 @@ class TrialOutcome:
     steps: int
 
 
+Outcomes = Mapping[int, TrialOutcome]
+
+
 class TrialScheduler:
     """Assigns a study's trials to lanes, and ends each as soon as its outcome is settled.
 

@@ -45,8 +45,9 @@ class Shutdown:
 
     @contextlib.contextmanager
     def first(self, hand_over: Callable[[], None]) -> Iterator[None]:
-        """Returns a context for training that polls ``requested``. ``hand_over`` is called before the process ends."""
-        before, self._first = self._first, hand_over
+        """A context in which the process calls ``hand_over`` before it ends, and training polls ``requested``."""
+        before = self._first
+        self._first = hand_over
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ import optax
 from harness import mesh, rng
 from harness.batch_partition import Division
 from workloads import losses, optimizers
-from workloads.workload import Array, Examples, Params, State, Workload
+from workloads.workload import Array, Examples, Params, State, Variables, Workload
 
 CALL_STEPS = 32  # maximum for batched lanes, because a lane that is done waits for the others
 
@@ -80,8 +80,7 @@ def fresh(workload: Workload, spans: Spans) -> TrainState:
 
 def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
     """Initializes a trial that takes its first step. Other lanes are unchanged."""
-    starts = (spans.start == 0) & (spans.stop > 0)
-    return jax.lax.cond(starts, lambda: fresh(workload, spans), lambda: carry)
+    return jax.lax.cond((spans.start == 0) & (spans.stop > 0), lambda: fresh(workload, spans), lambda: carry)
 
 
 def train_lane(
@@ -120,8 +119,7 @@ def train_lane(
 
         return jax.lax.fori_loop(0, spans.stop - spans.start, step_of_feed, carry)
     if train is not None:
-        per_epoch = len(train.labels) // batch_size
-        epochs = 1 if call_steps is None else (call_steps - 1) // per_epoch + 2
+        epochs = 1 if call_steps is None else (call_steps - 1) // (len(train.labels) // batch_size) + 2
         return _epochs(step, spans, carry, data_key, batch_size, division, train, epochs)
     draw = workload.draw
     assert draw is not None  # a data set without a training set defines it
@@ -138,8 +136,7 @@ def take_step(
 ) -> TrainState:
     """Takes one step of a trial, starting from step ``at`` (int32[]), on this shard's part of a batch."""
     keys = rng.example_keys(spans.seed, at, batch.positions)
-    smoothing = spans.metaparameters["label_smoothing"]
-    grads, state = gradients(workload, division, carry, batch, keys, smoothing)
+    grads, state = gradients(workload, division, carry, batch, keys, spans.metaparameters["label_smoothing"])
     updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
     return TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
 
@@ -151,8 +148,8 @@ def gradients(
     batch: Batch,
     keys: Array,
     label_smoothing: Array,
-) -> tuple[Params, State]:
-    """Returns the gradient of the mean loss over all labels of the whole batch, and the network state after the step.
+) -> Variables:
+    """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
     Since the number of labels is known in advance, the mean is a sum of scaled terms, and sums over shards and
     microbatches do not need further scaling. Each part updates the same network state, and the updates are averaged.
@@ -179,8 +176,7 @@ def gradients(
 
         inside = (batch.examples, batch.weights, keys)
         cut = jax.tree.map(lambda a: a.reshape(division.microbatches, -1, *a.shape[1:]), inside)
-        zeros = jax.tree.map(jnp.zeros_like, (carry.params, carry.state))
-        (grads, state), _ = jax.lax.scan(add, zeros, cut)
+        (grads, state), _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, (carry.params, carry.state)), cut)
     if parts == 1:
         return grads, state
     grads, state = mesh.summed((grads, state), division.shards)

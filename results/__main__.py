@@ -1,4 +1,4 @@
-"""python -m results: checks the dataset, imports data and publishes releases."""
+"""The `python -m results` command: checks the dataset, imports data and publishes releases."""
 
 from results import cli, printing
 
@@ -31,10 +31,10 @@ pip install "scaling-limits[gcs]"). Sweeps write to local folders only.
 
 @cli.guarded
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command; 0 is success, 1 means faults or nothing done, 2 invalid input."""
+    """Runs a command. Returns 0 on success, 1 for faults or if nothing was done, and 2 for invalid input."""
     options = parser().parse_args(argv)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
-    code: int = options.command(options)
+    code = options.command(options)
     if code == 0:
         from results.catalog import withdrawn
 
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> CommandParser:
-    """All commands with their help."""
+    """Returns the parser for all commands."""
     top = CommandParser(prog="python -m results", description=HELP)
     commands = top.add_subparsers(required=True, metavar="verify | repair | import | export | merge")
 
@@ -102,7 +102,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from analysis import points  # the one import from a higher layer: a release contains its studies' answers
+    from analysis import points  # the only import from a higher layer: a release contains its studies' answers
     from results.release import release
 
     return release.export(options.store, options.out, report, points.table)

@@ -1,4 +1,4 @@
-"""ALS: the options of an implicit factorization, declared only here."""
+"""Options of ALS (alternating least squares) for implicit matrix factorization, declared only here."""
 
 import dataclasses
 
@@ -14,20 +14,20 @@ _FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Als:
-    """Options of a factorization, except its data, its cores and its metaparameters.
+    """Factorization options other than the data, the cores and the metaparameters.
 
     Attributes:
-      dim: length of a row of both tables.
-      solver: solver of each row's least-squares problem: cg (conjugate gradients, warm-started from the row),
+      dim: row length of both tables.
+      solver: solver for each row's least-squares problem: cg (conjugate gradients, warm-started from the row),
         rotated_cg (cg on tables rotated to a diagonal Gramian), cholesky, lu or qr.
-      cg_steps: iterations of cg and rotated_cg.
+      cg_steps: number of iterations of cg and rotated_cg.
       table_dtype, solver_dtype: dtypes of the tables and of all arithmetic in the solver, float32 or bfloat16.
-      ridge: frequency, λ · (links of the row + α · rows of the other table), or constant, λ.
-      gather: all_gather (every core copies the other table), all_to_all (cores exchange the rows that a block of work
-        needs), or auto (all_gather unless the copy is too large).
+      ridge: either frequency, λ · (links in the row + α · rows in the other table), or constant, λ.
+      gather: all_gather (every core copies the other table), all_to_all (cores exchange the rows that each block of
+        work needs), or auto (all_gather unless the copy is too large).
       kernel: implementation of a row's sums over its links: xla, or fused (C++, CPUs only).
-      epochs: epochs of every trial. An epoch solves all rows, then all columns.
-      evaluate_every: epochs between evaluations. The last epoch is always evaluated.
+      epochs: number of epochs in each trial. An epoch solves all rows, then all columns.
+      evaluate_every: number of epochs between evaluations. The last epoch is always evaluated.
       evaluation_rows: number of evaluated rows with held-out links, half for validation and half for test. The sample
         is random but fixed for a data set. None evaluates all rows.
 
@@ -48,12 +48,9 @@ class Als:
     evaluation_rows: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("table_dtype", self.table_dtype, DTYPES)
-        check_choice("solver_dtype", self.solver_dtype, DTYPES)
-        check_choice("ridge", self.ridge, RIDGES)
-        check_choice("gather", self.gather, GATHERS)
-        check_choice("kernel", self.kernel, KERNELS)
+        choices = {"solver": SOLVERS, "table_dtype": DTYPES, "solver_dtype": DTYPES, "ridge": RIDGES, "gather": GATHERS}
+        for field, known in (choices | {"kernel": KERNELS}).items():
+            check_choice(field, getattr(self, field), known)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
             raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32. Use kernel=xla.")
 

@@ -1,28 +1,28 @@
-"""Errors in a user's input: one line with the wrong value, its place and the remedy."""
+"""Errors for invalid user input: one line with the wrong value, its location and the remedy."""
 
 import difflib
 import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-_LOOKED_AT = 1000  # names in a folder that are compared with a misspelled one
+_LOOKED_AT = 1000  # maximum number of file names compared with a misspelled one
 _ALIKE = 0.75
-LAST_READER = "0.2.0"  # the last version that read plans, stores and releases of 0.1
+LAST_READER = "0.2.0"  # the last version that reads plans, stores and releases from 0.1
 
 
 class BadInput(ValueError):
-    """An invalid request, or one that lacks something it needs. Commands print its text and exit with code 2."""
+    """An invalid or incomplete request. Commands print its message and exit with code 2."""
 
 
 class TooOld(BadInput):
-    """A store, release or plan that an older version wrote and this one no longer reads."""
+    """A store, release or plan written by an older version and no longer supported."""
 
     def __init__(self, path: object, what: str):
         super().__init__(f"{path} {what}. scaling-limits {LAST_READER} is the last version that reads it.")
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
-    """Returns the end of an error line: the closest of ``choices``, and all of them if the line stays short."""
+    """Returns a suffix for an error message: the closest of ``choices``, and all of them if the message stays short."""
     known = sorted(choices)
     close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
     if close and len(known) > 12:
@@ -43,7 +43,7 @@ def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Pat
 
     Args:
       path: a local path that does not exist.
-      fits: required property of the result, by default that it is a file.
+      fits: predicate that the result must satisfy. By default, it must be a file.
     """
     there, missing = path, list[str]()
     try:
@@ -57,12 +57,12 @@ def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Pat
                 name = close[0] if close else name
             there /= name
         return there if there != path and fits(there) else None
-    except OSError:  # a file in place of a folder, or a folder that cannot be read
+    except OSError:  # a file in place of a folder, or an unreadable folder
         return None
 
 
 def meaning(path: Path) -> str:
-    """Returns the end of an error line about a missing file: a similar path, if there is one."""
+    """Returns a suffix for an error message about a missing file: a similar path, if there is one."""
     meant = similar_path(path)
     return f"; did you mean {meant}?" if meant else ""
 

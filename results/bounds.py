@@ -1,15 +1,16 @@
-"""Memory bounds for untrusted files: the memory that a file needs is computed, and limited, before decoding.
+"""Memory bounds for untrusted files: computes and limits the memory that a file needs before decoding it.
 
-A small untrusted file can expand to a large table: 4 bytes of zstd can be a whole Parquet page, a text can be stored
-once and repeated in every row, and Arrow batches can be compressed. All readers of untrusted files use this module. A
-file may take ``BASE`` bytes plus ``PER_BYTE`` bytes per byte of the file. Our own files take less than a fifth of that.
+A small untrusted file can expand to a large table: 4 bytes of zstd can become a whole Parquet page, a string can be
+stored once and repeated in every row, and Arrow batches can be compressed. All readers of untrusted files use this
+module. A file may take ``BASE`` bytes plus ``PER_BYTE`` bytes for each of its bytes. Our own files take less than a
+fifth of that.
 """
 
 import base64
 import binascii
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ import pyarrow.parquet as pq
 
 BASE = 32 << 20
 PER_BYTE = 128
-MOST_TEXT = 1 << 20  # bytes of a text in a table
-MOST_CSV = 4 << 20  # bytes of a CSV table, whose cells become Python strings of 60 bytes each
-MOST_FOOTER = 64 << 20  # bytes of a Parquet footer
+MOST_TEXT = 1 << 20  # maximum bytes of a string in a table
+MOST_CSV = 4 << 20  # maximum bytes of a CSV table; each cell becomes a 60-byte Python string
+MOST_FOOTER = 64 << 20  # maximum bytes of a Parquet footer
 PER_STRUCT, PER_FOOTER_BYTE = 1000, 32  # maximum bytes of memory per struct and per byte of a footer
-MOST_PAGE_HEADER = 1 << 16  # bytes of a Parquet page header, which contains the page's smallest and largest value
-_PLAIN_ENCODINGS = {0, 2, 3, 8}  # plain, dictionary and run length; other encodings can expand short texts
+MOST_PAGE_HEADER = 1 << 16  # maximum bytes of a Parquet page header, which contains the page's minimum and maximum
+_PLAIN_ENCODINGS = {0, 2, 3, 8}  # plain, dictionary and run length; other encodings can expand short strings
 _NO_CODEC = ("UNCOMPRESSED", "SNAPPY")
 _SNAPPY = 22  # maximum compression ratio of Snappy
 
@@ -35,14 +36,14 @@ class TooLarge(ValueError):
 
 
 def allowed(size: int) -> int:
-    """Returns the bytes of memory that a file of ``size`` bytes may take."""
+    """Returns the memory, in bytes, that a file of ``size`` bytes may take."""
     return BASE + PER_BYTE * size
 
 
 class Parquet:
-    """A Parquet file that never decodes more than its memory bound.
+    """A Parquet file that is never decoded beyond its memory bound.
 
-    Texts are decoded as dictionaries, and expanded if their total length fits the bound.
+    Strings are decoded as dictionaries, and expanded if their total length fits the bound.
 
     Attributes:
       metadata: metadata of the file.
@@ -50,7 +51,7 @@ class Parquet:
     """
 
     def __init__(self, source: Any, most: int, metadata: Any = None):
-        """Opens ``source``, an open seekable file, which may take ``most`` bytes of memory. See ``allowed``."""
+        """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory. See ``allowed``."""
         self._source, self._allowed = source, most
         self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
@@ -60,21 +61,21 @@ class Parquet:
 
     @property
     def groups(self) -> range:
-        """Numbers of the row groups."""
+        """Returns the indices of the row groups."""
         return range(self.metadata.num_row_groups)
 
     def read(
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None, *, plain: bool = True
     ) -> pa.Table:
-        """Reads columns of row groups, by default all of both.
+        """Reads columns from row groups. By default, it reads all columns of all row groups.
 
         Args:
-          columns: names of columns.
-          groups: numbers of row groups.
-          plain: return texts with their stored type. Otherwise they stay dictionaries, which take less memory.
+          columns: column names.
+          groups: indices of row groups.
+          plain: whether strings get their stored type. Otherwise they stay dictionaries, which take less memory.
 
         Raises:
-          TooLarge: the columns would take more memory than the file may.
+          TooLarge: the columns would take more memory than is allowed.
         """
         names = self._names if columns is None else list(columns)
         groups = self.groups if groups is None else groups
@@ -87,7 +88,7 @@ class Parquet:
         return self._with_plain_texts(table, self._allowed - decoded, plain=plain)
 
     def check(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns ``decoded_bytes``. Raises TooLarge if the file may not take that much."""
+        """Returns ``decoded_bytes``. Raises TooLarge if they exceed the memory bound."""
         decoded = self.decoded_bytes(columns, groups)
         if decoded > self._allowed:
             raise TooLarge(f"it would take {decoded:,} bytes of memory, but its size allows {self._allowed:,}")
@@ -95,7 +96,7 @@ class Parquet:
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
         """Returns the bytes of decoded columns, with texts as dictionaries. Raises TooLarge for other types."""
-        wanted: list[tuple[int, int, bool]] = []
+        wanted = []
         self._longest_texts = total = 0  # bytes of expanded texts if each were as long as its whole dictionary
         for name in columns:
             at = self._index.get(name, -1)
@@ -141,7 +142,7 @@ class Parquet:
 def _footer_limits(source: Any, most: int) -> dict[str, int]:
     """Returns limits for opening a Parquet file in PyArrow. Raises TooLarge if the footer could exceed ``most`` bytes.
 
-    A struct takes at least 3 bytes of the footer, the last of which is zero, and 800 bytes of memory. So the number of
+    A struct takes at least 3 bytes of the footer, the last of which is zero, and 800 bytes of memory, so the number of
     zeros bounds the number of structs. PyArrow allocates the stated length of a list before reading it, so lists are
     limited to a third of the footer's bytes.
     """
@@ -175,7 +176,7 @@ def _footer_limits(source: Any, most: int) -> dict[str, int]:
 def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
     """Checks the batches of an Arrow stream, and restores the position of ``source``.
 
-    An uncompressed batch takes no memory in addition to its bytes.
+    An uncompressed batch does not need memory beyond its own bytes.
 
     Args:
       source: the stream.
@@ -204,7 +205,7 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
 
 
 def text(path: Path, most: int = MOST_CSV) -> bytes:
-    """Reads a text file, which may be a pipe. Raises TooLarge if it has more than ``most`` bytes."""
+    """Reads a text file, which can be a pipe. Raises TooLarge if it has more than ``most`` bytes."""
     with open(path, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -212,8 +213,8 @@ def text(path: Path, most: int = MOST_CSV) -> bytes:
     return data
 
 
-_PER_COLUMN = 600  # bytes of memory of a column of a schema, or of a metadata text, without its characters
-_CODE = 5  # bytes of a value in a dictionary column: its code and its validity
+_PER_COLUMN = 600  # bytes of memory for a schema column or a metadata string, excluding its characters
+_CODE = 5  # bytes per value in a dictionary column: its code and its validity
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -221,7 +222,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """Returns the bytes of a value in memory, including validity; None for unsupported types."""
+    """Returns the bytes per value in memory, including validity, or None for unsupported types."""
     if _is_text(kind) or (pa.types.is_dictionary(kind) and _is_text(kind.value_type)):
         return _CODE
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -230,10 +231,10 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def _text_bytes(column: pa.ChunkedArray, name: str, *, expanded: bool) -> int:
-    """Returns the bytes of the texts of all rows of a dictionary column, or 0 unless ``expanded``.
+    """Returns the total string bytes over all rows of a dictionary column, or 0 unless ``expanded``.
 
     Raises:
-      TooLarge: a text has more than ``MOST_TEXT`` bytes.
+      TooLarge: a string has more than ``MOST_TEXT`` bytes.
     """
     total = 0
     for chunk in column.chunks:
@@ -247,10 +248,10 @@ def _text_bytes(column: pa.ChunkedArray, name: str, *, expanded: bool) -> int:
 
 
 def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterator[tuple[int, bool]]:
-    """Yields the uncompressed size of every page of a column, and whether the page is a dictionary.
+    """Yields the uncompressed size of every page in a column, and whether the page is a dictionary.
 
     Raises:
-      TooLarge: the header or the encoding of a page is not supported.
+      TooLarge: a page has an unsupported header or encoding.
     """
     at = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
@@ -279,10 +280,10 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Parses a struct in Thrift's compact protocol. Returns fields by number and the end, or raises IndexError."""
+    """Parses a Thrift compact-protocol struct. Returns its fields by number and its end, or raises IndexError."""
     if depth > 4:
         raise IndexError("too deep")
-    fields: dict[int, Any] = {}
+    fields = {}
     number = 0
     while (head := data[at]) != 0:
         at += 1
@@ -327,7 +328,7 @@ def _binary(data: bytes, at: int, kind: int, depth: int) -> tuple[None, int]:
     return None, at + length
 
 
-_READ: dict[int, Callable[[bytes, int, int, int], tuple[Any, int]]] = {
+_READ = {
     1: lambda data, at, kind, depth: (True, at),
     2: lambda data, at, kind, depth: (False, at),
     3: lambda data, at, kind, depth: (data[at], at + 1),
@@ -341,7 +342,7 @@ _READ: dict[int, Callable[[bytes, int, int, int], tuple[Any, int]]] = {
 
 
 class _FlatBuffer:
-    """An Arrow message, a table of FlatBuffers. Missing fields read as 0."""
+    """An Arrow message, which is a FlatBuffers table. Missing fields read as 0."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -359,12 +360,12 @@ class _FlatBuffer:
         return table + within if within else 0
 
     def inner(self, table: int, index: int) -> int:
-        """Returns the position of a field's table, text or list, or 0 if it is missing."""
+        """Returns the position of a field's table, string or list, or 0 if it is missing."""
         at = self.field(table, index)
         return at + self.number(at, 4) if at else 0
 
     def size(self, table: int, index: int) -> int:
-        """Returns the length of a text or a list."""
+        """Returns the length of a string or a list."""
         at = self.inner(table, index)
         return self.number(at, 4) if at else 0
 
@@ -376,17 +377,17 @@ class _FlatBuffer:
 
 
 def _check_schema(data: bytes) -> None:
-    """Raises TooLarge if an Arrow schema would take more memory than its size allows. Its parts can be shared."""
+    """Raises TooLarge if an Arrow schema would take more memory than its size allows. Its parts may be shared."""
     (_count_schema_once if len(data) <= _KEPT_SCHEMA else _count_schema)(data)
 
 
 def _count_schema(data: bytes) -> None:
     message = _FlatBuffer(data)
     total, most = 0, allowed(len(data))
-    waiting = [(message.header, 1, 2)]  # tables, with the numbers of their fields for columns and metadata texts
+    waiting = [(message.header, 1, 2)]  # tables, with the indices of their fields for columns and metadata strings
     while waiting:
         table, columns, about = waiting.pop()
-        if about == 6:  # a column with its name, and the time zone or the numbers in its type
+        if about == 6:  # a column with its name, and the time zone or numbers in its type
             total += message.size(table, 0)
             if message.number(message.field(table, 2), 1) in (10, 14):
                 total += 4 * message.size(message.inner(table, 3), 1)
@@ -398,13 +399,13 @@ def _count_schema(data: bytes) -> None:
         waiting += [(column, 5, 6) for column in message.tables(table, columns)]
 
 
-# Studies of a store share a few schemas, so checks of small schemas are cached.
+# The studies of a store share a few schemas, so checks of small schemas are cached.
 _KEPT_SCHEMA = 1 << 16  # bytes
 _count_schema_once = functools.lru_cache(64)(_count_schema)
 
 
 def _is_compressed(data: bytes) -> bool:
-    """Whether a message is a batch with compressed buffers."""
+    """Returns whether a message is a batch with compressed buffers."""
     message = _FlatBuffer(data)
     header = message.inner(message.header, 1) if message.kind == 2 else message.header  # a dictionary contains a batch
     return message.kind in (2, 3) and message.field(header, 3) != 0

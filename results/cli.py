@@ -1,6 +1,6 @@
-"""Guarding, options and exit codes of all commands.
+"""Error handling, options and exit codes of all commands.
 
-It imports little, so that a command is guarded before its slow imports.
+It has few imports, so a command is guarded before its slow imports.
 """
 
 import argparse
@@ -54,9 +54,9 @@ class Terminated(BaseException):
 
 
 def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
-    """Makes the main function of a command return its exit code in all cases.
+    """Makes a command's main function always return its exit code.
 
-    Users never see a traceback for an error of theirs: invalid input, or a failing disk or network, is one line.
+    Users never see a traceback for their own errors: invalid input, or a failing disk or network, prints one line.
     The codes are listed in ``results.exit_codes``.
     """
 
@@ -66,7 +66,7 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
         printing.set_typed(own)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-                stream.reconfigure(errors="backslashreplace")  # for characters that its encoding lacks
+                stream.reconfigure(errors="backslashreplace")  # for characters missing from its encoding
         try:
             with _terminable():
                 try:
@@ -82,17 +82,16 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
-    """Ends the process with the exit code of a module's ``main``. The import of the module is guarded, too.
+    """Exits with the code of a module's ``main``. The import of the module is also guarded.
 
     Args:
-      module: of the command.
-      words: arguments of ``main``, by default those of this process.
+      module: module of the command.
+      words: arguments of ``main``. The default is the arguments of this process.
     """
 
     @guarded
     def main() -> int:
-        code: int = importlib.import_module(module).main(sys.argv[1:] if words is None else [*words])
-        return code
+        return importlib.import_module(module).main(sys.argv[1:] if words is None else [*words])
 
     sys.exit(main())
 
@@ -101,11 +100,11 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
     """Rewrites --KEY VALUE and --KEY=VALUE as KEY=VALUE.
 
     Args:
-      words: of a command line.
-      flags: options without a value, such as --multirun. They stay as they are.
+      words: words of a command line.
+      flags: options without a value, such as --multirun. They are kept unchanged.
 
     Raises:
-      BadInput: an option lacks its value, and does not resemble one of the flags.
+      BadInput: an option lacks its value and does not resemble any of the flags.
     """
     left, pairs = collections.deque(words), []
     while left:
@@ -116,7 +115,7 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
             continue
         if not equals and (not left or left[0].startswith("-")):
             if difflib.get_close_matches(word, flags, cutoff=0.7):
-                pairs.append(word)  # the command refuses it
+                pairs.append(word)  # the command rejects it
                 continue
             others = f" Options without one: {', '.join(flags)}." if flags else ""
             raise BadInput(f"{word} has no value. Write {word} VALUE or {key}=VALUE.{others}")
@@ -127,7 +126,7 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
 
 
 class _Help(argparse.HelpFormatter):
-    """Help whose descriptions have paragraphs, lists and examples, within the width of the terminal."""
+    """Formats help with paragraphs, lists and examples in descriptions, within the terminal's width."""
 
     def __init__(self, prog: str):
         super().__init__(prog, width=help_width() - 2)
@@ -137,14 +136,14 @@ class _Help(argparse.HelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that also takes KEY=VALUE for --KEY VALUE. Raises BadInput instead of printing its usage."""
+    """An argument parser that also accepts KEY=VALUE for --KEY VALUE. Raises BadInput instead of printing usage."""
 
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **{"formatter_class": _Help, **named})
         self.prog = renamed(self.prog)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parses as argparse does, after rewriting KEY=VALUE."""
+        """Parses like argparse, after rewriting KEY=VALUE."""
         words, takes_next = [], False
         for word in sys.argv[1:] if args is None else args:
             key, equals, _ = word.partition("=")
@@ -156,7 +155,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def format_help(self) -> str:
-        """The help of argparse, with the names of commands replaced."""
+        """Returns argparse's help, with command names replaced."""
         return renamed(super().format_help())
 
     def error(self, message: str) -> NoReturn:
@@ -171,7 +170,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def location(text: str) -> Any:
-    """The type of a ``CommandParser`` argument that ``durable.location`` takes."""
+    """Argument type for locations that ``durable.location`` accepts."""
     from results import durable
 
     try:
@@ -181,7 +180,7 @@ def location(text: str) -> Any:
 
 
 def path(text: str) -> Path:
-    """The type of a ``CommandParser`` argument that is a local path; ~ is the home folder."""
+    """Argument type for local paths; ~ is the home folder."""
     from results import durable
 
     try:
@@ -190,7 +189,7 @@ def path(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-path.__name__ = "local path"  # the name in argparse's messages
+path.__name__ = "local path"  # shown in argparse's messages
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,7 +200,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _exit_code(main: Callable[[], int | None]) -> int:
-    """The exit code of a command, after printing its error if it raised one."""
+    """Runs a command, prints any error it raises, and returns its exit code."""
     try:
         return main() or exit_codes.DONE
     except SystemExit as exiting:  # argparse, after --help
@@ -236,9 +235,9 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns the first SIGTERM into an exception, so that the command can end in order. Further ones are ignored.
+    """Turns the first SIGTERM into an exception, so that the command can exit cleanly. Later ones are ignored.
 
-    SLURM signals all processes of a job, and the parent of this process signals it again: that must not interrupt the
+    SLURM signals all processes of a job, and the parent of this process signals it again. That must not interrupt
     saving.
     """
 
@@ -255,6 +254,6 @@ def _terminable() -> Iterator[None]:
     try:
         yield
     finally:
-        if ours:  # after a SIGTERM the process exits, and Python resets all handlers but this one
+        if ours:  # after a SIGTERM the process exits, and Python resets every handler but this one
             is_first = signal.getsignal(signal.SIGTERM) is terminated
             signal.signal(signal.SIGTERM, signal.SIG_DFL if is_first else signal.SIG_IGN)

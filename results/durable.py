@@ -1,10 +1,10 @@
-"""Atomic, durable file creation: immutable files, and records that end in their own hash.
+"""Atomic, durable file creation: immutable files, and records that end with their own hash.
 
-A file is created by writing a temporary file next to it, flushing it to disk, linking it to its name, which fails if
-the name is taken, and flushing the folder. Files are never rewritten in place. Leftovers of killed processes are
-removed by age, because other processes cannot detect whether their writer is alive. A live writer writes its temporary
-file again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a rename, and a
-new folder gets its name in the same way.
+To create a file, a temporary file is written next to it, flushed to disk and linked to the final name, which fails if
+the name is taken. Then the folder is flushed. Files are never rewritten in place. Leftovers of killed processes are
+removed by age, because other processes cannot detect whether the writer is alive. If its temporary file is removed, a
+live writer writes it again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a
+rename, and a new folder gets its name in the same way.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from upath import UPath
 
 TEMPORARY = ".tmp-"
-LEFTOVER_SECONDS = 24 * 3600  # by the local clock; a writer that needs longer writes again
+LEFTOVER_SECONDS = 24 * 3600  # by the local clock; a slower writer writes again
 MOST_DEPTH = 64  # maximum nesting of lists and objects in a record
 RECORD_BYTES = 4 << 20  # far more than any plan, claim or commit record
-LIST_BYTES = 32 << 20  # far more than the list of a release; ours have 0.7 MB
-_ITEM_BYTES = 10  # minimum average size of an item in the list of a release; ours take 23
-_WRITES = 100  # attempts at one file whose temporary file keeps being removed
+LIST_BYTES = 32 << 20  # far more than a release's list needs; ours take 0.7 MB
+_ITEM_BYTES = 10  # minimum average bytes per item in a release's list; ours take 23
+_WRITES = 100  # attempts at writing a file if its temporary file keeps being removed
 
 Folder: TypeAlias = Union[Path, "UPath"]
 Location: TypeAlias = Union[str, Path, "UPath"]
@@ -41,11 +41,11 @@ R = TypeVar("R")
 
 
 class Damaged(BadInput):
-    """A durable file differs from the bytes that were written."""
+    """A durable file that differs from the bytes originally written."""
 
 
 def local(text: str | Path) -> Path:
-    """Returns a local path. A leading ~ is the home folder, as in a shell. Raises BadInput if it is unknown."""
+    """Returns a local path. A leading ~ is the home folder, as in a shell. Raises BadInput if that is unknown."""
     if isinstance(text, Path):
         return text
     expanded = os.path.expanduser(text)
@@ -55,7 +55,7 @@ def local(text: str | Path) -> Path:
 
 
 def location(text: "Location") -> Folder:
-    """Returns a local path, also for file://, or an fsspec path for a URL such as gs://bucket/folder."""
+    """Returns a local path (including for file://), or an fsspec path for a URL such as gs://bucket/folder."""
     if isinstance(text, Path):
         return text
     if isinstance(text, str) and "://" not in text:
@@ -75,7 +75,7 @@ def location(text: "Location") -> Folder:
 
 
 def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Lets a function of a folder also take a text, parsed by ``location``."""
+    """Lets a function of a folder also accept a string, which is parsed by ``location``."""
 
     @functools.wraps(function)
     def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
@@ -87,7 +87,7 @@ def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatena
 def located_both(
     function: Callable[Concatenate[Folder, Folder, P], R],
 ) -> Callable[Concatenate[Location, Location, P], R]:
-    """As ``located``, for a function of two folders."""
+    """Same as ``located``, for a function of two folders."""
 
     @functools.wraps(function)
     def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
@@ -97,7 +97,7 @@ def located_both(
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably. Returns False without a change if the name is taken.
+    """Creates a file atomically and durably. Returns False, without any change, if the name is taken.
 
     Args:
       path: path in an existing folder, local or on an fsspec file system with exclusive creation.
@@ -114,7 +114,7 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
             _write(temporary, data)
             created = _link(temporary, path)
             break
-        except OSError as error:  # removed by a process with a wrong clock, or after a long stall of this one
+        except OSError as error:  # removed by a process with a wrong clock, or after this process stalled for long
             if not attempts or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
                 raise
         finally:
@@ -124,12 +124,12 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
 
 
 def replace(path: Folder, *pieces: bytes | memoryview, check: Callable[[], None] = lambda: None) -> None:
-    """Creates a file, or replaces one atomically: readers see either the old or the complete new file.
+    """Creates a file or replaces it atomically: readers see either the old file or the complete new one.
 
     Args:
       path: path in an existing folder, local or on an fsspec file system that replaces whole objects.
       pieces: content of the file, in order.
-      check: called just before the replacement, which is cancelled if it raises.
+      check: called just before the replacement. If it raises, the file is not replaced.
     """
     if not isinstance(path, Path):
         check()
@@ -147,9 +147,9 @@ def replace(path: Folder, *pieces: bytes | memoryview, check: Callable[[], None]
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a folder next to ``path``, which is renamed to ``path`` at the end, or removed after an exception.
+    """Yields a folder next to ``path`` that is renamed to ``path`` at the end, or removed after an exception.
 
-    Its files must be flushed to disk one by one. Leftovers of killed writers of the same name are removed.
+    The caller must flush each file in it to disk. Leftovers from killed writers of the same name are removed.
 
     Raises:
       OSError: it cannot be created, or ``path`` is a file or a non-empty folder.
@@ -168,7 +168,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, prefix: str = TEMPORARY) -> None:
-    """Removes old folders that killed processes left within a local folder."""
+    """Removes old folders that killed processes left in a local folder."""
     for path in folder.iterdir():
         if path.name.startswith(prefix) and is_leftover(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -195,7 +195,7 @@ def make_folder(folder: Folder) -> None:
 
 
 def seal(record: Mapping[str, Any]) -> bytes:
-    """Returns a record as JSON text whose last member is the sha256 of the text without it."""
+    """Returns a record as JSON whose last member is the sha256 of the text without that member."""
     return _sealed(_text(record, "\n").encode())
 
 
@@ -208,11 +208,11 @@ def _seal_of(digest: str) -> bytes:
     return b',\n "sha256": "%b"\n}\n' % digest.encode()
 
 
-_SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # length that replaces the end of the text
+_SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # length of the seal that replaces the end of the text
 
 
 def _text(value: Any, margin: str) -> str:
-    """Returns plain data as json.dumps does with indent=1 and sort_keys=True, but faster."""
+    """Formats plain data like json.dumps with indent=1 and sort_keys=True, but faster."""
     if type(value) is str:
         return _QUOTED(value)
     if type(value) is int:
@@ -226,11 +226,11 @@ def _text(value: Any, margin: str) -> str:
     return json.dumps(value)
 
 
-_QUOTED = json.encoder.encode_basestring_ascii  # JSON strings as in json.dumps
+_QUOTED = json.encoder.encode_basestring_ascii  # formats strings like json.dumps
 
 
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:
-    """Returns the record in a text from ``seal``. Raises Damaged, naming ``path``, if any byte differs."""
+    """Returns the record in the output of ``seal``. Raises Damaged, naming ``path``, if any byte differs."""
     try:
         digest = hashlib.sha256(memoryview(data)[: max(0, len(data) - _SEAL_BYTES)])
         digest.update(b"\n}")
@@ -239,7 +239,7 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
         inner = data.count(b"[") + data.count(b"{")
         if len(data) > RECORD_BYTES and (inner + data.count(b",")) * _ITEM_BYTES > len(data):
             raise ValueError
-        record: dict[str, Any] = _DECODER.decode(data.decode())
+        record = _DECODER.decode(data.decode())
         if inner > MOST_DEPTH:  # otherwise its depth is within the limit
             check_depth(record, MOST_DEPTH)
         del record["sha256"]
@@ -249,7 +249,7 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
 
 
 def check_depth(value: object, most: int) -> None:
-    """Raises ValueError if lists and objects of plain data are nested more than ``most`` deep."""
+    """Raises ValueError if the lists and objects in plain data are nested more than ``most`` deep."""
     level = [value]
     for _ in range(most + 1):
         inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
@@ -267,7 +267,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)  # NaN and Infinity are not 
 
 
 def read(path: Folder, most: int | None = None) -> bytes:
-    """Reads a file. Raises Damaged if that fails or it has over ``most`` bytes, FileNotFoundError if it is missing."""
+    """Reads a file. Raises FileNotFoundError if missing, and Damaged if unreadable or larger than ``most`` bytes."""
     check_file(path)
     try:
         if most is not None and (size := path.stat().st_size) > most:
@@ -282,24 +282,24 @@ def read(path: Folder, most: int | None = None) -> bytes:
 
 
 def check_file(path: Folder) -> None:
-    """Raises Damaged if a local path exists and is not a regular file. Reading a pipe, for example, would block."""
+    """Raises Damaged if a local path exists but is not a regular file. Reading a pipe, for example, would block."""
     if not isinstance(path, Path):
         return
     try:
-        mode = path.stat().st_mode  # a single call, as the file may be removed between two
+        mode = path.stat().st_mode  # a single call, because the file may be removed between two
     except OSError:
-        return  # reading it reports why
+        return  # reading it reports the reason
     if not stat.S_ISREG(mode):
         raise Damaged(f"{path} is not a regular file. Check everything with `python -m results verify`.")
 
 
 def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
-    """Reads a sealed file. Raises Damaged if it cannot be read, is damaged, or has over ``most`` bytes."""
+    """Reads a sealed file. Raises Damaged if it is unreadable, damaged or larger than ``most`` bytes."""
     return unseal(read(path, most), path)
 
 
 def sha256(path: Folder) -> str:
-    """Returns the sha256 of a file of any size as hex, in little memory."""
+    """Returns the hex sha256 of a file of any size, using little memory."""
     check_file(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -309,7 +309,7 @@ def sha256(path: Folder) -> str:
 
 
 def is_leftover(path: Path, now: float | None = None) -> bool:
-    """Whether a local file is old enough for its writer to be gone."""
+    """Returns whether a local file is so old that its writer must be gone."""
     try:
         return (time.time() if now is None else now) - path.stat().st_mtime > LEFTOVER_SECONDS
     except FileNotFoundError:
@@ -328,6 +328,6 @@ def _link(temporary: Path, path: Path) -> bool:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # On NFS the reply to a successful link can be lost, and the retry then reports that the name is taken.
+        # On NFS, the reply to a successful link can be lost. The retry then reports that the name is taken.
         return os.stat(temporary).st_nlink == 2
     return True

@@ -1,10 +1,10 @@
-"""Exit codes of all commands: one for each cause, so that a caller can decide on a retry."""
+"""Exit codes of all commands: one per cause, so that a caller can decide whether to retry."""
 
 import signal
 from typing import NamedTuple
 
 DONE, FAILED, INVALID = 0, 1, 2
-PREEMPTED, PEER_LOST = 75, 76  # 75 is EX_TEMPFAIL of sysexits.h
+PREEMPTED, PEER_LOST = 75, 76  # 75 is EX_TEMPFAIL in sysexits.h
 INTERRUPTED, TERMINATED, UNREAD = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
 
 
@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
 _KEPT = "finished trials are stored"
 _SAVED = "finished trials are stored, running trials are saved"
-CAUSES: dict[int, Cause] = {
+CAUSES = {
     DONE: Cause("done, or stopped at the time limit", _SAVED, "nothing"),
     FAILED: Cause("a study failed, or a check or a comparison found a fault", _KEPT, "read the output"),
     INVALID: Cause("invalid input, or a failing disk or network", "unchanged", "fix the reported error"),

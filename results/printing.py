@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from results.bad_input import BadInput, printable
 
+Report = Callable[[str], None]  # takes one line
+
 
 class _Output:
     """The format of results (text, csv or json), whether text keeps its width on a terminal, and the typed words."""
@@ -116,7 +118,7 @@ def say(line: str) -> None:
     print(_wrapped(printable(renamed(line)), columns), file=sys.stderr, flush=True)
 
 
-def report_some(lines: Sequence[str], report: Callable[[str], None], most: int = 10) -> None:
+def report_some(lines: Sequence[str], report: Report, most: int = 10) -> None:
     """Reports the first of many lines, and how many more there are."""
     for line in lines[:most]:
         report(line)
@@ -281,7 +283,7 @@ def reflowed(text: str, width: int) -> str:
     Long lines at the margin continue in the next one. A meaning that is two spaces or more after its name keeps its
     column. Commands are broken as a shell takes them. Other indented lines stay separate.
     """
-    lines: list[str] = []
+    lines = []
     for each in _blocks(text.split("\n")):
         lines += _command(each, width) if isinstance(each, str) else each.lines(width)
     return "\n".join(lines)
@@ -289,7 +291,7 @@ def reflowed(text: str, width: int) -> str:
 
 def _blocks(lines: list[str]) -> Iterator[_Block | str]:
     """Yields the blocks of a text. Commands and empty lines are unchanged."""
-    block: _Block | None = None
+    block = None
     full = False  # whether the line before was so long that its paragraph may continue
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -399,7 +401,7 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
     sections: dict[int, str] = {}
     if _width(columns, stacked=True) > width:
         columns, sections = _sections(columns, rows, feet, width)
-    out: list[str] = []
+    out = []
     fitted = _fitted(columns, width)
     while _width(fitted, stacked=True) > width and len(columns) > 2:
         names = [column.name for column in columns if not column.kept]
@@ -445,7 +447,7 @@ def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tu
         if column.name and not column.prose and not feet:
             leading.append(column)
     chosen: list[Column] = []
-    starts: list[int] = []
+    starts = []
     for column in leading:
         if _width([c for c in columns if c not in chosen], stacked=True) <= width:
             break

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+from results.printing import Report
+
 FIRST_SECONDS = 2.0  # until the first line
 SECONDS = 10.0  # between lines
 
 
 @contextmanager
-def show_progress(what: str, total: int, unit: str, report: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[Callable[[int], None]]:
     """Yields a function that takes the total amount done so far.
 
     Args:

@@ -327,13 +327,6 @@ def backends(store: Folder, name: str) -> frozenset[str]:
 
 
 @durable.located
-def missing_trials(store: Folder, study: Plan) -> list[int]:
-    """Returns the ids of the trials of the search of ``study`` that are still to run, in order."""
-    settled = settled_ids(store, study.name)
-    return [i for i in range(study.trials) if i not in settled]
-
-
-@durable.located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
     """Claims a study for writing, once all other processes of this machine have released it.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from harness import costs, predictions
 from harness.costs import Question
-from harness.predictions import Calibration, Rates, Seconds
+from harness.predictions import Calibration, Seconds
 from harness.run import Settings
 from harness.runners import RUNNERS
 from results import cli
@@ -49,7 +49,6 @@ class Known(NamedTuple):
 
     steps: Calibration | None = None
     compiling: Calibration | None = None
-    same_model: bool = False
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
@@ -57,11 +56,6 @@ def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool 
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
-
-
-def unscaled(device: Device, precision: str) -> Rates | None:
-    """Returns the rates of a device from tables, without measurements."""
-    return predictions.rates(device.kind, device.backend, precision)
 
 
 def commits(folder: Path) -> list[Commit]:
@@ -139,7 +133,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
         if answer is None or costs.REFUSED in answer:
             continue
         counts = costs.counts_of(answer)
-        rates = unscaled(run.device, counts.precision)
+        rates = predictions.rates(*run.device, counts.precision)
         if rates is None:
             continue
         # The devices of a group share a step. Different groups run different trials.
@@ -171,8 +165,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
     for row in read_table(commit, "studies").to_pylist():
         if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
             continue
-        key = tuple(row[name] for name in _TOGETHER)
-        together.setdefault(key, []).append(row)
+        together.setdefault(tuple(row[name] for name in _TOGETHER), []).append(row)
     found = []
     for (kind, backend, devices, lanes, strategy, shards, microbatches), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
@@ -224,7 +217,7 @@ class StoreRatios:
             if len(there) >= least:
                 steps = predictions.calibration([one.ratio for one in there])
                 compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
-                return Known(steps, predictions.calibration(compiled), same_model=model is not None)
+                return Known(steps, predictions.calibration(compiled))
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:

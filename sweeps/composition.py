@@ -24,6 +24,8 @@ from sweeps.kind_configs import READERS
 from sweeps.overrides import GROUPS, CommandLine, Words
 from workloads import registry
 
+Plain = dict[str, Any]  # a configuration as plain data
+Overrides = Sequence[Override]
 _SHOWN = 5  # maximum number of tasks named in a message
 _TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
@@ -41,7 +43,7 @@ class _Base(NamedTuple):
 
     @property
     def kind(self) -> str:
-        kind: str = self.config.kind
+        kind = self.config.kind
         check_choice("kind", kind, READERS)
         return kind
 
@@ -58,18 +60,18 @@ class _Model:
     """
 
     config: DictConfig
-    plain: dict[str, Any]
+    plain: Plain
     texts: dict[str, str]
-    known: dict[str, Any] = dataclasses.field(default_factory=dict)
+    known: Plain = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: DictConfig, plain: dict[str, Any], point: Sequence[Override]) -> "_Model | None":
+    def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
         """Returns the model of a point, or None if an override could change several values, as with interpolation."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
-    def values(self, point: Sequence[Override]) -> dict[str, Any] | None:
+    def values(self, point: Overrides) -> Plain | None:
         """Returns the values in which another point differs, by key, or None if Hydra must compose one of them."""
         changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
         for override in changed:
@@ -77,7 +79,7 @@ class _Model:
                 return None
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
-    def with_values(self, values: Config) -> dict[str, Any]:
+    def with_values(self, values: Config) -> Plain:
         """Returns the plain data of the point with some values replaced."""
         plain = _copied(self.plain)
         for key, value in values.items():
@@ -87,7 +89,8 @@ class _Model:
 
     def _learn(self, override: Override) -> bool:
         """Tries to replace an existing scalar. Returns False if Hydra must compose the override instead."""
-        key, value = override.key_or_group, override.value()
+        key = override.key_or_group
+        value = override.value()
         if _adds(override) or override.package is not None or not isinstance(value, str | int | float):
             return False
         if isinstance(value, str) and ("$" in value or "?" in value):
@@ -106,11 +109,11 @@ class _Model:
 class Point(NamedTuple):
     """A point of a sweep: its configuration, and the command-line words that select only this point."""
 
-    config: dict[str, Any]
+    config: Plain
     words: Words
 
 
-def compose_all(line: CommandLine) -> list[dict[str, Any]]:
+def compose_all(line: CommandLine) -> list[Plain]:
     """Returns the configuration of every study on a command line. See ``compose_points``."""
     return [point.config for point in compose_points(line)]
 
@@ -155,7 +158,7 @@ def compose_points(line: CommandLine) -> list[Point]:
         return list(_points(points, parsed, bases))
 
 
-def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
+def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
     """Splits a command line into one for each preset it combines. Empty for a single preset that has its own file.
 
     Raises:
@@ -178,7 +181,7 @@ def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
     return [line._replace(overrides=(*words, *others)) for words in parts]
 
 
-def _check_commas(parsed: Sequence[Override]) -> None:
+def _check_commas(parsed: Overrides) -> None:
     """Raises BadInput if the commas of a mesh or layout in Mesh-TensorFlow's notation would be parsed as a sweep."""
     if not any(override.key_or_group == "strict" and override.value() is False for override in parsed):
         return
@@ -197,9 +200,7 @@ def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
         raise BadInput(f"this preset is a sweep over {swept}. Run `python -m sweeps {command} -m`.")
 
 
-def _points(
-    points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[Words, _Base]
-) -> Iterator[Point]:
+def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _Base]) -> Iterator[Point]:
     """Yields each point with its configuration. Adds missing choices to ``bases``.
 
     Raises:
@@ -233,8 +234,7 @@ def _words(point: Iterable[Override]) -> Words:
     words = tuple(
         str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
     )
-    is_preset = any(o.key_or_group == "experiment" for o in point)
-    return (*words, "-m") if is_preset else words
+    return (*words, "-m") if any(o.key_or_group == "experiment" for o in point) else words
 
 
 def _copied(plain: Any) -> Any:
@@ -250,7 +250,8 @@ def _choices(point: Iterable[Override]) -> Words:
 
 def _base(choices: Sequence[str]) -> _Base:
     config = _compose(choices, with_hydra=True)
-    task, axes = config.hydra.runtime.choices.task, dict(config.hydra.sweeper.params or {})
+    task = config.hydra.runtime.choices.task
+    axes = dict(config.hydra.sweeper.params or {})
     with open_dict(config):
         del config["hydra"]
     return _Base(config, task, axes)
@@ -281,14 +282,15 @@ def _searched(key: str, config: DictConfig) -> str:
     return ""
 
 
-def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
+def _with(base: _Base, point: Overrides) -> DictConfig:
     """Returns a base with the values of a point, as Hydra would compose it. Raises the same errors."""
     config = base.config.copy()
     try:
         for override in point:
             if override.key_or_group in GROUPS:
                 continue
-            key, value = override.key_or_group, override.value()
+            key = override.key_or_group
+            value = override.value()
             adds = _adds(override) or bool(_ANY_KEY.match(key))
             _check_within(config, key, base.task)
             section, _, name = key.rpartition(".")
@@ -364,7 +366,7 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
     return f"{where}: {first_line(error.__cause__ or error)}"
 
 
-def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
+def _plain(config: DictConfig, kind: str) -> Plain:
     """Converts a configuration to plain data, without the sections of other kinds."""
     own = READERS[kind].sections
     for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
@@ -402,7 +404,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     return keys
 
 
-def _shapes(shape: Any = None) -> dict[str, Any]:
+def _shapes(shape: Any = None) -> Plain:
     """Returns all dataclasses nested in a shape, by name."""
     own = shape or kind_configs.config()
     kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
@@ -410,7 +412,7 @@ def _shapes(shape: Any = None) -> dict[str, Any]:
     return {own.__name__: own} | {name: kind for each in nested for name, kind in _shapes(each).items()}
 
 
-def _fields(shape: Any) -> dict[str, Any]:
+def _fields(shape: Any) -> Plain:
     """Returns the types of a shape's fields, without ``| None``."""
     fields = typing.get_type_hints(shape)
     for name, kind in fields.items():

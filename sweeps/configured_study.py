@@ -1,16 +1,18 @@
 """A study of any kind read from a configuration, and its search ranges."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from results.bad_input import BadInput, nearest
 from results.plans.plan import Plan
 
-Config: TypeAlias = Mapping[str, Any]  # a configuration, or a section of one, as plain data
-Say: TypeAlias = Callable[[str], None]  # called with lines for the user
+Config = Mapping[str, Any]  # a configuration, or a section of one, as plain data
+Say = Callable[[str], None]  # called with lines for the user
+Studies = Sequence[Plan]
 
 ABSENT = "absent"  # key of requirements that plans do not have: DATA or DEVICES
-DATA, DEVICES = "data", "devices"
+DATA = "data"
+DEVICES = "devices"
 P = TypeVar("P", bound=Plan)
 RANGE_FIELDS = ("scale", "low", "high", "values")
 _EXAMPLE = "Write a range, such as {scale: LOG, low: 1e-3, high: 1}."

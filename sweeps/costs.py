@@ -8,11 +8,11 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from harness import costs, microbenchmarks, predictions, processors
-from harness.costs import Counts, Question, Verdict
+from harness.costs import Answer, Counts, Question, Verdict
 from harness.hlo import Collective
 from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import NOTHING, Rates, Seconds
@@ -20,8 +20,8 @@ from harness.run import Settings
 from harness.runners import RUNNERS
 from results.bad_input import BadInput, number_of
 from results.plans.plan import Plan
-from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of, unscaled
-from sweeps.configured_study import ConfiguredStudy, Say
+from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of
+from sweeps.configured_study import ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.planning import Request
 from sweeps.speeds import Lengths
@@ -130,7 +130,7 @@ def of_request(
       BadInput: the topology does not exist, or a study cannot be compiled for it.
       Unanswered: counting failed.
     """
-    verdicts: dict[str, Verdict] = {}
+    verdicts = {}
     if topology is not None:
         compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
         answers = _ask(request, compiled, {}, say, topology, timeout_seconds)
@@ -148,12 +148,13 @@ def of_request(
     fixed = here() if topology is None else Device("", "tpu")
     steps = Lengths(stored)
     known = StoreRatios(stored, say)
-    found: list[StudyCost] = []
-    compiling: set[Any] = set()  # keys of programs counted so far
+    found = []
+    compiling = set()  # keys of programs counted so far
     for study in request.studies:
         verdict = verdicts.get(study.name)
         device = Device(verdict.device_kind, "tpu") if verdict else fixed
-        counted_here, trials = counts.get(study.name), missing[study.name]
+        counted_here = counts.get(study.name)
+        trials = missing[study.name]
         programs = RUNNERS[study.kind].programs(study)
         streamed = counted_here is not None and counted_here.streamed
         cost = _cost(
@@ -205,12 +206,12 @@ def _is_counted(study: Plan) -> bool:
 
 def _ask(
     request: Request,
-    studies: Sequence[Plan],
+    studies: Studies,
     verdicts: Mapping[str, Verdict],
     say: Say,
     topology: str | None = None,
     timeout_seconds: float | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Answer]:
     """Returns answers by study name. Studies that share programs share an answer. Missing answers are omitted.
 
     Counts are per device, with the batch partition of ``verdicts`` if given.
@@ -221,7 +222,8 @@ def _ask(
     names = ("lanes", "lane_strategy", "shards", "microbatches")
     asked = Settings(**{name: getattr(request.settings, name) for name in names})
     for study in studies:
-        settings, verdict = asked, verdicts.get(study.name)
+        settings = asked
+        verdict = verdicts.get(study.name)
         if verdict is not None:
             settings = dataclasses.replace(asked, shards=verdict.shards, microbatches=verdict.microbatches)
         programs = RUNNERS[study.kind].programs(study)
@@ -263,7 +265,8 @@ def _cost(
     evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
     call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
     if verdict is None:
-        alone, trials = lanes == 1, missing
+        alone = lanes == 1
+        trials = missing
         step = predictions.seconds(counts.step, rates, lanes)
         step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
     else:
@@ -327,6 +330,6 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
     """Returns rates of a device: tables scaled by runs in the store, otherwise a probe, otherwise tables."""
     if ratios.steps is not None:
-        tables = unscaled(device, precision)
+        tables = predictions.rates(*device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)
-    return microbenchmarks.rates(device.kind, device.backend, precision) or unscaled(device, precision)
+    return microbenchmarks.rates(*device, precision) or predictions.rates(*device, precision)

@@ -46,7 +46,9 @@ class Display:
     ):
         from tqdm import tqdm
 
-        self._store, self._forecast, self._notify = store, forecast, notify
+        self._store = store
+        self._forecast = forecast
+        self._notify = notify
         self._names = short_names({run.study.name: run.study.slug for run in forecast.waiting})
         self._left: TimeLeft | None = None
         self._writes_beats = beats
@@ -56,7 +58,8 @@ class Display:
         self._beats: dict[str, float] = {}  # times at which heartbeats are due, by study
         self._doing: dict[str, str] = {}  # last reported activity by study
         self._silent: dict[str, float] = {}  # seconds of silence by study
-        layout, silent = "{percentage:3.0f}%|{bar}| {desc}", not sys.stderr.isatty()
+        layout = "{percentage:3.0f}%|{bar}| {desc}"
+        silent = not sys.stderr.isatty()
         self._bar = tqdm(desc="starting workers", total=1.0, bar_format=layout, dynamic_ncols=True, disable=silent)
 
     def __enter__(self) -> "Display":
@@ -69,7 +72,8 @@ class Display:
 
     def hear(self, update: StudyUpdate) -> None:
         """Handles an update and shows it."""
-        now, name = time.monotonic(), update.study.name
+        now = time.monotonic()
+        name = update.study.name
         before = self._silent.pop(name, 0.0)
         if update.silent is not None:
             self._silent[name] = update.silent
@@ -99,7 +103,8 @@ class Display:
         """Shows pending updates. Call it at least every second."""
         now = time.monotonic()
         if now >= self._forecast_at:
-            self._left, self._forecast_at = self._forecast.left(now), now + FORECAST_SECONDS
+            self._left = self._forecast.left(now)
+            self._forecast_at = now + FORECAST_SECONDS
         if not self._bar.disable and (changed or now >= self._bar_due):
             self._bar_due = now + BAR_SECONDS
             self._draw(now)
@@ -117,7 +122,8 @@ class Display:
         self._notify(event, line, study=study)
 
     def _draw(self, now: float) -> None:
-        seconds, done = self._seconds_left(now), now - self._began
+        seconds = self._seconds_left(now)
+        done = now - self._began
         if self._forecast.ended == self._forecast.studies:
             self._bar.n = 1.0
         else:
@@ -148,7 +154,8 @@ class Display:
         return name if run.progress.doing == TRAINING else f"{run.progress.doing} {name}"
 
     def _heartbeat(self, run: StudyRun, now: float) -> Heartbeat:
-        progress, seconds = run.progress, self._seconds_left(now)
+        progress = run.progress
+        seconds = self._seconds_left(now)
         assert progress is not None
         rate = progress.steps / progress.seconds if progress.seconds else 0.0
         ends = None if seconds is None else time.time() + seconds

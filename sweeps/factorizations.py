@@ -28,7 +28,8 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
     Raises:
       BadInput: the configuration is invalid. Only checks that do not read the data are made.
     """
-    ratings, als = config["ratings"], config["als"]
+    ratings = config["ratings"]
+    als = config["als"]
     absent = config.get(ABSENT, ())
     source = _ratings_source(ratings, data_needed=DATA not in absent)
     if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # hosts check this after connecting
@@ -66,7 +67,7 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
     by_data: dict[tuple[str, str], list[ConfiguredStudy[Factorization]]] = {}
     for one in studies:
         by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
-    lines: list[str] = []
+    lines = []
     for group in by_data.values():
         data = registry.ratings(group[0].source or {})
         ratings = prepared.load(data)

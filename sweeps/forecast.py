@@ -7,13 +7,14 @@ estimated from all trials of the sweep so far (``sweeps.speeds``). This module d
 import collections
 import copy
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 from harness.run import COMPILING, STARTING, TRAINING, RunProgress
 from harness.runners import RUNNERS
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from sweeps.configured_study import Studies
 from sweeps.speeds import LifeTable, Pace, RemainingWork, Speeds, pace
 
 _WAITING = RunProgress()  # progress of a waiting study
@@ -54,7 +55,8 @@ class StudyRun:
     """
 
     def __init__(self, study: Plan, trials: int):
-        self.study, self.trials = study, trials
+        self.study = study
+        self.trials = trials
         self.pace = pace(study)
         self.progress: RunProgress | None = None
         self.since = self.heard = 0.0
@@ -85,7 +87,7 @@ class Forecast:
 
     def __init__(
         self,
-        studies: Sequence[Plan],
+        studies: Studies,
         trials: Mapping[str, int],
         workers: int,
         limit: float | None = None,
@@ -93,14 +95,19 @@ class Forecast:
         elsewhere: bool = False,
     ):
         runs = [StudyRun(study, trials[study.name]) for study in studies]
-        self.studies, self.trials, self.ended = len(runs), sum(run.trials for run in runs), 0
-        self._workers, self._limit, self._elsewhere = workers, limit, elsewhere
+        self.studies = len(runs)
+        self.trials = sum(run.trials for run in runs)
+        self.ended = 0
+        self._workers = workers
+        self._limit = limit
+        self._elsewhere = elsewhere
         self._most_at_once = 1
         self._waiting = {run.study.name: run for run in runs}
         self._running: dict[str, StudyRun] = {}
         self._trials_ended = 0
         self._begun: dict[Hashable, int] = {}  # numbers of programs
-        self._life, self._speeds = LifeTable(), Speeds()  # from ended studies
+        self._life = LifeTable()  # of ended studies
+        self._speeds = Speeds()  # of ended studies
         self._starts: dict[str, _Recent] = collections.defaultdict(_Recent)  # by kind
         # By kind and by whether the program is new.
         self._compilations: dict[tuple[str, bool], _Recent] = collections.defaultdict(_Recent)
@@ -109,8 +116,7 @@ class Forecast:
     @functools.cached_property
     def programs(self) -> int:
         """Number of distinct programs of all studies."""
-        runs = [*self._running.values(), *self._waiting.values()]
-        return len(self._begun.keys() | {run.programs for run in runs})
+        return len(self._begun.keys() | {run.programs for run in self.running + self.waiting})
 
     @property
     def waiting(self) -> list[StudyRun]:
@@ -144,7 +150,8 @@ class Forecast:
         if progress.doing == COMPILING and run.program is None:
             run.builds = run.programs not in self._begun
             run.program = self._begun.setdefault(run.programs, len(self._begun) + 1)
-        run.progress, run.heard = progress, now
+        run.progress = progress
+        run.heard = now
 
     def end(self, study: Plan, now: float) -> None:
         """Handles the end of a study."""
@@ -160,8 +167,9 @@ class Forecast:
         """Returns the time left, or None until a speed has been measured."""
         work = self._work()
         begun = set(self._begun)
-        known, unknown = [], 0
-        for run in [*self._running.values(), *self._waiting.values()]:
+        known = []
+        unknown = 0
+        for run in self.running + self.waiting:
             seconds = work(run)
             if seconds is None:
                 unknown += 1
@@ -178,7 +186,8 @@ class Forecast:
 
     def _work(self) -> Callable[[StudyRun], float | None]:
         """Returns a function that estimates the remaining seconds of a study's trials, or None for unknown speeds."""
-        life, speeds = copy.deepcopy(self._life), copy.deepcopy(self._speeds)
+        life = copy.deepcopy(self._life)
+        speeds = copy.deepcopy(self._speeds)
         for run in self._running.values():
             life.add(run.study.budget_steps, _progress(run))
             speeds.add(run.pace, _progress(run))
@@ -203,7 +212,8 @@ class Forecast:
 
         An activity that is late is expected to take that much longer again.
         """
-        doing, kind = _progress(run).doing, run.study.kind
+        doing = _progress(run).doing
+        kind = run.study.kind
         spent = now - run.heard if run.progress else 0.0
         if doing == TRAINING:
             return abs(seconds - spent) + self._ends.value

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ class Reader(NamedTuple):
     make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Say], None] = lambda studies, say: None
 
 
-READERS: dict[str, Reader] = {
+READERS = {
     "batch": Reader(
         "network",
         schema.NetworkConfig,
@@ -66,19 +65,7 @@ READERS: dict[str, Reader] = {
 def config() -> type:
     """Returns a dataclass with the keys of all kinds of studies."""
     shapes = (schema.StudyConfig, *(reader.shape for reader in READERS.values()))
-    fields = {field.name: (field, shape) for shape in shapes for field in dataclasses.fields(shape)}
-    return dataclasses.make_dataclass(
-        "Config",
-        [
-            (
-                name,
-                typing.get_type_hints(shape)[name],
-                dataclasses.field(default=field.default, default_factory=field.default_factory),
-            )
-            for name, (field, shape) in fields.items()
-        ],
-        kw_only=True,
-    )
+    return dataclasses.dataclass(type("Config", shapes[::-1], {}))  # fields of the last base come first
 
 
 def takes(kind: str, key: str) -> bool:

@@ -1,23 +1,21 @@
 """Launchers by their names in `conf/launcher`: ways to run the studies of a sweep."""
 
 import dataclasses
-from collections.abc import Sequence
 
 from harness.run import Settings
 from results.bad_input import BadInput, check_choice
-from results.plans.plan import Plan
 from sweeps import overrides
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import hosts, local, on_ray, slurm
 from sweeps.launchers.launcher import Launcher
 from sweeps.schema import LauncherConfig
 
 
-def _cluster_at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
+def _cluster_at_once(asked: Config, studies: Studies, settings: Settings) -> int:
     return min(asked["at_once"] or len(studies), len(studies))
 
 
-LAUNCHERS: dict[str, Launcher] = {
+LAUNCHERS = {
     "local": Launcher(local.check, local.at_once, local.run_all),
     "hosts": Launcher(
         hosts.check, lambda asked, studies, settings: 1, hosts.run_all, hosts.watched, devices=hosts.devices
@@ -27,7 +25,7 @@ LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput if a launcher's configuration is invalid for some studies.
 
     Args:

@@ -15,7 +15,7 @@ from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
 from sweeps.configured_study import Config, ConfiguredStudy
 from workloads.layouts import shapes
-from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_mesh
+from workloads.layouts.notation import Layout, Refused, read_layout, read_mesh
 from workloads.layouts.shapes import SHAPES, Shape
 
 ON_INVALID = ("error", "record")
@@ -138,9 +138,10 @@ def _devices(engine: str, asked: int | None) -> int | None:
 
 def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, int]:
     """Reads the mesh, the layout and the number of devices. With ``on_invalid=record``, invalid texts are kept."""
-    given, step = (config["mesh"] or "").strip(), config["step"]
+    given = (config["mesh"] or "").strip()
+    step = config["step"]
     asked = _devices(config["engine"], config["devices"])
-    mesh: Mesh | None = None
+    mesh = None
     try:
         mesh = read_mesh(given, asked)
         model = shapes.tensors(shape, step["batch_size"], step["length"])

@@ -3,35 +3,16 @@
 import math
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from results.bad_input import BadInput
 from sweeps.run import StudyUpdate
+from sweeps.schema import Bounds
 
 _HOUR = 3600.0
 
 
-class Bounds(NamedTuple):
-    """The limits of a sweep, or of each of its studies. None disables a limit.
-
-    Attributes:
-      max_hours: hours since the start of the command.
-      max_device_hours: device-hours of running studies. A device is a CPU core, a GPU or a TPU core.
-      max_failures: number of failed studies of a sweep, or of failed attempts at a study, including earlier runs.
-    """
-
-    max_hours: float | None = None
-    max_device_hours: float | None = None
-    max_failures: int | None = None
-
-    def check(self, key: str) -> None:
-        """Raises BadInput unless the limits under a key of the configuration are above 0."""
-        for name, value in self._asdict().items():
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise BadInput(f"{key}.{name} must be above 0, not {value:g}")
-
-
-_NONE = Bounds()
+NONE = Bounds()
 _time_is_up: list[bool] = []  # not empty after ``time_is_up`` has been called
 
 
@@ -52,8 +33,9 @@ class Limits:
       devices: number of devices by study name.
     """
 
-    def __init__(self, sweep: Bounds = _NONE, study: Bounds = _NONE, devices: Mapping[str, int] | None = None) -> None:
-        self.sweep, self.study = sweep, study
+    def __init__(self, sweep: Bounds = NONE, study: Bounds = NONE, devices: Mapping[str, int] | None = None) -> None:
+        self.sweep = sweep
+        self.study = study
         self._devices = devices or {}
         self._began = time.monotonic()
         self._running: dict[str, float] = {}  # start times by study
@@ -65,7 +47,8 @@ class Limits:
         """Counts an update of a study."""
         if update.silent is not None:
             return
-        name, now = update.study.name, time.monotonic()
+        name = update.study.name
+        now = time.monotonic()
         if update.progress is not None:
             self._running.setdefault(name, now)
         elif name in self._running:
@@ -80,7 +63,7 @@ class Limits:
         now = time.monotonic()
         used = self._used + sum((now - since) * self._devices.get(n, 1) for n, since in self._running.items())
         amounts = ((now - self._began) / _HOUR, used / _HOUR, self._failures)
-        for (name, most), amount in zip(self.sweep._asdict().items(), amounts, strict=True):
+        for (name, most), amount in zip(vars(self.sweep).items(), amounts, strict=True):
             if most is not None and amount >= most:
                 return f"limits.sweep.{name}={most:g}"
         return None
@@ -98,7 +81,8 @@ class Limits:
 
 def of_configuration(asked: Mapping[str, Any]) -> tuple[Bounds, Bounds]:
     """Returns the limits of a sweep and of each study from the configuration ``limits``. Raises BadInput."""
-    sweep, study = Bounds(**asked["sweep"]), Bounds(**asked["study"])
-    sweep.check("limits.sweep")
-    study.check("limits.study")
-    return sweep, study
+    for key in ("sweep", "study"):
+        for name, value in asked[key].items():
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise BadInput(f"limits.{key}.{name} must be above 0, not {value:g}")
+    return Bounds(**asked["sweep"]), Bounds(**asked["study"])

@@ -21,7 +21,8 @@ _OFF = "False"  # YAML reads a bare `pruning: off` as false
 
 def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     """Returns the study of a configuration that trains a network. Raises BadInput if it is invalid."""
-    task, optimizer = config["task"], config["optimizer"]
+    task = config["task"]
+    optimizer = config["optimizer"]
     check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
     check_choice("dataset", task["dataset"], {**registry.DATASETS, **registry.OWN_DATASETS})
     source = dict(config[task["dataset"]] or {}) if task["dataset"] in registry.OWN_DATASETS else None
@@ -115,7 +116,8 @@ def _pruning(config: Config) -> str:
 
 
 def _check_model(config: Config, options: Config, dataset: Dataset) -> None:
-    name, of = config["task"]["model"].get("name"), config["task"]["dataset"]
+    name = config["task"]["model"].get("name")
+    of = config["task"]["dataset"]
     check_choice("model", name, registry.MODELS)
     if dataset.models is not None and name not in dataset.models:
         raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
@@ -151,7 +153,8 @@ def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str)
 
 def _budget_steps(task: Config, dataset: Dataset, batch_size: int) -> int:
     """Returns the steps of a trial: epochs or examples over the batch size, from ``at_least_steps`` to ``steps``."""
-    budget, examples = task["budget"], dataset.train_examples
+    budget = task["budget"]
+    examples = dataset.train_examples
     for key, value in budget.items():
         if value is not None and not value > 0:
             raise BadInput(f"task.budget.{key} must be above 0, not {value}")
@@ -179,5 +182,4 @@ def _evaluation_spacing(task: Config, dataset: Dataset, batch_size: int) -> floa
     share = task["evaluation_share"]
     if not 0 < share <= 1:
         raise BadInput(f"task.evaluation_share must be above 0 and at most 1, not {share:g}")
-    evaluated = dataset.evaluation_examples * len(dataset.splits)
-    return round(evaluated / batch_size * (1 - share) / share, 6)
+    return round(dataset.evaluation_examples * len(dataset.splits) / batch_size * (1 - share) / share, 6)

@@ -18,7 +18,9 @@ from results.cli import Terminated, say
 
 TIMEOUT = 10.0  # seconds, for a command or a server
 _LAST = 30.0  # seconds to wait for pending events at the end of a sweep
-END, FAILURE, STALL = "end", "failure", "stall"
+END = "end"
+FAILURE = "failure"
+STALL = "stall"
 
 
 class Hook:
@@ -31,7 +33,8 @@ class Hook:
     """
 
     def __init__(self, target: str | None, store: Path) -> None:
-        self._target, self._store = target, str(store.absolute())
+        self._target = target
+        self._store = str(store.absolute())
         self._pool = concurrent.futures.ThreadPoolExecutor(1, "notify")  # its thread starts with the first event
         self._pending: list[concurrent.futures.Future[None]] = []
         self._warned = ""
@@ -80,7 +83,8 @@ def is_url(target: str) -> bool:
 
 def _run(command: str, text: str) -> None:
     """Runs a command. Raises ChildProcessError if it fails."""
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    pipe = subprocess.PIPE
+    null = subprocess.DEVNULL
     process = subprocess.Popen(
         command, shell=True, stdin=pipe, stdout=null, stderr=pipe, text=True, errors="replace", start_new_session=True
     )

@@ -5,7 +5,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
@@ -17,7 +17,7 @@ from results.bad_input import BadInput, check_choice
 from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
 
-Words: TypeAlias = tuple[str, ...]  # words of a command line
+Words = tuple[str, ...]  # words of a command line
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
@@ -246,7 +246,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 def check(override: Override) -> None:
     """Raises BadInput for words that Hydra would accept silently or reject with a long message."""
-    key, text = override.key_or_group, str(override.input_line)
+    key = override.key_or_group
+    text = str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(f"cannot use {text!r}. `python -m sweeps --help` lists the keys, and keys cannot be removed.")
     if key in RENAMED:
@@ -257,8 +258,7 @@ def check(override: Override) -> None:
         raise BadInput(f"{text}: presets need a plus sign. Use +{text}.")
     if key in GROUPS:
         for choice in values(override):
-            what = "preset" if key == "experiment" else key
-            _check_named(what, choice.split("=", 1)[1], options(key))
+            _check_named("preset" if key == "experiment" else key, choice.split("=", 1)[1], options(key))
 
 
 def _check_named(what: str, word: str, known: Sequence[str]) -> None:

@@ -191,6 +191,7 @@ def _cells(cost: "StudyCost") -> list[Any]:
         verdict_text: str | None = _verdict_text(cost)
     else:
         verdict_text = TOO_LARGE if cost.fits is False else None
+    hours = _UNKNOWN if total is None else tuple(each / 3600 for each in total)
     return [
         counts.step.flops if counts else None,
         counts.step.fused_bytes if counts else None,
@@ -210,7 +211,7 @@ def _cells(cost: "StudyCost") -> list[Any]:
         cost.steps,
         "store" if cost.from_store else "budget",
         *(step or _UNKNOWN),
-        *((each / 3600 for each in total) if total else _UNKNOWN),
+        *hours,
         cost.by,
         PREDICTOR,
     ]
@@ -264,7 +265,8 @@ def _show_text(
         for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
             printing.answer(text)
     notes = [note for kind, own in by_kind.items() if own for note in READERS[kind].notes(own)]
-    trials, steps = sum(missing.values()), sum(missing[study.name] * study.budget_steps for study in studies)
+    trials = sum(missing.values())
+    steps = sum(missing[study.name] * study.budget_steps for study in studies)
     to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
     printing.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
     for text in _summary(list(costs.values()), seconds):
@@ -285,8 +287,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         "trials",
         "memory of a device",
     )
-    left = ("workload", "study", "verdict", _DIVISION)
-    printing.answer(printing.table(header, rows, left, least=least))
+    printing.answer(printing.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=least))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
@@ -294,7 +295,8 @@ def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
         return ["" for _ in range(7 if asked else 5)]
     from sweeps.costs import span
 
-    counts, verdict = cost.counts, cost.verdict
+    counts = cost.counts
+    verdict = cost.verdict
     memory = _size(verdict.needed_bytes) if verdict and verdict.needed_bytes else ""
     if not asked and counts:
         memory = f"about {_size(counts.held_bytes)}"
@@ -328,8 +330,7 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
         devices = sorted({cost.device.kind for cost in known})
         lines.append(f"predicted: {span(total, 3600)} device-hours of {', '.join(devices)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
-    reasons = collections.Counter(cost.by for cost in costs if cost.device_seconds is None)
-    for why, count in reasons.items():
+    for why, count in collections.Counter(cost.by for cost in costs if cost.device_seconds is None).items():
         after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
         lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
     return [*lines, *_idle(costs), *_too_large(costs)]
@@ -354,11 +355,14 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
     """Returns lines about studies that do not fit, or only fit with divided batches."""
     lines = []
     for cost in costs:
-        verdict, counts, excess = cost.verdict, cost.counts, _excess(cost)
+        verdict = cost.verdict
+        counts = cost.counts
+        excess = _excess(cost)
         if cost.fits is False and verdict is not None:
             why = verdict.why.rstrip(".") or _verdict_text(cost)
             if excess is not None and verdict.needed_bytes and verdict.device_bytes:
-                needed, there = _size(verdict.needed_bytes), _size(verdict.device_bytes)
+                needed = _size(verdict.needed_bytes)
+                there = _size(verdict.device_bytes)
                 why += f". With its arguments it needs {needed}, and a device has {there}"
             lines.append(f"{cost.study.name} does not fit ({verdict.how}): {why}")
         elif cost.fits is False and counts is not None and cost.machine_bytes:

@@ -17,7 +17,7 @@ from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
-from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say
+from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
@@ -65,7 +65,7 @@ class Request:
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
     notify: str | None = None
-    limits: tuple[Bounds, Bounds] = (Bounds(), Bounds())
+    limits: tuple[Bounds, Bounds] = (limits.NONE, limits.NONE)
     words: Mapping[str, tuple[Words, ...]] = dataclasses.field(default_factory=dict)
 
 
@@ -110,7 +110,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 
 
 def _words(
-    studies: Sequence[Plan], configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
+    studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
 ) -> dict[str, tuple[Words, ...]]:
     """Returns the words that request each study, preferring words that request all of its trials."""
     by_plan: dict[str, dict[Any, Words]] = {}  # by plan and request
@@ -144,7 +144,7 @@ def assemble(
       BadInput: the settings are invalid, or the store is not writable or has a different plan.
     """
     studies: dict[str, Plan] = {}  # by plan
-    sources: dict[str, Config] = {}
+    sources = {}
     for study, source in configured:
         if source is not None:
             sources[study.plan_json] = source
@@ -164,9 +164,8 @@ def assemble(
 def digest(request: Request) -> str:
     """Returns a hash of the studies, settings and limits of a request, without the store and the launcher."""
     studies = [[study.plan_json, list(study.request)] for study in request.studies]
-    return plain_digest(
-        {"studies": studies, "settings": dataclasses.asdict(request.settings), "limits": request.limits}
-    )
+    bounds = [list(vars(each).values()) for each in request.limits]
+    return plain_digest({"studies": studies, "settings": vars(request.settings), "limits": bounds})
 
 
 class ToRun(NamedTuple):
@@ -195,8 +194,7 @@ def to_run(request: Request) -> ToRun:
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit does not have trials left, but still has to commit.
     lacking = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
-    planned = sum(study.request.planned for study in request.studies)
-    stored = planned - sum(missing.values())
+    stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
     left_out = tuple(study for study in lacking if _failed_too_often(request, study))
     missing |= {study.name: 0 for study in left_out}
     studies = tuple(study for study in lacking if study not in left_out)
@@ -217,7 +215,7 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
     return last.launcher != "slurm" or last.code is not None
 
 
-def make_ready(request: Request, studies: Sequence[Plan], say: Say) -> None:
+def make_ready(request: Request, studies: Studies, say: Say) -> None:
     """Prepares the data of a request's studies, without writing to the store.
 
     Raises:
@@ -232,7 +230,7 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Say) -> None:
         say(f"compiled programs are not cached: {why}")
 
 
-def record(request: Request, studies: Sequence[Plan]) -> None:
+def record(request: Request, studies: Studies) -> None:
     """Records the requested studies in the store."""
     for study in studies:
         store.ask(request.store, study)
@@ -240,7 +238,7 @@ def record(request: Request, studies: Sequence[Plan]) -> None:
 
 def run(
     request: Request,
-    studies: Sequence[Plan],
+    studies: Studies,
     on_progress: Callable[[StudyUpdate], None] = lambda update: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[StudyOutcome]:
@@ -271,7 +269,8 @@ def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterat
     by_limit: dict[str, list[str]] = {}
     for name, limit in used.ended.items():
         by_limit.setdefault(limit, []).append(name)
-    seconds, hours = request.settings.time_limit_seconds, request.limits[1].max_hours
+    seconds = request.settings.time_limit_seconds
+    hours = request.limits[1].max_hours
     if seconds is not None and used.reached is None:
         limit = f"time_limit_seconds={seconds:g}" if hours is None else f"limits.study.max_hours={hours:g}"
         plans = {study.name: study for study in request.studies}

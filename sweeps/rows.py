@@ -28,7 +28,7 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
     """
     by_id = sorted(record.trials, key=lambda trial: trial.id)
     outcomes = [record.outcomes[trial.id] for trial in by_id]
-    trial_rows: dict[str, list[Any]] = {
+    trial_rows = {
         "study": [study.name for _ in by_id],
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],
@@ -54,7 +54,9 @@ def _study_columns(study: Plan) -> dict[str, Any]:
 
 
 def _timing_columns(record: Record) -> dict[str, Any]:
-    seconds, steps, per_epoch = record.train_seconds, record.trial_steps, record.steps_per_epoch
+    seconds = record.train_seconds
+    steps = record.trial_steps
+    per_epoch = record.steps_per_epoch
     per_step = seconds / steps if seconds is not None and steps else None
     return {name: getattr(record, name) for name in _OF_RECORD} | {
         "seconds_per_step": per_step,

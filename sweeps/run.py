@@ -5,14 +5,14 @@ import datetime
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, multihost, provenance, search
 from harness.run import Record, RunProgress, Settings, Source, unmeasured
 from harness.runners import RUNNERS, Job
-from harness.scheduler import BestSteps, TrialOutcome
+from harness.scheduler import BestSteps, Outcomes, TrialOutcome
 from harness.shutdown import Shutdown
 from results import durable, store
 from results.plans.plan import Plan
@@ -81,8 +81,9 @@ def run_study(
       Stopped: the process must end. Running trials are saved, and the next call resumes them.
     """
     shutdown = shutdown or Shutdown()
-    began, started_at = time.perf_counter(), _now()
-    outcomes: Mapping[int, TrialOutcome] = {}
+    began = time.perf_counter()
+    started_at = _now()
+    outcomes: Outcomes = {}
     study = store.with_stored_name(folder, study)
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
@@ -113,7 +114,7 @@ def run_study(
     return _summary(study, outcomes, time.perf_counter() - began)
 
 
-def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shutdown) -> Mapping[int, TrialOutcome]:
+def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shutdown) -> Outcomes:
     """Runs the trials of the leader's ``run_study`` in lockstep with it. Returns their outcomes."""
     work = multihost.broadcast(None)
     if work is None:
@@ -185,6 +186,6 @@ def _best(study: Plan, claim: Claim) -> BestSteps:
     return best
 
 
-def _summary(study: Plan, outcomes: Mapping[int, TrialOutcome], seconds: float) -> RunSummary:
+def _summary(study: Plan, outcomes: Outcomes, seconds: float) -> RunSummary:
     count = collections.Counter(end.status for end in outcomes.values())
     return RunSummary(study.name, len(outcomes), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

@@ -8,6 +8,8 @@ from omegaconf import MISSING
 from results.als import Als
 from results.plans.factorization import METAPARAMETERS
 
+Section = dict[str, Any]
+
 
 @dataclasses.dataclass
 class TargetConfig:
@@ -26,21 +28,19 @@ class BudgetConfig:
 @dataclasses.dataclass
 class TaskConfig:
     dataset: str = MISSING
-    model: dict[str, Any] = MISSING  # name and options
+    model: Section = MISSING  # name and options
     schedule: str = "constant"
     targets: list[TargetConfig] | None = MISSING  # null selects the targets of the data set
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
     evaluation_share: float = 0.5
-    space: dict[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # fields of results.plans.study.Range by metaparameter
+    space: Section = dataclasses.field(default_factory=dict)  # fields of results.plans.study.Range by metaparameter
 
 
 @dataclasses.dataclass
 class OptimizerConfig:
     name: str = MISSING
-    space: dict[str, Any] = MISSING
+    space: Section = MISSING
 
 
 # The options of ``results.als`` and the metaparameters: a number or the fields of a results.plans.study.Range.
@@ -70,7 +70,7 @@ class LauncherConfig:
     minutes: int | None = None
     partition: str | None = None
     nodes: int = 1
-    sbatch: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sbatch: Section = dataclasses.field(default_factory=dict)
     grace_seconds: int = 60
     at_once: int | None = None
     poll_seconds: float = 5.0
@@ -81,8 +81,14 @@ class LauncherConfig:
 
 
 @dataclasses.dataclass
-class BoundsConfig:
-    """Fields of ``sweeps.limits.Bounds``."""
+class Bounds:
+    """The limits of a sweep, or of each of its studies. By default they are unlimited.
+
+    Attributes:
+      max_hours: hours since the start, in this run of the command.
+      max_device_hours: device-hours while studies run. A device is a core, a GPU or a TPU core.
+      max_failures: failed studies of a sweep, or failed attempts at a study, including earlier runs.
+    """
 
     max_hours: float | None = None
     max_device_hours: float | None = None
@@ -91,8 +97,8 @@ class BoundsConfig:
 
 @dataclasses.dataclass
 class LimitsConfig:
-    sweep: BoundsConfig = dataclasses.field(default_factory=BoundsConfig)
-    study: BoundsConfig = dataclasses.field(default_factory=BoundsConfig)
+    sweep: Bounds = dataclasses.field(default_factory=Bounds)
+    study: Bounds = dataclasses.field(default_factory=Bounds)
 
 
 @dataclasses.dataclass
@@ -152,6 +158,6 @@ class NetworkConfig:
 class FactorizationConfig:
     """Additional keys of studies of kind ``cores``."""
 
-    ratings: dict[str, Any] | None = None  # name of a data set and its options
+    ratings: Section | None = None  # name of a data set and its options
     als: AlsConfig | None = None  # type: ignore[valid-type]
     cores: int | None = None

@@ -101,8 +101,7 @@ class Speeds:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
         a_cost = _between(by_along, of.along) if by_along else self._costs[of.kind].value
-        evaluation = self._evaluations.get(of.family, self._all_evaluations[of.kind])
-        return a_cost * of.cost, evaluation.value
+        return a_cost * of.cost, self._evaluations.get(of.family, self._all_evaluations[of.kind]).value
 
 
 def _between(measured: Mapping[float, float], at: float) -> float:

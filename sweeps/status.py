@@ -55,7 +55,8 @@ def main(argv: list[str]) -> int:
     from results.storage import heartbeat
     from results.storage.commits import released_commits
 
-    folder, damaged = options.folder, dict[str, Damaged]()
+    folder = options.folder
+    damaged = dict[str, Damaged]()
 
     def row_of(name: str, beat: "Heartbeat | None", unknown: int | None = None) -> tuple:
         """Returns the row of a study. The ledger of a corrupt study is omitted, so that the others are still shown."""
@@ -114,7 +115,8 @@ def _options(argv: Sequence[str]) -> _Options:
 
 def _show(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]", *, only_failed: bool) -> None:
     """Prints the table, or only its failed studies."""
-    counts, unknown = _counts(rows, runs), Activity()
+    counts = _counts(rows, runs)
+    unknown = Activity()
     if only_failed:
         failed = [row for row in rows if row[1] != "done" and runs.get(row[0], unknown).failures]
         rows = sorted(failed, key=lambda row: -(runs[row[0]].failures or 0))
@@ -147,7 +149,8 @@ def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
     """Returns the line that counts studies by state. Empty if no study is running, queued or failed."""
     found = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
     for name, state, *_ in rows:
-        word, known = state.split()[0], runs.get(name, Activity())
+        word = state.split()[0]
+        known = runs.get(name, Activity())
         if word in ("running", "queued") and known.failures:
             word = "retrying"
         elif word == "unfinished" and known.failures and known.cause:
@@ -164,14 +167,16 @@ def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
 
     found = {}
     for name in names:
-        past, beat = attempts.read(folder / name), heartbeat.seen(folder / name)
+        past = attempts.read(folder / name)
+        beat = heartbeat.seen(folder / name)
         known = Activity(host=beat.host if beat else None)
         if beat is not None and beat.alive is not False:
             known = known._replace(heard=max(0, round(time.time() - beat.written / 1e9 + beat.beat.silent)))
         elif not past:
             continue
         if past:
-            last, failures = past[-1], sum(each.code not in (None, exit_codes.PREEMPTED) for each in past)
+            last = past[-1]
+            failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in past)
             log = str(last.log) if last.began else None
             known = Activity(last.host or known.host, last.number, known.heard, last.cause, log, failures)
         found[name] = known
@@ -244,7 +249,7 @@ def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
     from results import store
 
     plans = {name: _fields(planned.plan()) for name in names if (planned := store.stored_plan(folder, name))}
-    reported: set[frozenset[str]] = set()
+    reported = set()
     for name, own in plans.items():
         others = [(len(different(own, fields)), other) for other, fields in plans.items() if other != name]
         nearest = min(others)[1] if others else None

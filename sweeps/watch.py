@@ -43,7 +43,9 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
       folder: folder of the store.
       row: function that returns the name, state and ledger of a study, given its name and heartbeat.
     """
-    screen, looks, quiet = _Screen(), _Looks(folder, row), 0
+    screen = _Screen()
+    looks = _Looks(folder, row)
+    quiet = 0
     try:
         while True:
             studies = looks.studies()
@@ -63,7 +65,8 @@ class _Looks:
     """Reads the studies of a store. Studies that are not running and whose folders are unchanged are skipped."""
 
     def __init__(self, folder: Path, row: Callable[[str, Heartbeat | None], tuple]):
-        self._folder, self._row = folder, row
+        self._folder = folder
+        self._row = row
         self._beats = heartbeat.Watch()
         self._known: dict[str, tuple[int, tuple]] = {}
 
@@ -84,7 +87,8 @@ class _Looks:
 
 def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:
     """Returns a summary of all studies, and a table of the running ones as lines."""
-    done, settled = len(studies) - unfinished, sum(study.settled for study in studies)
+    done = len(studies) - unfinished
+    settled = sum(study.settled for study in studies)
     planned = sum(study.ledger.planned for study in studies)
     about = [f"{done:,}/{len(studies):,} studies", f"{settled:,}/{planned:,} trials"]
     if over and unfinished:
@@ -103,7 +107,8 @@ def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, 
 
 
 def _cells(study: Study) -> tuple[str, str, str, str]:
-    trials, beat = f"{study.settled:,}/{study.ledger.planned:,}", study.beat
+    trials = f"{study.settled:,}/{study.ledger.planned:,}"
+    beat = study.beat
     if beat is None:
         return "", trials, "", ""
     rate = f"{beat.steps_per_second:,.0f}" if beat.steps_per_second >= 10 else f"{beat.steps_per_second:.2g}"
@@ -119,7 +124,8 @@ class _Screen:
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._drawn = 0
-        self._line, self._due = "", 0.0
+        self._line = ""
+        self._due = 0.0
 
     def show(self, lines: Sequence[str], *, last: bool) -> None:
         """Shows lines. The last call always prints."""
@@ -134,4 +140,5 @@ class _Screen:
             self._drawn = len(lines)
         elif last or (now >= self._due and lines[0] != self._line):
             print(lines[0], flush=True)
-            self._line, self._due = lines[0], now + SECONDS
+            self._line = lines[0]
+            self._due = now + SECONDS

@@ -81,7 +81,8 @@ class Stream:
     """
 
     def __init__(self, source: Source, workers: int | None = None):
-        self._source, self._workers = source, workers
+        self._source = source
+        self._workers = workers
         # For each trial and range of positions, batches by step.
         self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
         self._lock = threading.Lock()
@@ -93,7 +94,7 @@ class Stream:
         The same positions of subsequent batches are decoded in the background, up to ``AHEAD_BYTES`` over all trials.
         ``keep`` stops this for trials that have ended.
         """
-        fed = _Fed(seed, batch_size, positions.start, positions.stop)
+        fed = _Fed(seed, batch_size, positions)
         try:
             parts = self._parts(fed, step)
         except BrokenProcessPool:  # a process was killed, possibly because it ran out of memory
@@ -109,7 +110,8 @@ class Stream:
             own = self._ahead.setdefault(fed, {})
             for passed in [at for at in own if at < step]:
                 _drop(own.pop(passed))
-            held = max(2 * len(self._ahead), self._held(fed))  # batches decoded ahead, over all trials
+            fitting = AHEAD_BYTES // max(1, len(fed.positions) * self._source.example_bytes)
+            held = max(2 * len(self._ahead), fitting)  # batches decoded ahead, over all trials
             for at in range(step, step + 1 + min(MOST_AHEAD, held // len(self._ahead))):
                 if at not in own:
                     own[at] = self._submit(fed, at)
@@ -118,9 +120,6 @@ class Stream:
                 most = max(self._ahead.values(), key=len)
                 _drop(most.pop(max(most)))
         return list(_results(futures))
-
-    def _held(self, fed: "_Fed") -> int:
-        return AHEAD_BYTES // max(1, (fed.last - fed.first) * self._source.example_bytes)
 
     def keep(self, seeds: Collection[int]) -> None:
         """Drops the batches decoded ahead for trials with other seeds."""
@@ -132,8 +131,8 @@ class Stream:
     def _submit(self, fed: "_Fed", step: int) -> list[Future[Examples]]:
         pool = _pool(self._workers or processes())
         return [
-            pool.submit(_part, self._source, fed.seed, step, fed.batch_size, range(at, min(at + PART, fed.last)))
-            for at in range(fed.first, fed.last, PART)
+            pool.submit(_part, self._source, fed.seed, step, fed.batch_size, fed.positions[at : at + PART])
+            for at in range(0, len(fed.positions), PART)
         ]
 
 
@@ -142,8 +141,7 @@ class _Fed(NamedTuple):
 
     seed: int
     batch_size: int
-    first: int
-    last: int
+    positions: range
 
 
 def _drop(parts: Sequence[Future[Examples]]) -> None:
@@ -154,8 +152,9 @@ def _drop(parts: Sequence[Future[Examples]]) -> None:
 def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     """Returns the first ``count`` examples of a source, in order and without augmentation, for evaluations."""
     many = workers or processes()
-    pool, whole = _pool(many), None
-    rest = iter([range(start, min(start + PART, count)) for start in range(0, count, PART)])
+    pool = _pool(many)
+    whole = None
+    rest = (range(count)[start : start + PART] for start in range(0, count, PART))
     waiting: collections.deque[tuple[range, Future[Examples]]] = collections.deque()
 
     def submit(parts: int) -> None:
@@ -282,7 +281,8 @@ def _order(source: Source, seed: int) -> Any:
 
 def _part(source: Source, seed: int, step: int, batch_size: int, positions: range) -> Examples:
     """Decodes and augments some positions of a batch."""
-    records, examples = _order(source, seed), len(_records(source))
+    records = _order(source, seed)
+    examples = len(_records(source))
     rows = [
         source.decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions
     ]

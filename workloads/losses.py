@@ -6,7 +6,7 @@ Functions import JAX when they are called, so that the registry can be read with
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads.workload import Array, Metric, Product
+from workloads.workload import Array, ArrayPair, Loss, Metric, Product
 
 CHUNK_BYTES = 64 << 20  # size of a chunk of the outputs of a lazy product
 
@@ -88,7 +88,7 @@ def label_weights(labels: Array, weights: Array | None, padding: int | None) -> 
 
 
 def total_loss(
-    loss: Callable[[Array, Array, Array], Array],
+    loss: Loss,
     outputs: Array | Product,
     labels: Array,
     weights: Array | None,
@@ -119,8 +119,7 @@ def total_loss(
     weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
     def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array) -> Array:
-        logits = product(Product(features_NxD, kernel))
-        return total(loss(logits, labels_N, label_smoothing), weights_N)
+        return total(loss(product(Product(features_NxD, kernel)), labels_N, label_smoothing), weights_N)
 
     def chunked(array: Array) -> Array:
         return array.reshape(count // size, size, *array.shape[labels.ndim :])
@@ -132,8 +131,8 @@ def total_loss(
         each = jax.lax.map(lambda chunk: of_chunk(chunk[0], kernel, *chunk[1]), (chunked(features), chunks))
         return jnp.sum(each)
 
-    def forward(features: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-        def one(carry: tuple[Array, Array], chunk: Any) -> tuple[tuple[Array, Array], Array]:
+    def forward(features: Array, kernel: Array) -> tuple[Array, ArrayPair]:
+        def one(carry: ArrayPair, chunk: Any) -> tuple[ArrayPair, Array]:
             value, (of_features, of_kernel) = jax.value_and_grad(of_chunk, (0, 1))(chunk[0], kernel, *chunk[1])
             return (carry[0] + value, carry[1] + of_kernel.astype(jnp.float32)), of_features
 
@@ -141,7 +140,7 @@ def total_loss(
         (value, of_kernel), of_features = jax.lax.scan(one, zeros, (chunked(features), chunks))
         return value, (of_features.reshape(features.shape), of_kernel)
 
-    def backward(gradients: tuple[Array, Array], factor: Array) -> tuple[Array, Array]:
+    def backward(gradients: ArrayPair, factor: Array) -> ArrayPair:
         of_features, of_kernel = gradients
         return of_features * factor.astype(features.dtype), (of_kernel * factor).astype(kernel.dtype)
 
@@ -172,7 +171,7 @@ def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric
     """
     import numpy as np
 
-    def sums(outputs: Array, labels: Array, weights: Array | None) -> tuple[Array, Array]:
+    def sums(outputs: Array, labels: Array, weights: Array | None) -> ArrayPair:
         import jax.numpy as jnp
 
         each = values(outputs, labels)
@@ -222,8 +221,12 @@ def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     return logits.shape[-1] * (jax.nn.softplus(logits) - smooth * logits)
 
 
-LINEAR, SCORE_BINS = 20.0, 4096  # logits from −LINEAR to LINEAR fall into bins of equal width
-RATIO, FURTHER_BINS = 1e-3, 1 << 14  # larger logits, of either sign, fall into bins of equal ratio, up to 2.6e8
+# Logits from −LINEAR to LINEAR have bins of equal width. Larger ones, on either side, have bins of equal ratio, up to
+# 2.6e8.
+LINEAR = 20.0
+SCORE_BINS = 4096
+RATIO = 1e-3
+FURTHER_BINS = 1 << 14
 
 
 def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:
@@ -247,8 +250,7 @@ def _average_precision_error(sums: Array) -> Array:
 
     above = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this or a higher bin
     precision = above[:, 1] / jnp.maximum(above[:, 0], 1.0)
-    recalled = sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)
-    return 1.0 - jnp.sum(precision * recalled)
+    return 1.0 - jnp.sum(precision * (sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)))
 
 
 # 1 minus the area under the precision-recall curve over all images and classes. Scores in the same bin are ties.

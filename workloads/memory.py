@@ -50,7 +50,8 @@ def _free_in_group() -> int | None:
     own = next((line[4:] for line in lines if line.startswith("0::/")), None)
     if own is None:
         return None
-    folder, rests = GROUPS / own, []
+    folder = GROUPS / own
+    rests = []
     while True:
         try:
             limit = int((folder / "memory.max").read_text())

@@ -153,8 +153,7 @@ def _of_layers(*parts: Any) -> Any:
         return {name: layers(below) if name.startswith(STACKED) else apart(below) for name, below in tree.items()}
 
     def layers(stack: Any) -> list[Any]:
-        count = len(jax.tree.leaves(stack)[0])
-        return [jax.tree.map(operator.itemgetter(i), stack) for i in range(count)]
+        return [jax.tree.map(operator.itemgetter(i), stack) for i in range(len(jax.tree.leaves(stack)[0]))]
 
     def together(tree: Any) -> Any:
         if isinstance(tree, list):

@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> CommandParser:
-    lines, width = [], max(map(len, names())) + 2
+    lines = []
+    width = max(map(len, names())) + 2
     for name in names():
         one = preparable(name)
         lines.append(f"  {name:{width}}{one.content}, {one.sizes()} on disk")
@@ -94,12 +95,13 @@ def _prepare(name: str, within: Path) -> int:
         print(line)
     sys.stdout.flush()
     manual = manual_folder(name, within)
+    fetched = _fetched(name, within)
     try:
         with alone(name, within) as is_alone:
             if is_alone:
-                remove_leftovers(place, _fetched(name, within))
+                remove_leftovers(place, fetched)
             if not is_written:
-                if line := _too_little(name, what, within):
+                if line := _too_little(name, what, within, there_bytes(manual, fetched)):
                     return _fail(line)
                 _write(what, within, manual)
                 what.check(within)
@@ -112,9 +114,9 @@ def _prepare(name: str, within: Path) -> int:
     return 0
 
 
-def _too_little(name: str, what: Preparable, within: Path) -> str:
+def _too_little(name: str, what: Preparable, within: Path, there: int) -> str:
     """Returns an error message if there is not enough disk space, otherwise an empty string."""
-    there = min(there_bytes(manual_folder(name, within), _fetched(name, within)), what.download_bytes)
+    there = min(there, what.download_bytes)
     needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all records twice, unsorted and sorted
     free = shutil.disk_usage(within).free
     if free >= needed:

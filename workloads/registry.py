@@ -29,10 +29,24 @@ from workloads.models.resnet import resnet, resnet_basic
 from workloads.models.simple_cnn import simple_cnn
 from workloads.models.transformer import transformer, transformer_decoder
 from workloads.models.vgg import vgg
-from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
+from workloads.workload import (
+    Array,
+    Dataset,
+    Examples,
+    Model,
+    Names,
+    Optimizer,
+    Params,
+    State,
+    Variables,
+    Workload,
+    shapes_of,
+)
+
+Options = Mapping[str, Any]
 
 
-def _row(module: Any, name: str, splits: tuple[str, ...], classes: int, *, many: bool = False, **more: Any) -> Dataset:
+def _row(module: Any, name: str, splits: Names, classes: int, *, many: bool = False, **more: Any) -> Dataset:
     """Returns the registry row of a data set whose labels are classes.
 
     Args:
@@ -63,13 +77,15 @@ def _digits(name: str) -> Dataset:
 
 def _streamed_images(name: str) -> Dataset:
     """Returns the registry row of photographs with one or several labels each."""
-    source, feed = streamed_images.SOURCES[name], functools.partial(streamed_images.feed, name)
+    source = streamed_images.SOURCES[name]
+    feed = functools.partial(streamed_images.feed, name)
     return _row(streamed_images, name, ("validation",), source.classes, many=source.many, feed=feed)
 
 
 def _streamed_text(name: str) -> Dataset:
     """Returns the registry row of texts as subwords."""
-    classes, feed = streamed_text.SOURCES[name].vocabulary, functools.partial(streamed_text.feed, name)
+    classes = streamed_text.SOURCES[name].vocabulary
+    feed = functools.partial(streamed_text.feed, name)
     return _row(streamed_text, name, ("validation",), classes, padding=streamed_text.PADDING, feed=feed)
 
 
@@ -118,10 +134,8 @@ RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "movielens": movielens.source,
     "ratings": rating_files.source,
 }
-# All parameters of generated ratings. They are part of a study's plan.
-GENERATED: dict[str, Callable[..., dict[str, float]]] = {
-    "webgraph_synthetic": lambda **options: dataclasses.asdict(webgraph_synthetic.WebGraph(**options)),
-}
+# Dataclasses with all parameters of generated ratings, which are part of a study's plan.
+GENERATED: dict[str, Callable[..., Any]] = {"webgraph_synthetic": webgraph_synthetic.WebGraph}
 
 MODELS: dict[str, Callable[..., Model]] = {
     "quadratic": quadratic,
@@ -137,7 +151,7 @@ MODELS: dict[str, Callable[..., Model]] = {
 }
 
 
-def _at_size(model: str, options: Mapping[str, Any]) -> Callable[..., Model]:
+def _at_size(model: str, options: Options) -> Callable[..., Model]:
     """Returns a model with fixed options."""
     return lambda classes: MODELS[model](classes=classes, **options)
 
@@ -167,17 +181,17 @@ OPTIMIZERS: dict[str, Optimizer] = {
 OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 
-def model_options(model: str) -> tuple[str, ...]:
+def model_options(model: str) -> Names:
     """Returns the names of a model's options that a task may set."""
     return tuple(name for name in inspect.signature(MODELS[model]).parameters if name != "classes")
 
 
-def ratings_options(name: str) -> tuple[str, ...]:
+def ratings_options(name: str) -> Names:
     """Returns the names of the options of ratings that a task may set."""
-    return tuple(inspect.signature(RATINGS[name]).parameters)
+    return tuple(inspect.signature(GENERATED.get(name, RATINGS[name])).parameters)
 
 
-def ratings(choice: Mapping[str, Any]) -> RatingsSource:
+def ratings(choice: Options) -> RatingsSource:
     """Returns a source of ratings.
 
     Args:
@@ -187,19 +201,19 @@ def ratings(choice: Mapping[str, Any]) -> RatingsSource:
     return RATINGS[options.pop("name")](**options)
 
 
-def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
+def generated_from(choice: Options) -> dict[str, float]:
     """Returns all parameters of generated ratings, or an empty dict for other ratings."""
     options = dict(choice)
     name = options.pop("name")
-    return GENERATED[name](**options) if name in GENERATED else {}
+    return dataclasses.asdict(GENERATED[name](**options)) if name in GENERATED else {}
 
 
-def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
+def tuned(optimizer: str, schedule: str) -> Names:
     """Returns the names of the metaparameters that a search space must contain."""
     return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
 
 
-def dataset(name: str, source: Mapping[str, Any] | None = None) -> Dataset:
+def dataset(name: str, source: Options | None = None) -> Dataset:
     """Returns the registry row of a data set.
 
     Args:
@@ -212,20 +226,18 @@ def dataset(name: str, source: Mapping[str, Any] | None = None) -> Dataset:
     return OWN_DATASETS[name](**source or {}) if name in OWN_DATASETS else DATASETS[name]
 
 
-def tunable(row: Dataset, optimizer: str, schedule: str) -> tuple[str, ...]:
+def tunable(row: Dataset, optimizer: str, schedule: str) -> Names:
     """Returns the names of the metaparameters that a search space may contain."""
     further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].defaults)
     return tuned(optimizer, schedule) + further + row.tuned
 
 
-def metrics(row: Dataset) -> tuple[str, ...]:
+def metrics(row: Dataset) -> Names:
     """Returns the names of the metrics measured on a data set, in column order."""
     return tuple(f"{split}_{kind}" for split in row.splits for kind in row.metrics)
 
 
-def workload(
-    row: Dataset, model: str, options: Mapping[str, Any], optimizer: str, precision: str = "float32"
-) -> Workload:
+def workload(row: Dataset, model: str, options: Options, optimizer: str, precision: str = "float32") -> Workload:
     """Builds a workload from a data set and names. Reads the data only if the data set has no ``shapes``.
 
     Args:
@@ -257,7 +269,7 @@ def workload(
             inputs = inputs.astype(jnp.float32) / 255.0
         return network.apply(rounded(params), state, rounded(inputs), keys, train)
 
-    def init(key: Array) -> tuple[Params, State]:
+    def init(key: Array) -> Variables:
         shape, dtype = shapes.validation.inputs
         return network.init(key, jnp.zeros((1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype))
 

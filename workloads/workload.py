@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = Any  # a jax.Array or a tracer of one
+ArrayPair = tuple[Array, Array]
 Params = Any  # a pytree of arrays
 State = Any  # a pytree of arrays
+Names = tuple[str, ...]
+Variables = tuple[Params, State]
 DATA = "data"  # mesh axis that batches are divided over
 STACKED = "stacked"  # prefix of parameters whose first axis is over layers that are compiled as one
 
@@ -24,6 +27,11 @@ class Examples(NamedTuple):
 
     inputs: Array
     labels: Array
+
+
+Feed = Callable[[int, int, int, range], Examples]
+Draw = Callable[[Array, int], Examples]
+Loss = Callable[[Array, Array, Array], Array]
 
 
 class Splits(NamedTuple):
@@ -89,19 +97,19 @@ class Dataset(NamedTuple):
     train_examples: int | None
     evaluation_examples: int
     classes: int
-    splits: tuple[str, ...]
-    loss: Callable[[Array, Array, Array], Array]
+    splits: Names
+    loss: Loss
     metrics: Mapping[str, Metric]
     shapes: Callable[[], Splits] | None = None
-    tuned: tuple[str, ...] = ()
+    tuned: Names = ()
     padding: int | None = None
-    draw: Callable[[Array, int], Examples] | None = None
-    feed: Callable[[int, int, int, range], Examples] | None = None
+    draw: Draw | None = None
+    feed: Feed | None = None
     check: Callable[[], None] = lambda: None
     options: Mapping[str, Any] = MappingProxyType({})
-    models: tuple[str, ...] | None = None
+    models: Names | None = None
     targets: tuple[tuple[str, float], ...] = ()
-    lines: tuple[str, ...] = ()
+    lines: Names = ()
 
 
 class Product(NamedTuple):
@@ -128,7 +136,7 @@ class Model(NamedTuple):
         may share one.
     """
 
-    init: Callable[[Array, Array], tuple[Params, State]]
+    init: Callable[[Array, Array], Variables]
     apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array | Product, State]]
     group: int = 1
 
@@ -150,7 +158,7 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
       group: number of examples normalized together, as in Model."""
     made = functools.cache(network)
 
-    def init(key: Array, inputs: Array) -> tuple[Params, State]:
+    def init(key: Array, inputs: Array) -> Variables:
         variables = dict(made().init(key, inputs, None, False))
         return {"params": variables.pop("params")}, variables
 
@@ -175,7 +183,7 @@ class Optimizer(NamedTuple):
     """
 
     update_rule: Callable[..., Any]
-    tuned: tuple[str, ...]
+    tuned: Names
     defaults: Mapping[str, float]
     evaluated: Callable[[Params, Any], Params] = lambda params, state: params
 
@@ -199,14 +207,14 @@ class Workload(NamedTuple):
 
     shapes: Splits
     padding: int | None
-    draw: Callable[[Array, int], Examples] | None
-    feed: Callable[[int, int, int, range], Examples] | None
+    draw: Draw | None
+    feed: Feed | None
     group: int
-    init: Callable[[Array], tuple[Params, State]]
+    init: Callable[[Array], Variables]
     loss: Callable[[Params, State, Examples, Array | None, Array, Array], tuple[Array, State]]
     predict: Callable[[Params, State, Array], Array]
     metrics: Mapping[str, Metric]
-    evaluated_splits: tuple[str, ...]
+    evaluated_splits: Names
     evaluation_examples: int
     update_rule: Callable[..., Any]
     evaluated: Callable[[Params, Any], Params]

@@ -3,15 +3,14 @@
 import argparse
 import importlib
 
-from analysis import arguments
-from analysis.kind_views import BATCH, CORES, LAYOUTS, PRESENTATIONS
+from analysis import arguments, kind_views
+from analysis.kind_views import BATCH, CORES, LAYOUTS
 from results import store
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs each command that the store has studies for."""
-    kinds = {commit.kind for commit in store.catalogue(options.store)}
-    drawn = {source for kind in kinds for source in PRESENTATIONS[kind].figures}
+    drawn = kind_views.drawn(store.catalogue(options.store))
     names = []
     if CORES in drawn:
         names.append("epochs")

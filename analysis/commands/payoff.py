@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
     """The options of the next command: those given, without files of step times unless something is ``timed``."""
-    words: list[object] = []
+    words = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:
         names += ["measured", "predicted"]

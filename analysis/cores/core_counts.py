@@ -130,11 +130,11 @@ def of_curve(curve: CoreCurve) -> CoreCurveFit:
     if max(map(len, epochs)) == 1:
         notes.append("one epoch at every number of cores, so its noise is unknown")
     if fit.verdict == "at_least":
-        notes.append(f"less than half of the cores' time is lost up to {_cores(fit.critical_cores.low)} cores")
+        notes.append(f"less than half of the cores' time is lost up to {text.count(fit.critical_cores.low)} cores")
     if fit.doubt:
         notes.append(fit.doubt)
     if fit.slows and fit.fastest_cores < 4 * curve.cores[-1]:
-        notes.append(f"by the fit, more than {_cores(fit.fastest_cores)} cores slow an epoch down")
+        notes.append(f"by the fit, more than {text.count(fit.fastest_cores)} cores slow an epoch down")
     return CoreCurveFit(curve, fit, fit.verdict, "; ".join(notes))
 
 
@@ -189,17 +189,13 @@ def in_words(core_fit: CoreCurveFit) -> str:
     fit = core_fit.fit
     if fit is None or core_fit.verdict == "not_identified":
         return ""
-    return text.statement(core_fit.verdict, *map(_cores, fit.critical_cores))
+    return text.statement(core_fit.verdict, *map(text.count, fit.critical_cores))
 
 
 def _verdict(core_fit: CoreCurveFit) -> str:
     """The verdict in words, and whether the law misfits."""
     doubt = ", law misfits" if core_fit.fit and core_fit.fit.doubt else ""
     return core_fit.verdict.replace("_", " ") + doubt
-
-
-def _cores(count: float) -> str:
-    return f"{count:,.0f}" if float(count).is_integer() else text.number(count)
 
 
 def _interval(interval: scaling.Interval) -> str:

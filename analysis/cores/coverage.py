@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from analysis import coverage_tables
 from analysis.columns import COVERAGE_OF_CORES as COLUMNS, TIMES
 from analysis.cores import scaling
 from analysis.cores.regions import MOST
+from results.printing import Report
 
 LEAST = 0.85  # share of statements that must hold
 NAMED = 0.80  # share of misfits that must be named if statements do not hold
@@ -74,7 +75,7 @@ class Law(NamedTuple):
         return math.exp(brentq(lost, 0.0, farthest)) if lost(farthest) > 0 else math.inf
 
 
-LAWS: Mapping[str, Law] = {
+LAWS = {
     "parallel alone": Law(0.0, 1.0),
     "serial alone": Law(1.0, 0.0),
     "4 % serial": Law(0.04, 0.96),
@@ -91,7 +92,7 @@ LAWS: Mapping[str, Law] = {
     "(c − 1) / c, 5 %": Law(0.02, 0.98, exchange=0.05),
     "(c − 1) / c, 30 %": Law(0.05, 0.95, exchange=0.3),
 }
-COUNTS: Mapping[str, tuple[int, ...]] = {
+COUNTS = {
     "1, 2, 4": (1, 2, 4),
     "1 … 8": (1, 2, 4, 8),
     "1 … 64": (1, 2, 4, 8, 16, 32, 64),
@@ -143,9 +144,7 @@ def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Tim
     return Times(seconds, np.array([scaling.spread(list(epochs)) for epochs in each]))
 
 
-def run(
-    datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[CoreScenario] = ()
-) -> pd.DataFrame:
+def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenario] = ()) -> pd.DataFrame:
     """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
 
     Args:

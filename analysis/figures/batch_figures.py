@@ -28,16 +28,16 @@ LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one picture per curve: its points, fits, bands, regimes and critical batch sizes."""
     for one in curves:
-        curve, points = one.curve, one.selected.points
-        if not len(points.batch_size):
-            yield Skipped(f"steps_to_target of {workload_title(curve)}, {goal(curve)}", why_empty(one))
+        curve = one.curve
+        if not one.drawable:
+            yield Skipped(f"steps_to_target of {workload_title(curve)}, {goal(curve)}", one.why_nothing)
             continue
         subtitle = _subtitle([one], [curve.distinction])
         both = one.confirmed is not None
         strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
         figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
-        options: Look = {}
+        options = {}
         if both:
             beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
             options = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3}
@@ -85,13 +85,13 @@ def optimizers(curves: Sequence[CurveFits]) -> Pictures:
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"
-        lines = [one for one in group if len(one.selected.points.batch_size)]
+        lines = [one for one in group if one.drawable]
         if len({one.curve.optimizer for one in lines}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
             continue
         for one in group:
-            if not len(one.selected.points.batch_size):
-                yield Skipped(f"{one.curve.optimizer} among {what}", why_empty(one))
+            if not one.drawable:
+                yield Skipped(f"{one.curve.optimizer} among {what}", one.why_nothing)
         draw_all = _side_by_side if any(one.confirmed for one in lines) else _alone
         yield Picture(names, draw_all(workload, _subtitle(lines, names[4:]), lines, _entries(lines, *names[4:])))
 
@@ -184,11 +184,6 @@ def goal(curve: Curve) -> str:
 def file_names(curve: Curve) -> tuple[str, ...]:
     """Returns data set, model, optimizer, metric and value, from which the name of a file is made."""
     return curve.dataset, curve.model, curve.optimizer, curve.target.metric, decimal(curve.target.value)
-
-
-def why_empty(one: CurveFits) -> str:
-    """Returns the reason that a curve has no points."""
-    return one.selected.points.refusal or "no trial reached the target at any batch size"
 
 
 def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:

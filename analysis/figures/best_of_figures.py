@@ -11,13 +11,14 @@ from analysis.fitting import curve_fits, regimes
 from analysis.fitting.curve_fits import AtK, CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
-from analysis.plotting.draw import INK, Look, Style
+from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.plotting.ticks import Ends
 from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
+from results.grouping import grouped
 
 BESIDE = 0.28  # octaves between the selected and the confirmed critical batch size
 MINIMUM = Style(INK, "o", (0, ()))
@@ -67,9 +68,7 @@ def knees(curves: Sequence[CurveFits]) -> Pictures:
     Pruned studies, which are valid for their own k only, share the panel of studies that were not pruned.
     """
     for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
-        group: dict[str, list[CurveFits]] = {}
-        for one in members:
-            group.setdefault(one.curve.optimizer, []).append(one)
+        group = grouped(members, lambda one: one.curve.optimizer)
         at_every_k = {optimizer: (own, curve_fits.refit_by_k(own)) for optimizer, own in group.items()}
         fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.selected.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
@@ -98,7 +97,8 @@ def _ends(points_fits: Sequence[PointsFit]) -> Ends:
     stated = [fit.low for verdict, fit in fitted if verdict in ("identified", "at_least")]
     stated += [fit.high for verdict, fit in fitted if verdict in ("identified", "at_most")]
     room = 2**0.2
-    return min(min(sizes) / 2, *(end / room for end in stated)), max(max(sizes) * 2, *(end * room for end in stated))
+    low, high = [min(sizes) / 2, *(end / room for end in stated)], [max(sizes) * 2, *(end * room for end in stated)]
+    return min(low), max(high)
 
 
 def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: Ends) -> Panel:
@@ -107,19 +107,16 @@ def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[
     def onto(ax: Axes) -> None:
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
-        ax.set_xlim(min(ks) / 2**0.6, max(ks) * 2**0.8)
-        ax.set_ylim(*ends)
+        ax.set(xlim=(min(ks) / 2**0.6, max(ks) * 2**0.8), ylim=ends)
         for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ends)):
             ticks.in_powers_of_two(axis, limits, compact=True)
-        ax.set_xlabel("trials of the search, k")
-        ax.set_ylabel("critical batch size")
+        ax.set(xlabel="trials of the search, k", ylabel="critical batch size")
         ax.grid(**draw.GRID)
         for at in by:
             verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.selected), draw.SELECTED.marker)
         known = [at for at in by if at.selected.verdict == "identified"]
         sizes = [at.selected.fit.critical_batch_size for at in known if at.selected.fit]
-        look: Look = {"color": draw.SELECTED.color, "linestyle": (0, (1, 2)), "linewidth": 1, "zorder": 2}
-        ax.plot([at.k for at in known], sizes, **look)
+        ax.plot([at.k for at in known], sizes, color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
         for one in own:
             if one.confirmed and one.selected.points.trials:
                 confirmed = LabelledFit("", draw.CONFIRMED.color, one.confirmed)

@@ -16,6 +16,7 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from results.grouping import grouped
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
 
@@ -112,11 +113,8 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
     """Returns the largest factor between measured seconds of twins, or None if there are no twins."""
-    by_form: dict[tuple[str, ...], list[float]] = {}
-    for one in layouts:
-        by_form.setdefault(canonical(one), []).append(one.number("step_seconds"))
-    factors = [max(own) / min(own) for own in by_form.values() if len(own) > 1]
-    return max(factors, default=None)
+    twins = [[one.number("step_seconds") for one in own] for own in grouped(layouts, canonical).values()]
+    return max((max(own) / min(own) for own in twins if len(own) > 1), default=None)
 
 
 def canonical(one: MeasuredLayout) -> tuple[str, ...]:
@@ -134,9 +132,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     figure, ax = axes("Published layouts", goal, beside=True)
     _rows(ax, table, table["chips"], table["utilization"] * 100)
     ax.set_xscale("log", base=2)
-    ax.set_xlabel("chips")
-    ax.set_ylabel("measured model FLOPs utilization, %")
-    ax.set_ylim(0, 100)
+    ax.set(xlabel="chips", ylabel="measured model FLOPs utilization, %", ylim=(0, 100))
     yield Picture(("utilization",), figure)
     table = table[table["memory_gb"].notna() & table["tokens_per_second"].notna()]
     goal = "published chip-seconds per million tokens; cross: not compiled"
@@ -146,9 +142,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     for i, (mesh, x, y) in enumerate(zip(table["mesh"], table["memory_gb"], seconds, strict=True)):
         offset = (3, 4 + 7 * (i % 3))
         ax.annotate(mesh, (x, y), offset, textcoords="offset points", fontsize=5.5, color=INK, rotation=25)
-    ax.set_xlabel("measured peak GB per device")
-    ax.set_ylabel("measured chip-seconds per million tokens")
-    ax.set_yscale("log")
+    ax.set(xlabel="measured peak GB per device", ylabel="measured chip-seconds per million tokens", yscale="log")
     _decades(ax.yaxis)
     yield Picture(("memory",), figure)
 
@@ -158,8 +152,16 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        look: Look = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
-        ax.scatter(across[own.index], up[own.index], label=f"{SOURCES[str(source)]} {hardware} {model}", **look)
+        ax.scatter(
+            across[own.index],
+            up[own.index],
+            label=f"{SOURCES[str(source)]} {hardware} {model}",
+            s=26,
+            color=style.color,
+            marker=style.marker,
+            zorder=2,
+            **EDGE,
+        )
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
@@ -176,15 +178,15 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...]
     Returns:
       Title, names for a file, and members of each group.
     """
-    grouped: dict[tuple[str, ...], list[MeasuredLayout]] = {}
-    for one in layouts:
-        if not one.refused:
-            study = one.study
-            key = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
-            grouped.setdefault((*key, str(sorted(study.model_options.items()))), []).append(one)
+
+    def key_of(one: MeasuredLayout) -> tuple[str, ...]:
+        study = one.study
+        names = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
+        return (*names, str(sorted(study.model_options.items())))
+
     return [
         (f"{key[0]} on {key[2]} devices, {'timed' if key[1] == DEVICE else key[1]}", key[:-1], members)
-        for key, members in sorted(grouped.items())
+        for key, members in sorted(grouped([one for one in layouts if not one.refused], key_of).items())
     ]
 
 
@@ -223,8 +225,7 @@ def _finish(ax: Axes, across: str, up: str) -> None:
     ax.set_yscale("log")
     _decades(ax.xaxis)
     _decades(ax.yaxis)
-    ax.set_xlabel(across)
-    ax.set_ylabel(up)
+    ax.set(xlabel=across, ylabel=up)
     ax.grid(**GRID)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), title="redundancy")
 

@@ -99,14 +99,12 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
     ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
     if low > 0:
-        ax.set_yscale("log")
-        ax.set_ylim(low / 1.25, max(high, low * 2) * 1.25)
+        ax.set(yscale="log", ylim=(low / 1.25, max(high, low * 2) * 1.25))
         ticks.in_decades(ax.yaxis, ax.get_ylim())
     else:
         room = 0.05 * (high - low) or 0.5
         ax.set_ylim(low - room, high + room)
-    ax.set_xlabel("steps")
-    ax.set_ylabel(target.metric.replace("_", " "))
+    ax.set(xlabel="steps", ylabel=target.metric.replace("_", " "))
     ax.grid(**draw.GRID)
 
 
@@ -119,5 +117,4 @@ def _legend(lost: int, repeats: int, target: Target) -> list[Any]:
         handles.append(Line2D([], [], label=f"best trial rerun with {repeats} fresh seeds", **REPEAT))
     if lost:
         handles.append(Line2D([], [], label=f"diverged afterwards ({lost})", **LOST))
-    target_line: Look = {"linewidth": 0.9, "linestyle": (0, (4, 3))}
-    return [*handles, Line2D([], [], color=INK, label=f"target {target.value:g}", **target_line)]
+    return [*handles, Line2D([], [], color=INK, label=f"target {target.value:g}", linewidth=0.9, linestyle=(0, (4, 3)))]

@@ -76,19 +76,30 @@ def _picture(one: Answer) -> Any:
         _front(right, each, basis)
     first = there[-1][1]
     across = np.array(left.get_xlim())
-    ideal: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "label": "perfect scaling"}
-    left.plot(across, first.seconds[0] * first.devices[0] / across, **ideal)
-    right.set_xscale("log")
-    right.set_yscale("log")
-    right.set_ylim(*ticks.limits(np.concatenate([each.seconds for _, each in there]), 0.6, 0.6, least=4))
-    right.set_xlim(*ticks.limits(np.concatenate([each.device_hours for _, each in there]), 0.6, 0.6, least=4))
+    left.plot(
+        across,
+        first.seconds[0] * first.devices[0] / across,
+        color=INK,
+        linestyle=(0, (4, 3)),
+        linewidth=1.0,
+        label="perfect scaling",
+    )
+    up = ticks.limits(np.concatenate([each.seconds for _, each in there]), 0.6, 0.6, least=4)
+    hours = ticks.limits(np.concatenate([each.device_hours for _, each in there]), 0.6, 0.6, least=4)
+    right.set(xscale="log", yscale="log", ylim=up, xlim=hours)
     ticks.in_decades(right.yaxis, right.get_ylim())
     ticks.in_decades(right.xaxis, right.get_xlim())
-    right.set_xlabel(f"device-hours to {end}, by devices")
-    right.set_ylabel(f"seconds to {end}")
+    right.set(xlabel=f"device-hours to {end}, by devices", ylabel=f"seconds to {end}")
     right.grid(**GRID)
-    place: Look = {"loc": "lower left", "bbox_to_anchor": (left.get_position().x0, 0.0), "borderaxespad": 0.2}
-    figure.legend(*left.get_legend_handles_labels(), ncols=3, fontsize=8.5, frameon=False, **place)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        ncols=3,
+        fontsize=8.5,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(left.get_position().x0, 0.0),
+        borderaxespad=0.2,
+    )
     return figure
 
 
@@ -102,8 +113,7 @@ def _label(basis: Basis, one: Answer, each: PayOff) -> str:
 
 def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set_xlim(devices.min() / 2**0.5, devices.max() * 2**0.5)
+    ax.set(yscale="log", xlim=(devices.min() / 2**0.5, devices.max() * 2**0.5))
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=devices.max() > 2**8)
     ax.set_ylim(*ticks.limits(values, 0.4, 0.4))
     ticks.in_decades(ax.yaxis, ax.get_ylim())

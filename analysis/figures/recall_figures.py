@@ -16,6 +16,7 @@ from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.als import COMPUTATION
+from results.grouping import grouped
 from results.plans.study import canonical
 
 FEWEST_TRIALS = 3  # for a plane of metaparameters
@@ -72,8 +73,7 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
         most = max((one.result("recall_50") for one in group if one.chosen is not None), default=0)
-        ax.set_xlim(0, 1.08 * most or 1.0)
-        ax.set_xlabel("recall of held-out links, test rows")
+        ax.set(xlim=(0, 1.08 * most or 1.0), xlabel="recall of held-out links, test rows")
         ax.grid(**GRID)
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
         yield Picture((group[0].study.dataset,), figure)
@@ -140,8 +140,7 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
         if len(feasible):
             bar = figure.colorbar(dots, cax=figure.add_axes((0.80, 0.115, 0.025, 0.70)))
             bar.set_label(f"Recall@20 of {SPLITS[one.chosen_by]} at the last epoch")
-        ax.set_xlabel("unobserved weight α")
-        ax.set_ylabel("norm penalty λ")
+        ax.set(xlabel="unobserved weight α", ylabel="norm penalty λ")
         ax.margins(0.08)
         ax.grid(**GRID)
         ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.2)
@@ -233,8 +232,18 @@ def _course(
     x = axis.values(frame).to_numpy(float)
     for ax, name in ((left, "recall_20"), (right, "objective")):
         y = frame[name].to_numpy()
-        line: Look = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
-        ax.plot(x, y, marker=style.marker, markersize=5, zorder=3, **line, **WHITE)
+        ax.plot(
+            x,
+            y,
+            marker=style.marker,
+            markersize=5,
+            zorder=3,
+            color=style.color,
+            linestyle=style.line,
+            linewidth=1.4,
+            label=shown,
+            **WHITE,
+        )
         finite = np.flatnonzero(np.isfinite(y))
         if len(finite) and len(finite) < len(y):
             last = finite[-1:]
@@ -252,10 +261,7 @@ def _alike(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> l
 
 
 def _grouped(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    groups: dict[str, list[MeasuredFactorization]] = {}
-    for one in studies:
-        groups.setdefault(canonical(_without(one, fields)), []).append(one)
-    return list(groups.values())
+    return list(grouped(studies, lambda one: canonical(_without(one, fields))).values())
 
 
 def _without(one: MeasuredFactorization, fields: Sequence[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from analysis.figures import definitions
 from analysis.kind_views import BATCH, CORES, LAYOUTS, PAPER
 from results import cli, durable
 from results.bad_input import BadInput, check_choice
+from results.plans.study import TargetRequest
 
 if TYPE_CHECKING:
     from analysis.figures.requests import FigureRequest
@@ -172,8 +173,7 @@ LOADERS = {
 def _imported(name: str) -> Callable[..., Any]:
     """Imports a function of ``analysis`` by its dotted name."""
     module, _, function = name.rpartition(".")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"analysis.{module}"), function)
-    return found
+    return getattr(importlib.import_module(f"analysis.{module}"), function)
 
 
 def store_figures() -> list[str]:
@@ -200,7 +200,7 @@ def write_all(
     out: str | Path,
     report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
-    target: tuple[str, float] | None = None,
+    target: TargetRequest = None,
 ) -> None:
     """Writes all figures of the store at ``folder``, or those called ``name``, into ``out``.
 
@@ -226,7 +226,7 @@ def write_all(
         check_choice("figure", name, store_figures())
     out = _checked(out)
     commits = store.catalogue(folder)
-    present = {source for commit in commits for source in kind_views.PRESENTATIONS[commit.kind].figures}
+    present = kind_views.drawn(commits)
     if not commits:
         present.add(BATCH)
     papers = _load(PAPER, folder, target) if PAPER in present else None
@@ -260,7 +260,7 @@ def write_all(
         report(_summarized(passed))
 
 
-def _load(source: str, folder: "Folder", target: tuple[str, float] | None) -> Any:
+def _load(source: str, folder: "Folder", target: TargetRequest) -> Any:
     """Reads the data of a source. Only curves take a target."""
     load = _imported(LOADERS[source])
     return load(folder, target) if source == BATCH else load(folder)

@@ -119,20 +119,17 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
     """Sets logarithmic scales with ticks at powers of two, and labels."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
-    ax.set_xlim(cores.min() / 2**0.4, cores.max() * 2**0.4)
-    ax.set_ylim(*ticks.limits(values, 0.8, 0.6))
+    ax.set(xlim=(cores.min() / 2**0.4, cores.max() * 2**0.4), ylim=ticks.limits(values, 0.8, 0.6))
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
     ticks.in_powers_of_two(ax.yaxis, ax.get_ylim())
-    ax.set_xlabel("cores")
-    ax.set_ylabel(label)
+    ax.set(xlabel="cores", ylabel=label)
     ax.grid(**GRID)
 
 
 def _percentages(ax: Axes, most: float) -> None:
     """Formats the vertical axis as percentages up to ``most``, and at least up to 100 %."""
     top = 1.12 * max(1.0, most)
-    ax.set_yscale("linear")
-    ax.set_ylim(0, top)
+    ax.set(yscale="linear", ylim=(0, top))
     ax.yaxis.set_major_locator(FixedLocator(np.arange(0, top, 0.25).tolist()))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(PercentFormatter(1, 0))
@@ -169,8 +166,16 @@ def _published(ax: Axes) -> None:
         if bound:
             arrow = {"arrowstyle": "<-", "color": style.color}
             ax.annotate("", ends, xytext=(0, -24), textcoords="offset points", arrowprops=arrow)
-        marker: Look = {"markerfacecolor": "white", "markeredgecolor": style.color, "markeredgewidth": 1.4}
-        ax.plot(*([end] for end in ends), linestyle="none", marker="s", markersize=6.5, zorder=4, **marker)
+        ax.plot(
+            *([end] for end in ends),
+            linestyle="none",
+            marker="s",
+            markersize=6.5,
+            zorder=4,
+            markerfacecolor="white",
+            markeredgecolor=style.color,
+            markeredgewidth=1.4,
+        )
         side = "right" if row["cores"] ** 2 > cores.min() * cores.max() else "left"
         about = f"{'at most' if bound else 'about'} {row['seconds_per_epoch'] / 60:g} min"
         beside = (5 if side == "right" else -5, 8)

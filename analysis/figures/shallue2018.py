@@ -15,12 +15,12 @@ from analysis.fitting import curve_fits, curves
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import TrialFilter
 from analysis.plotting import best, grid, steps, tuning
-from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
+from results.grouping import grouped
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
@@ -56,7 +56,7 @@ class BuiltPanel(NamedTuple):
       panel: None if there are no data.
       problems: one line for each missing part.
       lines: of steps to target.
-      trial_counts: numbers of counted trials per batch size.
+      trial_counts: numbers of counted trials per batch size, of a panel without lines.
     """
 
     panel: Panel | None
@@ -67,7 +67,7 @@ class BuiltPanel(NamedTuple):
 
 def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
     """Returns workloads by name. If names collide, published workloads replace measured ones."""
-    found: dict[tuple[str, str, str], WorkloadStudies] = {}
+    found = {}
     for one in sorted(workloads, key=lambda one: (one.recorded, _longest(one))):
         key = one.dataset, one.model, one.optimizer
         if key in found and not one.recorded:  # its trials are longer than those found before
@@ -155,7 +155,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         goal="" if named else _panel_goal(lines),
         named_by="data, goal" if _data(first) != first.series else "",
     )
-    return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
+    return BuiltPanel(panel, problems, lines)
 
 
 def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
@@ -167,7 +167,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     if not tuning.shared_quantities(lines[0], [quantity]):
         return BuiltPanel(None, [*problems, f"trials lack {metaparameters.LEARNING_RATE} or {metaparameters.MOMENTUM}"])
     panel = tuning.panel(members[0].title, lines[0], quantity)._replace(goal=_panel_goal(lines))
-    return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
+    return BuiltPanel(panel, problems, lines)
 
 
 def _panel_goal(lines: Sequence[CurveFits]) -> str:
@@ -194,8 +194,8 @@ def _label(one: PaperLine, line: CurveFits) -> str:
 
 def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tuple[PaperLine, CurveFits]], list[str]]:
     """Returns the lines that can be drawn, and the reasons for which the others cannot."""
-    lines: list[tuple[PaperLine, CurveFits]] = []
-    problems: list[str] = []
+    lines = []
+    problems = []
     for one in members:
         workload = _workload(paper, one)
         assert workload is not None, "the caller checks this"
@@ -216,13 +216,10 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     """Builds a panel of best errors. All lines of one workload and group of trials are read at once."""
-    groups: dict[object, list[PaperLine]] = {}
-    for one in members:
-        groups.setdefault((one.workload, one.split), []).append(one)
-    errors: list[Errors] = []
-    problems: list[str] = []
-    counts: list[int] = []
-    for group in groups.values():
+    errors = []
+    problems = []
+    counts = []
+    for group in grouped(members, lambda one: (one.workload, one.split)).values():
         workload = _workload(paper, group[0])
         assert workload is not None, "the caller checks this"
         of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # errors have no target
@@ -247,8 +244,8 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
     """Builds panels of trials at one batch size each, all in the same plane."""
     across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
-    planes: dict[GridPlace, tuning.TrialPoints] = {}
-    built: dict[GridPlace, BuiltPanel] = {}
+    planes = {}
+    built = {}
     for position, (one, *_) in panels.items():
         workload = _workload(paper, one)
         commits = [each for each in workload.commits if each.study.batch_size == one.batch_size] if workload else []
@@ -303,6 +300,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
     else:
         which = f"the first {' or '.join(map(str, firsts))} COMPLETE trials" if firsts else "all COMPLETE trials"
         counts = [count for one in built for count in one.trial_counts]
+        counts += [line.selected.points.trials or 0 for one in built for line in one.lines]
         fewest, most = min(counts, default=0), max(counts, default=0)
         span = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
         if first.draws == definitions.BEST and not firsts:

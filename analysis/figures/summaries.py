@@ -13,7 +13,7 @@ from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import evidence, tuning
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK
 from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
@@ -36,8 +36,8 @@ def summary(curves: Sequence[CurveFits]) -> Pictures:
     for one in curves:
         curve = one.curve
         title, goal = batch_figures.workload_title(curve), batch_figures.goal(curve)
-        if not len(one.selected.points.batch_size):
-            yield Skipped(f"summary of {title}, {goal}", batch_figures.why_empty(one))
+        if not one.drawable:
+            yield Skipped(f"summary of {title}, {goal}", one.why_nothing)
             continue
         of_study = trials.of_commits(curve.workload.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
@@ -79,8 +79,15 @@ def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """Draws the legend of the panels of metaparameters at the foot of the page."""
     symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
-    options: Look = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
-    figure.legend(handles=symbols, loc="upper left", bbox_to_anchor=at, **options)
+    figure.legend(
+        handles=symbols,
+        loc="upper left",
+        bbox_to_anchor=at,
+        ncols=3,
+        fontsize=SMALL - 0.4,
+        borderaxespad=0,
+        columnspacing=1.4,
+    )
 
 
 def _fill(ax: Axes, panel: Panel) -> None:
@@ -107,8 +114,9 @@ def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
     """Draws steps to target, selected and confirmed, with fits. ``down`` is the height of the page in inches."""
     batch_figures.draw_curve(ax, curve_trials.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
-    where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
-    batch_figures.draw_legend(ax, fontsize=SMALL - 0.4, **where)
+    batch_figures.draw_legend(
+        ax, fontsize=SMALL - 0.4, loc="upper left", bbox_to_anchor=beneath, ncols=4, borderaxespad=0, columnspacing=1.4
+    )
 
 
 def _words(curve_trials: CurveTrials) -> str:

@@ -26,7 +26,7 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
     """Yields pages with one panel per workload and target."""
     goals = list(requests.each(selection, request))
     several = len({target for _, target in goals}) > 1
-    entries: list[tuple[Panel, CurveFits, WorkloadStudies]] = []
+    entries = []
     for workload, target in goals:
         title = pages.panel_title(selection, workload)
         line = curve_fits.of_workload(workload, target, request.rule)
@@ -50,7 +50,7 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
     The same trials determine the steps to easier targets.
     """
-    entries: list[tuple[Panel, list[CurveFits], WorkloadStudies]] = []
+    entries = []
     for workload in selection:
         goals = requests.targets(workload, request)
         if len(goals) == 1:
@@ -79,7 +79,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
         same = tuple(getattr(workload, field) for field in pages.FIELDS if field != by)
         goal = None if by == "dataset" else target  # every data set has its own target
         groups.setdefault((*same, goal), []).append((workload, target))
-    entries: list[tuple[Panel, list[CurveFits]]] = []
+    entries = []
     for key, group in groups.items():
         title = " · ".join(map(str, key[:2]))
         labelled = []

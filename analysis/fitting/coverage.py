@@ -1,6 +1,6 @@
 """Coverage: how often the intervals of `analysis fit` contain the truth, and its verdicts are right."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from analysis.columns import COVERAGE as COLUMNS
 from analysis.coverage_tables import HEADINGS, percent
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
+from results.printing import Report
 
 LEAST, MOST = 0.85, 0.99  # share of statements that must hold if the knee is inside
 EACH = 0.80  # the same for each scenario
@@ -21,7 +22,7 @@ SHARES = {"hold": "covered", "least": "least"} | HEADINGS | {"failed": "failed"}
 CHUNK = 100  # data sets per batch of fits, which keeps arrays in the processor's cache
 
 
-def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
+def run(datasets: int, seed: int, report: Report, scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
     """Simulates and fits ``datasets`` curves of every scenario, and returns a row of ``COLUMNS`` each.
 
     Args:
@@ -43,7 +44,7 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
     """The fits of a scenario's data sets, by the code that fits the curves of a store."""
     low, high, weights = samples.best(searches.low, searches.high)
     without = samples.left_out(searches.low, searches.high) if scenario.points == "shared" else None
-    fits: list[regimes.Fit] = []
+    fits = []
     for start in range(0, len(low), CHUNK):
         part = slice(start, start + CHUNK)
         rest = None if without is None else without[part]

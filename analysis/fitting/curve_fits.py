@@ -8,7 +8,7 @@ studies without pruning have a fit for every k up to their number of trials, and
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import BadInput
 from results.durable import Folder, located
-from results.plans.study import Target, decimal, digest
+from results.plans.study import Target, TargetRequest, decimal, digest
 from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
@@ -90,7 +90,7 @@ class CurveFits(NamedTuple):
 
 
 @located
-def of_store(folder: Folder, request: tuple[str, float] | None = None) -> list[CurveFits]:
+def of_store(folder: Folder, request: TargetRequest = None) -> list[CurveFits]:
     """Returns the curves of a store with their fits; ``request`` is a target (metric, value) instead of their own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
 
@@ -137,14 +137,14 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
       The name of each group (data set, model, metric, value, and the fields that separate it from similar groups, if
       there are any) and its curves.
     """
-    shared: dict[str, dict[str, object]] = {}
+    shared = {}
     groups: dict[tuple[str, ...], dict[str, list[CurveFits]]] = {}
     for one in fitted:
         rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
         shared[digest(rest)] = rest
         names = (one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value))
         groups.setdefault(names, {}).setdefault(digest(rest), []).append(one)
-    result: list[tuple[tuple[str, ...], list[CurveFits]]] = []
+    result = []
     for name, own in groups.items():
         for key, members in own.items():
             words = workload_studies.distinction(key, {other: shared[other] for other in own})
@@ -169,7 +169,7 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 
 @located
-def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
     """Returns the fits of a store, a row for every fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))
 
@@ -177,9 +177,7 @@ def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFr
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     """Returns the names of curves, the estimate and the number of trials per point, a row each."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
-    values: list[tuple[Any, ...]] = [
-        (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves
-    ]
+    values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves]
     return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 

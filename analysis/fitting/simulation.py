@@ -1,7 +1,7 @@
 """Simulated searches: trials at several batch sizes whose true critical batch size is known."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from results.plans.batch_study import evaluation_steps
 TRIALS = 32
 # A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness. Weights sum to 1 and
 # weighted octaves to 0, so that perfect scaling meets the plateau at B*. The last two are outside the fitted family.
-SHAPES: Mapping[str, tuple[tuple[float, float, float], ...]] = {
+SHAPES = {
     "hyperbola": ((1.0, 0.0, 1.0),),
     "soft": ((1.0, 0.0, 0.6),),
     "sharp": ((1.0, 0.0, 3.0),),
@@ -77,7 +77,7 @@ def _two_rates(ln_below_knee: np.ndarray, plateau: float, perfect: float) -> np.
 
 
 # For a slope of -s at small batch sizes, its line meets the plateau at B*.
-BEYOND: Mapping[str, Beyond] = {
+BEYOND = {
     "slope -0.85": Beyond("slope", lambda ln_below_knee: 0.85 * _hyperbola(ln_below_knee)),
     "plateau rises 12 %": Beyond("plateau", lambda ln_below_knee: _tilted(ln_below_knee, 1.12)),
     "knee 4 x sharper to its plateau": Beyond("knee", lambda ln_below_knee: _two_rates(ln_below_knee, 2.4, 0.6)),

@@ -23,7 +23,7 @@ from results import store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.papers import published_numbers
-from results.plans.plan import Plan
+from results.plans.study import TargetRequest
 
 GAIN = 0.20
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
 
 
 @located
-def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Sequence[str] = ()) -> list[Subject]:
+def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str] = ()) -> list[Subject]:
     """Returns the curves of a store, as selected and as confirmed, and its factorizations over cores.
 
     Args:
@@ -105,9 +105,8 @@ def of_store(folder: Folder, request: tuple[str, float] | None = None, where: Se
     Raises:
       BadInput: there is no store, or it has no study that could pay off.
     """
-    kinds = {commit.kind for commit in store.catalogue(folder)}
-    drawn = {source for kind in kinds for source in kind_views.PRESENTATIONS[kind].figures}
-    subjects: list[Subject] = []
+    drawn = kind_views.drawn(store.catalogue(folder))
+    subjects = []
     if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
         every = curves.of_store(*steps.load(folder, request))
         if where:
@@ -140,7 +139,7 @@ def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
         times = step_times.of_core_curve(curve)
         if times is None:
             continue
-        study: Plan = curve.representative.study
+        study = curve.representative.study
         epochs = curve.representative.result("epoch")
         names = dict(zip(NAMES, kind_views.labels(study), strict=True))
         title = f"{' · '.join(names.values())} · {epochs:.0f} epochs"
@@ -264,7 +263,7 @@ def _answer(
     if fit:
         batch = time_to_target.last_batch_size(fit, gain)
         notes += _open_ends(one, batch, "batch size", fit.batch_size)
-    found: dict[str, PayOff | None] = dict.fromkeys(BASES)
+    found = dict.fromkeys(BASES)
     predicted_by = ""
     for times in (*measured, *predicted):
         if times.device_kind != kind:
@@ -350,7 +349,7 @@ def table(found: Sequence[Answer]) -> pd.DataFrame:
     """Returns a row for every answer: the names of its subject, then ``PAYOFF``."""
     rows = []
     for one in found:
-        row: dict[str, Any] = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
+        row = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
         row |= {"predicted_by": one.predicted_by or None, "reason": "; ".join(one.notes)}
         lasts = [("batch", "batch_size", one.batch)]
         for basis in BASES:
@@ -371,8 +370,8 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
       found: the answers.
       price: price of an hour of each kind of device.
     """
-    rows: list[dict[str, Any]] = []
-    owners: list[Answer] = []
+    rows = []
+    owners = []
     for one in found:
         own: dict[float, dict[str, Any]] = {}
         for basis in BASES:
@@ -428,7 +427,7 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
       BadInput: a price is not a positive number, or its device is not among ``kinds``.
     """
     any_device = float("nan")
-    of_kind: dict[str, float] = {}
+    of_kind = {}
     for word in words:
         kind, equals, number = word.rpartition("=")
         try:

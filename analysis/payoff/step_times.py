@@ -184,7 +184,7 @@ def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
 def _kind(run: dict[str, Any]) -> str:
     """Returns the kind of device, which for a CPU includes the cores of each device if there are several."""
     cores = (run["physical_cores"] or 1) // run["device_count"] if run["backend"] == "cpu" else 1
-    kind: str = run["device_kind"] or "unknown"
+    kind = run["device_kind"] or "unknown"
     return f"{kind}, {cores} cores each" if cores > 1 else kind
 
 

@@ -65,9 +65,9 @@ class LastDoubling(NamedTuple):
 
     def in_words(self) -> str:
         """Returns words such as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
-        words = text.statement(self.verdict, *map(_count, (self.best, self.low, self.high)))
+        words = text.statement(self.verdict, *map(text.count, (self.best, self.low, self.high)))
         guessed = self.verdict == "not_identified" and not np.isnan(self.guess)
-        return f"{words} (best {_count(self.guess)})" if guessed else words
+        return f"{words} (best {text.count(self.guess)})" if guessed else words
 
 
 NOTHING = LastDoubling(float("nan"), float("nan"), float("nan"), "not_identified")
@@ -135,10 +135,6 @@ def stated(found: LastDoubling) -> LastDoubling:
         found.verdict,
         found.guess,
     )
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else text.number(value)
 
 
 class Gains(NamedTuple):

@@ -116,9 +116,20 @@ def bars(
     size: float,
 ) -> None:
     """Draws markers with bars from ``low`` to ``high``, all float64[n]. ``size`` is that of markers, in points."""
-    look: Look = {"markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 1.6}
-    look |= {"fmt": style.marker, "color": style.color, "capsize": 0, "zorder": 4}
-    ax.errorbar(across, middle, yerr=[middle - low, high - middle], label=label, **look)
+    ax.errorbar(
+        across,
+        middle,
+        yerr=[middle - low, high - middle],
+        label=label,
+        markersize=size,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        elinewidth=1.6,
+        fmt=style.marker,
+        color=style.color,
+        capsize=0,
+        zorder=4,
+    )
 
 
 def repeated_medians(
@@ -233,13 +244,17 @@ def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
     if fit is None or points_fit.verdict != "identified":
         return
     size = np.array([fit.critical_batch_size])
-    ring: Look = {
-        "markersize": 12,
-        "markerfacecolor": "none",
-        "markeredgecolor": style.color,
-        "markeredgewidth": 1.4,
-    }
-    ax.plot(size, regimes.curve(fit, size) / factor, linestyle="none", marker="o", zorder=5, **ring)
+    ax.plot(
+        size,
+        regimes.curve(fit, size) / factor,
+        linestyle="none",
+        marker="o",
+        zorder=5,
+        markersize=12,
+        markerfacecolor="none",
+        markeredgecolor=style.color,
+        markeredgewidth=1.4,
+    )
 
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:

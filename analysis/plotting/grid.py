@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK
 from analysis.plotting.picture import PNG_DPI, keep_inside
 
 # Inches.
@@ -60,8 +60,7 @@ def empty(title: str, why: str, across: int = 38, size: float | None = None) -> 
     def draw(ax: Axes) -> None:
         ax.set_axis_off()
         words = textwrap.fill(why, across)
-        at: Look = {"ha": "center", "va": "center", "transform": ax.transAxes}
-        ax.text(0.5, 0.5, words, fontsize=size, color="#777777", **at)
+        ax.text(0.5, 0.5, words, fontsize=size, color="#777777", ha="center", va="center", transform=ax.transAxes)
 
     return Panel(title, draw)
 

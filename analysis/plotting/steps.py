@@ -77,16 +77,36 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.selected.fit for one in members):
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
-        ring: Look = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
-        ring |= {"linestyle": "none", "marker": "o", "markersize": 10}
-        entries.append(Line2D([], [], label="critical batch size [90 % interval]", **ring))
+        entries.append(
+            Line2D(
+                [],
+                [],
+                label="critical batch size [90 % interval]",
+                markerfacecolor="none",
+                markeredgecolor=style.color,
+                markeredgewidth=1.2,
+                linestyle="none",
+                marker="o",
+                markersize=10,
+            )
+        )
     if perfect:
         entries.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
     if any(len(published_steps(one)[0]) for one in members):
         entries.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
     if any(one.missed for one in members):
-        missed: Look = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
-        entries.append(Line2D([], [], color=style.color, label="not reached within this budget", **missed))
+        entries.append(
+            Line2D(
+                [],
+                [],
+                color=style.color,
+                label="not reached within this budget",
+                marker="^",
+                markerfacecolor="white",
+                markersize=6,
+                linestyle="none",
+            )
+        )
     return entries
 
 

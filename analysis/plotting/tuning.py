@@ -63,8 +63,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
         if quantity.log:
-            ax.set_yscale("log")
-            ax.set_ylim(np.nanmin(low) / 2, np.nanmax(high) * 2)
+            ax.set(yscale="log", ylim=(np.nanmin(low) / 2, np.nanmax(high) * 2))
             ticks.in_decades(ax.yaxis, ax.get_ylim())
         if quantity.is_rate:
             for name, power in POWERS.items():
@@ -80,9 +79,16 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
 
 def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     """Returns the legend of all panels of metaparameters."""
-    best: Look = {"marker": STYLE.marker, "markersize": 5, "linewidth": 1}
     entries: list[Artist] = [
-        Line2D([], [], color=STYLE.color, label="trial with the fewest steps", **best),
+        Line2D(
+            [],
+            [],
+            color=STYLE.color,
+            label="trial with the fewest steps",
+            marker=STYLE.marker,
+            markersize=5,
+            linewidth=1,
+        ),
         Line2D([], [], color=STYLE.color, linewidth=4, alpha=0.35, label=f"range of trials within {NEARLY:g}× of it"),
     ]
     if rates:

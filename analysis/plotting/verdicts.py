@@ -61,8 +61,16 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
         for first, last in runs(names):
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
         if len(labelled) > 1:
-            words: Look = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
-            ax.text(-0.008, bottom + STRIP / 2, one.label, transform=ax.transAxes, **words)
+            ax.text(
+                -0.008,
+                bottom + STRIP / 2,
+                one.label,
+                transform=ax.transAxes,
+                ha="right",
+                va="center",
+                fontsize=7.5,
+                color=one.color,
+            )
 
 
 def runs(names: np.ndarray) -> list[tuple[int, int]]:
@@ -81,8 +89,17 @@ def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: 
     if not shown and name != "?" and name not in named:
         strip.set_label(name)  # for the legend
     named.add(name)
-    words: Look = {"ha": "center", "va": "center", "fontsize": 7.5, "linespacing": 1.0, "color": INK}
-    ax.text(math.sqrt(left * right), bottom + STRIP / 2, shown, transform=ax.get_xaxis_transform(), **words)
+    ax.text(
+        math.sqrt(left * right),
+        bottom + STRIP / 2,
+        shown,
+        transform=ax.get_xaxis_transform(),
+        ha="center",
+        va="center",
+        fontsize=7.5,
+        linespacing=1.0,
+        color=INK,
+    )
 
 
 def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
@@ -170,8 +187,9 @@ def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
     if left < fit.critical_batch_size < right and points_fit.verdict == "identified":
         foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
         ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=color, linewidth=0.9, linestyle=":", zorder=1.5)
-        look: Look = {"marker": "D", "color": color, "markersize": 5, "zorder": 6}
-        ax.plot([fit.critical_batch_size], [height], transform=at_bottom, **look)
+        ax.plot(
+            [fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=color, markersize=5, zorder=6
+        )
     before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
     if before > WORDS:  # there the text does not cover the line of perfect scaling
         anchor, side, shift = low, "right", (-8, 0)

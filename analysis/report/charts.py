@@ -30,10 +30,10 @@ HEIGHT, TALL = 340, 460  # pixels. TALL is used if the page has only one chart o
 SMALL = 280
 POINTS = "points"  # name, in every chart, of the marks that can be hovered and focused, and of their data
 Json = dict[str, Any]  # part of a specification, or a row of data
-LINES: Json = {"field": "label", "type": "nominal"}  # text alternative of a point
+LINES = {"field": "label", "type": "nominal"}  # text alternative of a point
 MOST_TICKS = 12
-DIMMED: Json = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
-MARK: Json = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
+DIMMED = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
+MARK = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
 class Mark(NamedTuple):
@@ -179,17 +179,21 @@ def _behind(own: Channels) -> list[Json]:
     """Returns layers for regimes, perfect scaling, fits with their regions, and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
-    to_axis = {"y2": {"value": {"expr": "height"}}}
-    foot = {"y": {"value": {"expr": "height - 7"}}}
     fill = {"field": "fill", "type": "nominal", "scale": None}
     return [
         layer("regimes", {"type": "rect", "opacity": 0.5}, x=own.x, x2={"field": "x2"}, fill=fill),
         layer("diagonals", rule | {"color": "var(--diagonal)"}, **own.between),
         layer("bands", clipped | {"type": "area", "opacity": 0.22}, **own.at, y2={"field": "y2"}, color=own.tone),
         layer("perfect", rule | {"strokeDash": [6, 4], "strokeWidth": 1.3}, **own.between),
-        layer("knees", rule | {"strokeDash": [2, 3]}, **own.at, **to_axis),
+        layer("knees", rule | {"strokeDash": [2, 3]}, **own.at, y2={"value": {"expr": "height"}}),
         layer("fits", clipped | {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone, opacity=DIMMED),
-        layer("critical", {"type": "rule", "strokeWidth": 3}, x=own.x, x2={"field": "x2"}, **foot),
+        layer(
+            "critical",
+            {"type": "rule", "strokeWidth": 3},
+            x=own.x,
+            x2={"field": "x2"},
+            y={"value": {"expr": "height - 7"}},
+        ),
         layer("rings", ring | {"filled": False}, **own.at, stroke=own.tone, opacity=DIMMED),
     ]
 
@@ -198,13 +202,12 @@ def _measured(own: Channels) -> list[Json]:
     """Returns layers for answers with their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
-    mark_channels = {"shape": own.form, "fill": fill, "stroke": own.tone}
     return [
         layer(POINTS, {"type": "rule", "strokeWidth": 2, "clip": True}, **own.bar, opacity=DIMMED)
         | {"name": "intervals"},
         layer(POINTS, {"type": "text", "dy": -13, "fontSize": 14}, **own.at, text=arrow, opacity=DIMMED)
         | {"name": "arrows"},
-        layer(POINTS, MARK, **own.at, **mark_channels, opacity=DIMMED, description=LINES),
+        layer(POINTS, MARK, **own.at, shape=own.form, fill=fill, stroke=own.tone, opacity=DIMMED, description=LINES),
     ]
 
 

@@ -14,8 +14,11 @@ from results import progress, store
 from results.bad_input import BadInput, check_choice
 from results.cli import quoted
 from results.durable import Folder, located
+from results.grouping import grouped
 from results.plans.plan import Plan
-from results.rules.ledger import Ledger, tally
+from results.plans.study import TargetRequest
+from results.printing import Report
+from results.rules.ledger import Ledger, tally, total
 from results.storage.commits import Commit, read_table
 
 T = TypeVar("T")
@@ -47,7 +50,7 @@ class FilterGroup(NamedTuple):
     def ledger(self) -> Ledger:
         """Ledger of all studies. Trials of studies that have not run count as missing."""
         missing = [tally(study.request, {}) for study in self.waiting]
-        return sum_ledgers([*(commit.ledger for commit in self.commits), *missing])
+        return total([*(commit.ledger for commit in self.commits), *missing])
 
 
 class PageContents(NamedTuple):
@@ -70,7 +73,7 @@ class PageContents(NamedTuple):
 
 
 @located
-def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[str], None]) -> PageContents:
+def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContents:
     """Reads a store or a release.
 
     Args:
@@ -109,11 +112,6 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
         [(group_numbers["/".join(kind_views.labels(one.study))], one) for one in laid],
         runs,
     )
-
-
-def sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
-    """Returns the sum of ledgers."""
-    return Ledger(*map(sum, zip(*ledgers, strict=True)))
 
 
 def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
@@ -176,11 +174,7 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
 
 def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[str, str, str, str], list[T]]:
     """Groups items by the kind of their study and its names in the filters."""
-    groups: dict[tuple[str, str, str, str], list[T]] = {}
-    for item in items:
-        study = study_of(item)
-        groups.setdefault((study.kind, *kind_views.labels(study)), []).append(item)
-    return groups
+    return grouped(items, lambda item: (study_of(item).kind, *kind_views.labels(study_of(item))))
 
 
 def _group(

@@ -221,7 +221,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
     notes += [workload_rows.reason(goal, points_fit)] if points_fit and not points_fit.fit else []
     fits_of = dict(workload_rows.answers(goal))
     runs = [_regimes(each, name if len(fits_of) > 1 else "") for name, each in fits_of.items()]
-    cells: list[Cell | str] = [
+    cells = [
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
         number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
         number(_trials(goal)),

@@ -83,7 +83,7 @@ def _row(group_number: int, one: MeasuredLayout) -> Html:
         fits = "yes" if one.row["predicted_fits"] else "no"
     explanation = one.row.get("explanation")
     refused = one.row["refusal"].replace("_", " ") if one.refused else ""
-    cells: list[Cell | str] = [
+    cells = [
         one.study.model_label,
         one.study.engine,
         one.study.mesh,

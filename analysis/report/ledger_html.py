@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analysis import kind_views
-from analysis.report.contents import FilterGroup, PageContents, Run, sum_ledgers
+from analysis.report.contents import FilterGroup, PageContents, Run
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 from results.catalog import licences
+from results.grouping import grouped
 from results.plans import schema
 from results.plans.kinds import KINDS
-from results.rules.ledger import Ledger
+from results.rules.ledger import Ledger, total as of_all
 from results.storage.commits import Commit
 
 LEDGER = (
@@ -35,7 +36,7 @@ COMPUTING = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 
 def ledger(groups: Sequence[FilterGroup]) -> Html:
     """Returns the ledger of every workload and their sum."""
-    total = sum_ledgers([group.ledger for group in groups])
+    total = of_all(group.ledger for group in groups)
     shown = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
     words = ["workload", "studies", *(field.replace("_", " ") for field in shown)]
     heads = [words[0], *(f"{word}#" for word in words[1:])]
@@ -86,10 +87,8 @@ def _or(words: Sequence[str]) -> str:
 def provenance(contents: PageContents) -> Html:
     """Returns the code, devices and software of all studies, and the hashes of their tables."""
     recorded = {commit.name for commit in contents.commits if KINDS[commit.kind].recorded}
-    groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run in contents.runs:
-        if run["study"] not in recorded:
-            groups.setdefault((_code(run), _device(run), _software(run)), []).append(run)
+    measured = [run for run in contents.runs if run["study"] not in recorded]
+    groups = grouped(measured, lambda run: (_code(run), _device(run), _software(run)))
     rows = [_runs_row(key, own) for key, own in sorted(groups.items())]
     comparable = sorted({str(c.plan["comparable"]) for c in contents.commits if "comparable" in c.plan})
     words = [f"Table schema: {schema.SCHEMA_VERSION}."]
@@ -107,7 +106,7 @@ def _runs_row(key: tuple[str, str, str], runs: Sequence[Run]) -> Html:
     days = sorted(str(run["started_at"])[:16].replace("T", " ") for run in runs if run["started_at"])
     first, last = (Cell(days[i], None, "when") if days else "" for i in (0, -1))
     seconds = sum((run["run_seconds"] or 0.0) + (run["compile_seconds"] or 0.0) for run in runs)
-    cells: list[Cell | str] = [
+    cells = [
         Cell(key[0], None, "hash"),
         *key[1:],
         number(len({run["study"] for run in runs})),
@@ -182,7 +181,7 @@ def terms(commits: Iterable[Commit]) -> Html:
     heads = ("source", "studies#", "licence", "to cite")
     rows = []
     for own, count in sorted(counts.items(), key=lambda item: str(item[0])):
-        licence: str = "not stated: may be converted but not redistributed"
+        licence = "not stated: may be converted but not redistributed"
         if own.licence:
             licence = tag("a", own.licence, href=own.url, rel="noreferrer")
         cite = own.citation or ""

@@ -6,7 +6,7 @@ import html
 import importlib.metadata
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from analysis.report.contents import FilterGroup, PageContents, Run, gather
 from analysis.report.markup import Html, join, tag, upright
 from results.bad_input import BadInput
 from results.durable import Location, local
+from results.plans.study import TargetRequest
+from results.printing import Report
 
 # Exports Vega-Embed from the bundle as a global of the page.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -46,7 +48,7 @@ FILTERS = ("kind", "dataset", "model", "optimizer")
 WORDS = {"kind": "kind of study", "dataset": "data set"}
 
 
-def write(folder: Location, out: str | Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
+def write(folder: Location, out: str | Path, target: TargetRequest, report: Report) -> int:
     """Writes the page of a store or a release and returns its size in bytes.
 
     Args:

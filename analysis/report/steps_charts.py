@@ -94,7 +94,7 @@ def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -
 def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: Json) -> Json:
     across, up = ends
     always: dict[str, ChartRows] = {"points": [], "fits": []}
-    several: dict[str, ChartRows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
+    several = {"rings": [], "diagonals": list(_diagonals(across, up))}
     focused: dict[str, ChartRows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
     for group_number, goal in members:
         points_fit = dict(workload_rows.answers(goal)).get(name)
@@ -150,7 +150,7 @@ def _points(goal: WorkloadRow) -> Iterator[Json]:
     heading = f"{goal.workload.title} · {goal.target_text}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
         least = low if low > 0 else min(0.5, high)
-        point: Json = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
+        point = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         point |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
         yield point | {"label": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():

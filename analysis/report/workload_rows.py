@@ -19,7 +19,7 @@ from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
-from results.plans.study import METRICS, Target
+from results.plans.study import METRICS, Target, TargetRequest
 from results.storage.commits import Commit, read_table
 
 SHORTFALL = "validation_shortfall"  # reaches 0, which serves as the target, once a benchmark's own target is met
@@ -65,7 +65,7 @@ class WorkloadRow(NamedTuple):
 
 
 def read_goals(
-    folder: Folder, target: tuple[str, float] | None = None, move: Callable[[int], None] = lambda _: None
+    folder: Folder, target: TargetRequest = None, move: Callable[[int], None] = lambda _: None
 ) -> list[WorkloadRow]:
     """Reads every workload over batch sizes, once for each of its targets.
 
@@ -199,7 +199,7 @@ def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
     return [*facts, (curve_fits.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
-def _targets(workload: WorkloadStudies, target: tuple[str, float] | None) -> list[Target]:
+def _targets(workload: WorkloadStudies, target: TargetRequest) -> list[Target]:
     if target:
         return requests.targets(workload, FigureRequest("steps", metric=target[0], values=target[1:]))
     own = requests.targets(workload, FigureRequest("steps"))

@@ -100,7 +100,7 @@ def answer(
     commits = {
         commit.name: commit for commit in store.catalogue(overview.folder) if commit.name in overview.descriptions
     }
-    rows: list[dict[str, Any]] = []
+    rows = []
     few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
     for target, descriptions in steps.targets(overview, request).items():
         trials_of_study = trials.of_commits([commits[one.study] for one in descriptions], target)

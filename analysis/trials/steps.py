@@ -14,16 +14,14 @@ from results.catalog.overview import Overview, survey
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
-from results.plans.study import Target, decimal
+from results.plans.study import Target, TargetRequest, decimal
 from results.rules.answers import MINIMUM, Rule, check_chooses
 from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
 
 
 @located
-def load(
-    folder: Folder, request: tuple[str, float] | None = None, rule: Rule = MINIMUM
-) -> tuple[Overview, Target | None]:
+def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) -> tuple[Overview, Target | None]:
     """A store with at least one run, and the requested target (metric, value) if there is one.
 
     Raises:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from results.catalog import licences
 from results.catalog.licences import Terms
+from results.grouping import grouped
 from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS as POINT_COLUMNS
@@ -21,7 +22,7 @@ TABLES = {
     "measurements": "the metrics of a trial at a step",
 }
 
-RELEASED = "2026-11-22"  # the date of a release whose runs have no dates
+RELEASED = "2026-11-22"  # the date of a release if its runs have no dates
 POINTS = "points"
 POINTS_FILE = f"{POINTS}.parquet"
 ABOUT = TABLES | {POINTS: "the answer of a study for a target, and the fit of its curve"}
@@ -39,13 +40,13 @@ class Contents(NamedTuple):
 
     Attributes:
       commits: studies, sorted by name.
-      columns: schema of every table.
-      files: sha256 of the files of every table, by file name.
+      columns: schema of each table.
+      files: sha256 of each table file, by file name.
       newest: date of the newest run, ISO 8601, or ``RELEASED`` if the runs have no dates.
       version: version of the software that wrote the release.
       software: versions of the software that measured or imported the studies, by source.
-      sizes: bytes of the files of all tables, by file name.
-      one_point_each: true if the points have exactly one row for every study.
+      sizes: size of each table file in bytes, by file name.
+      one_point_each: whether the points have exactly one row per study.
     """
 
     commits: Sequence[Commit]
@@ -60,14 +61,12 @@ class Contents(NamedTuple):
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
         """Studies by source."""
-        found: dict[Terms, list[Commit]] = {}
-        for commit in self.commits:
-            found.setdefault(licences.terms(commit.plan), []).append(commit)
+        found = grouped(self.commits, lambda commit: licences.terms(commit.plan))
         return dict(sorted(found.items(), key=lambda item: str(item[0])))
 
     @property
     def licences(self) -> list[Terms]:
-        """One entry for every licence."""
+        """Returns one entry per licence."""
         return list({terms.licence: terms for terms in self.sources}.values())
 
     def rows(self, table: str) -> int:
@@ -75,7 +74,7 @@ class Contents(NamedTuple):
 
 
 class PointsFile(NamedTuple):
-    """The file of points of a release."""
+    """The points file of a release."""
 
     columns: pa.Schema
     sha256: str
@@ -88,7 +87,7 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
 
     Args:
       commits: studies, sorted by name.
-      points: the file of points. None without points.
+      points: the points file, or None for a release without points.
     """
     shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
     columns = {table: next(iter(files)).schema for table, files in shared.items()}

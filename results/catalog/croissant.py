@@ -1,6 +1,6 @@
-"""croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.1.
+"""croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.1 format.
 
-It includes the minimum of the extension for responsible AI (RAI), and records the origin of studies in PROV.
+It includes the required fields of the responsible AI (RAI) extension, and records the origin of studies in PROV.
 """
 
 import json
@@ -23,7 +23,7 @@ KEYWORDS = ("scaling", "batch size", "data parallelism", "training", "metaparame
 
 CARD = "README.md"  # relative, because a release may be copied anywhere
 _AUTHORS = {"@type": "sc:Organization", "name": "The scaling-limits authors"}
-# Data sets by others that our own studies were trained on: author, label and URL by name.
+# Third-party data sets that our own studies were trained on: author, label and URL by name.
 _DATA = {
     "digits": (
         "scikit-learn",
@@ -38,7 +38,7 @@ _DATA = {
     ),
 }
 
-# The terms of each licence, in short.
+# A summary of each licence's terms.
 USAGE = {
     "CC-BY-4.0": "any use, also commercial; name the source and state changes",
     "Apache-2.0": "any use, also commercial; include the licence and its notices, and state changes",
@@ -71,7 +71,7 @@ _RAI = {
 }
 
 # Fixed by the format; readers compare it with their own copy.
-_CONTEXT: dict[str, Any] = {
+_CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "citeAs": "cr:citeAs",
@@ -113,13 +113,13 @@ _CONTEXT: dict[str, Any] = {
 
 
 def document(release: Contents, cite_as: str) -> bytes:
-    """croissant.json as bytes.
+    """Returns croissant.json as bytes.
 
     Args:
       release: contents of the release.
-      cite_as: how to cite the release, BibTeX.
+      cite_as: BibTeX citation of the release.
     """
-    about: dict[str, Any] = {
+    about = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
@@ -144,13 +144,13 @@ def document(release: Contents, cite_as: str) -> bytes:
 
 
 def _usage(terms: Terms) -> dict[str, Any]:
-    """The terms of use of a licence."""
+    """Returns the terms of use of a licence."""
     about = {"@type": "sc:CreativeWork", "name": terms.licence, "url": terms.url}
     return about | {"description": USAGE.get(terms.licence or "", "see the licence")}
 
 
 def _provenance(release: Contents) -> dict[str, Any]:
-    """Who measured the studies, and which software wrote these tables."""
+    """Returns who measured the studies, and which software wrote these tables."""
     derived = list(_measured_on(release)) + [
         {
             "@type": "prov:Entity",
@@ -172,7 +172,7 @@ def _provenance(release: Contents) -> dict[str, Any]:
 
 
 def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
-    """Data sets by others that our own studies were trained on."""
+    """Yields third-party data sets that our own studies were trained on."""
     sources = release.sources.items()
     own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
     for name, (author, label, url) in _DATA.items():
@@ -193,7 +193,7 @@ def _software(release: Contents, source: str) -> str:
 
 
 def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
-    """The files of a table, and the set that joins them if there are several."""
+    """Yields the files of a table, and the file set that joins them if there are several."""
     for name, sha256 in sorted(release.files[table].items()):
         yield {
             "@type": "cr:FileObject",
@@ -241,7 +241,7 @@ def _record_set(release: Contents, table: str) -> dict[str, Any]:
 
 
 def _reference(release: Contents, table: str, column: str) -> dict[str, Any]:
-    """The reference of a row to its study in points, if each has one row there: joins must not duplicate rows."""
+    """Returns a reference from a row to its study's point if each study has one: joins must not duplicate rows."""
     if column != "study" or table == contents.POINTS or not release.one_point_each:
         return {}
     return {"references": {"field": {"@id": f"{contents.POINTS}/study"}}}

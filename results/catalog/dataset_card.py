@@ -159,7 +159,7 @@ references:
 
 
 def readme(release: Contents) -> bytes:
-    """The dataset card, with the front matter of the Hugging Face hub."""
+    """Returns the dataset card, with front matter for the Hugging Face Hub."""
     has_points = contents.POINTS in release.columns
     has_own = any(terms.source == OWN for terms in release.sources)
     has_layouts = "refusal" in release.columns["measurements"].names
@@ -182,7 +182,7 @@ def readme(release: Contents) -> bytes:
 
 
 def dictionary(release: Contents) -> bytes:
-    """The data dictionary: every column of every table."""
+    """Returns the data dictionary: every column of every table."""
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
     lines += _table(("kind", "definition"), METRIC_KINDS.items())
     lines += ["", *_NULLS]
@@ -195,7 +195,7 @@ def dictionary(release: Contents) -> bytes:
 
 
 def licence_list(release: Contents) -> bytes:
-    """The licence of every row, by table and source."""
+    """Returns the licence of every row, by table and source."""
     lines = ["# Licences", "", "Licences by table and source. The plan of a study names its source.", ""]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
@@ -238,7 +238,7 @@ date-released: "{release.newest}"
 
 
 def bibtex(release: Contents) -> str:
-    """The citation of the release, for croissant.json."""
+    """Returns the BibTeX citation of the release, for croissant.json."""
     version = f"version = {{{release.version}}}, year = {{{release.newest[:4]}}}"
     return f"@misc{{scaling_limits, title = {{{TITLE}}}, author = {{{{{AUTHORS}}}}}, {version}}}"
 
@@ -257,12 +257,12 @@ def _front_matter(release: Contents) -> str:
 
 
 def _pattern(release: Contents, table: str) -> str:
-    """The name of a table's file, or a pattern that matches all of its files."""
+    """Returns the name of a table's file, or a pattern that matches all its files."""
     return next(iter(release.files[table])) if len(release.files[table]) == 1 else f"{table}-*.parquet"
 
 
 def _r_line(release: Contents, table: str) -> str:
-    """The line of R that reads a table."""
+    """Returns the line of R code that reads a table."""
     if len(release.files[table]) == 1:
         return f'arrow::read_parquet("{table}.parquet")'
     return f'arrow::open_dataset(Sys.glob("{_pattern(release, table)}"))'
@@ -276,7 +276,7 @@ def _usage(release: Contents) -> list[tuple[str, str]]:
 
 
 def _size(rows: int) -> str:
-    """The size category of the Hugging Face hub for a number of rows."""
+    """Returns the Hugging Face size category for a number of rows."""
     if rows < 1000:
         return "n<1K"
     ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]

@@ -1,4 +1,4 @@
-"""Documents of a release: its lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
+"""Release documents: its lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
 
     Args:
       about: contents of the release. Its studies are slices of shared files.
-      documents: sha256 by path of all other documents. None for a document that itself contains the manifest's hash.
+      documents: sha256 of each other document, by path. None for a document that itself contains the manifest's hash.
     """
     studies = [
         commits.record_of(
@@ -45,7 +45,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
 
 
 def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
-    """The entries of shared files in a manifest, by file name."""
+    """Returns the manifest entries of shared files, by file name."""
     files = {file.shared for commit in studies for file in commit.files.values() if file.shared}
     return {
         file.path.name: {"sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
@@ -54,9 +54,9 @@ def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
 
 
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
-    """Yields each fault in which shared files do not consist of the rows of one study after another."""
+    """Yields each fault in which shared files are not exactly the rows of one study after another."""
     end: dict[SharedFile, int] = {}
-    size: dict[SharedFile, int] = {}
+    size = {}
     for commit in studies:
         for table, file in commit.files.items():
             if file.shared is None:
@@ -71,26 +71,26 @@ def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
 
 
 def sums(hashes: Mapping[str, str]) -> bytes:
-    """Returns SHA256SUMS in the format of `sha256sum -c`. The last line is the sha256 of the lines before it.
+    """Returns SHA256SUMS in the format of `sha256sum -c`. The last line is the sha256 of the preceding lines.
 
     Args:
-      hashes: sha256 by path of all other files of the release.
+      hashes: sha256 of each other file of the release, by path.
     """
     lines = "".join(f"{digest}  {path}\n" for path, digest in sorted(hashes.items()) if path != SUMS).encode()
     return lines + f"# sha256 {sha256(lines)}\n".encode()
 
 
 def lines_of_sums(data: bytes) -> list[str]:
-    """The lines of SHA256SUMS without the last. Empty if there are more lines than the size allows."""
+    """Returns the lines of SHA256SUMS except the last, or an empty list if it has too many lines for its size."""
     is_list = data.count(b"\n") * 64 <= len(data)
     return data.decode(errors="replace").splitlines()[:-1] if is_list else []
 
 
 def check_lists(folder: Folder) -> dict[str, str]:
-    """The sha256 of every file of a release except SHA256SUMS, by path, from its two lists.
+    """Returns the sha256 of every file in a release except SHA256SUMS, by path, from its two lists.
 
     Raises:
-      Damaged: SHA256SUMS or manifest.json differs from the bytes that would be written, or the two disagree.
+      Damaged: SHA256SUMS or manifest.json differs from the bytes that would be written, or they disagree.
     """
     path = folder / SUMS
     try:
@@ -124,14 +124,14 @@ def check_lists(folder: Folder) -> dict[str, str]:
 
 
 def _hashes(listed: Any) -> dict[str, Any]:
-    """sha256 by path from a list of files or documents in a manifest."""
+    """Returns the sha256 by path from a manifest's list of files or documents."""
     if not isinstance(listed, Mapping):
         return {}
     return {path: entry["sha256"] if isinstance(entry, Mapping) else entry for path, entry in listed.items()}
 
 
 def software(folder: Folder) -> str | None:
-    """The version of the software that wrote a release, or None if its manifest does not record it."""
+    """Returns the version of the software that wrote a release, or None if its manifest does not record it."""
     return durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES).get("software")
 
 
@@ -142,7 +142,7 @@ def sha256(data: bytes | memoryview) -> str:
 def of_release(about: Contents) -> Mapping[str, bytes]:
     """Returns all documents by name.
 
-    The manifest has the hash of every document except the citation, which has the hash of the manifest.
+    The manifest contains the hash of every document except the citation, which contains the hash of the manifest.
 
     Args:
       about: contents of the release. Its studies are slices of shared files.
@@ -159,4 +159,4 @@ def of_release(about: Contents) -> Mapping[str, bytes]:
     hashes |= {**about.files.get(contents.POINTS, {}), CITATION: None}
     listed = manifest(about, hashes)
     found[CITATION] = dataset_card.citation(about, sha256(listed))
-    return found | {MANIFEST: listed}  # last, because it makes a folder a release
+    return found | {MANIFEST: listed}  # last, because it turns a folder into a release

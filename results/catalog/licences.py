@@ -22,11 +22,11 @@ _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,39}")
 
 
 class Terms(NamedTuple):
-    """The source of studies, with its terms.
+    """A source of studies and its terms.
 
     Attributes:
       source: this software, or a source of published studies.
-      licence: SPDX identifier. None means no licence, so the studies may not be redistributed.
+      licence: SPDX identifier, or None without a licence, in which case the studies may not be redistributed.
       citation: citation of a published source.
     """
 
@@ -36,23 +36,23 @@ class Terms(NamedTuple):
 
     @property
     def author(self) -> str:
-        """The author to credit: the start of the citation, or the source if there is no citation."""
+        """Returns the author to credit: the start of the citation, or the source if there is no citation."""
         return re.split(r",| \d{4}", self.citation or self.source)[0]
 
     @property
     def url(self) -> str:
-        """URL of the licence text."""
+        """Returns the URL of the licence text."""
         return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
 
 
 def as_markdown(text: str | None) -> str:
-    """Escapes an external text for one line of Markdown."""
+    """Escapes external text for one line of Markdown."""
     # An underscore inside a word is not markup, and repository names contain it.
     return re.sub(r"([\\`*\[\]<>&|]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", printable(text))
 
 
 def terms(plan: Mapping[str, Any]) -> Terms:
-    """The terms of a study, from its plan. Published studies have their licence and citation in ``details``."""
+    """Returns the terms of a study, from its plan. Published studies have their licence and citation in ``details``."""
     if not KINDS[kind_of(plan)].recorded:
         return Terms(OWN, OWN_LICENCE, None)
     source, details = str(plan["source"]), plan["details"]
@@ -63,6 +63,6 @@ def terms(plan: Mapping[str, Any]) -> Terms:
 
 
 def apache_text() -> bytes:
-    """The text of Apache-2.0, which must accompany data under it. It is also the licence of this software."""
+    """Returns the text of Apache-2.0, which must accompany data under it and is also the licence of this software."""
     packaged = importlib.metadata.distribution("scaling-limits").read_text("licenses/LICENSE")
     return packaged.encode() if packaged else (Path(__file__).parents[2] / "LICENSE").read_bytes()

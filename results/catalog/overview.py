@@ -1,6 +1,6 @@
 """An overview of a store: descriptions of its studies, and their answers.
 
-Both come from the envelopes. For a study without a valid envelope, the tables are read and the measurements scanned.
+Both come from envelopes. If a study has no valid envelope, its tables are read and its measurements scanned.
 """
 
 import os
@@ -18,20 +18,20 @@ from results.storage import envelope
 from results.storage.commits import MANIFEST, Commit, list_study, newest_commit, read_table, retry
 from results.storage.envelope import Envelope
 
-ENOUGH = 16 * 1024  # bytes of an envelope to read first; the rule minimum needs more only if there are many metrics
-MOST_ENVELOPE = 64 << 20  # bytes of an envelope; ours have 5 kB per study
+ENOUGH = 16 * 1024  # bytes of an envelope to read first; the minimum rule needs more only if there are many metrics
+MOST_ENVELOPE = 64 << 20  # maximum bytes of an envelope; ours take 5 kB per study
 
 
 class Overview(NamedTuple):
-    """The studies of a store or a release.
+    """The studies in a store or a release.
 
     Attributes:
       folder: the store or release.
-      descriptions: every visible study, by name, sorted.
-      envelopes: valid envelopes, by name of the study.
-      commits: commits of studies without a valid envelope, by name.
+      descriptions: every visible study by name, sorted.
+      envelopes: valid envelopes, by study name.
+      commits: commits of studies without a valid envelope, by study name.
       waiting: names of requested studies that are not visible yet.
-      rule: rule of the answers.
+      rule: rule for the answers.
     """
 
     folder: Folder
@@ -42,7 +42,7 @@ class Overview(NamedTuple):
     rule: Rule
 
     def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
-        """Returns the answers by name of the study. Studies that never reached the target have none."""
+        """Returns the answers by study name. Studies that never reached the target are left out."""
         enveloped, others = self._split(names)
         by_name = envelope.answers(enveloped, target, self.rule)
         if others:
@@ -52,7 +52,7 @@ class Overview(NamedTuple):
         return by_name
 
     def lowest(self, metric: str, names: Container[str]) -> dict[str, float]:
-        """Returns the lowest value of a metric over the trials that count by the rule, by name of the study."""
+        """Returns the lowest value of a metric over the trials that the rule counts, by study name."""
         enveloped, others = self._split(names)
         by_name = envelope.lowest(enveloped, metric, self.rule)
         if others:
@@ -62,14 +62,14 @@ class Overview(NamedTuple):
         return by_name
 
     def _split(self, names: Container[str]) -> tuple[list[Envelope], list[Commit]]:
-        """The named studies with a valid envelope, and the others."""
+        """Returns the envelopes of the named studies that have a valid one, and the commits of the others."""
         enveloped = [each for name, each in self.envelopes.items() if name in names]
         return enveloped, [commit for name, commit in self.commits.items() if name in names]
 
 
 @durable.located
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
-    """Surveys all studies of a store or a release, for answers by ``rule``.
+    """Surveys all studies in a store or a release, for answers by ``rule``.
 
     Raises:
       BadInput: there is no store, its schema is newer, or it is damaged.
@@ -83,7 +83,7 @@ def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
 
 
 def _survey(folder: Folder, rule: Rule) -> Overview:
-    studies: dict[str, Envelope | Commit] = {}
+    studies = {}
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
         for name in sorted(name for name in _names(folder) if not name.startswith(".")):
@@ -110,7 +110,7 @@ def _describe(commit: Commit) -> StudyDescription:
 
 
 def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
-    """Returns the envelope of a study's newest commit, without parsing the record: an answer may read hundreds."""
+    """Returns the envelope of a study's newest commit without parsing the record: an answer may read hundreds."""
     newest = max((file for file in _names(folder, name) if file.startswith("commit-")), default=None)
     if newest is None:
         return None
@@ -136,11 +136,11 @@ def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
         return None
 
 
-# The functions below avoid ``Path`` for local files, because it takes longer than the reads.
+# The functions below avoid ``Path`` for local files, because it takes longer than the reads themselves.
 
 
 def _names(folder: Folder, name: str = "") -> list[str]:
-    """Returns the names in a folder of the store, or an empty list if it is a file."""
+    """Returns the names in a folder of the store, or an empty list if the path is a file."""
     if not isinstance(folder, Path):
         return [each.name for each in (folder / name).iterdir()]
     try:
@@ -150,7 +150,7 @@ def _names(folder: Folder, name: str = "") -> list[str]:
 
 
 def _content(folder: Folder, name: str, file: str, most: int) -> bytes:
-    """Returns a file, or its first ``most`` bytes."""
+    """Returns the content of a file, or its first ``most`` bytes."""
     if not isinstance(folder, Path):
         with (folder / name / file).open("rb") as opened:
             return bytes(opened.read(most))

@@ -1,4 +1,4 @@
-"""Rows of the points of a release, derived from the tables of one study. The fits of its curve are added elsewhere.
+"""Rows of a release's points, derived from the tables of one study. Curve fits are added elsewhere.
 
 Export and `results verify` both use these functions.
 """
@@ -28,9 +28,9 @@ from results.storage.compaction import Piece
 
 Row = dict[str, Any]
 FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
-CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first measured one selects factorization trials
+CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first one measured selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")
-ENDED = ("COMPLETE", "INFEASIBLE")  # a trial with such an ending will never reach another target of its study
+ENDED = ("COMPLETE", "INFEASIBLE")  # a trial that ended like this will never reach another target
 
 
 class Reached(NamedTuple):
@@ -54,12 +54,12 @@ class Reached(NamedTuple):
 
 
 def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
-    """Returns the rows of a study, without fits: one for each target, or one row if there are no targets.
+    """Returns the rows of a study without fits: one per target, or a single row if there are no targets.
 
     Args:
       commit: the study's commit.
-      study: its plan.
-      tables: its tables.
+      study: the study's plan.
+      tables: the study's tables.
     """
     trials = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pydict()
     trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # row number by trial id
@@ -75,7 +75,7 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> pa.Table:
-    """Returns the table of points, sorted by study and target: columns ``POINTS``, then metaparameters."""
+    """Returns the points table, sorted by study and target: the columns ``POINTS``, then metaparameters."""
     ordered = sorted(rows, key=lambda row: (row["study"], row.get("target_metric") or "", row.get("target_value") or 0))
     known = [column.name for column in POINTS]
     tuned = sorted({name for row in ordered for name in row} - set(known))
@@ -84,11 +84,11 @@ def table(rows: Iterable[Row]) -> pa.Table:
 
 
 def reached(measurements: pa.Table, target: Target) -> Reached:
-    """Returns the trials of a study that reached a target, including repeats.
+    """Returns the trials in a study that reached a target, including repeats.
 
     Args:
       measurements: rows sorted by trial and step. Null means not measured; NaN is a measured value.
-      target: a target. If its metric was not measured, the result is empty.
+      target: target to reach. If its metric was not measured, the result is empty.
     """
     if target.metric not in measurements.column_names:
         return Reached(*(np.zeros(0, np.int32),) * 3)
@@ -131,7 +131,7 @@ def _counts(trials: Mapping[str, Any]) -> Row:
 
 
 def _of_runs(runs: pa.Table) -> Row:
-    """Returns speed and device of the newest run that recorded them."""
+    """Returns the speed and device from the newest run that recorded them."""
     emulated = runs["emulated"].to_pylist()
     seconds = [None if e else s for e, s in zip(emulated, runs["seconds_per_epoch"].to_pylist(), strict=True)]
     return {"seconds_per_epoch": _last(seconds), "device_kind": _last(runs["device_kind"].to_pylist())}
@@ -145,7 +145,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, 
     at_target = reached(tables.measurements, target)
     searched = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == SEARCH]
     answer = at_target.of(searched).answer()
-    row: Row = {"target_metric": target.metric, "target_value": target.value}
+    row = {"target_metric": target.metric, "target_value": target.value}
     if answer is None:
         known = target.metric in tables.measurements.column_names
         return row | (_not_within(trials, searched) if known else {})
@@ -172,7 +172,7 @@ def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
 
 
 def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:
-    """Returns the result of the best trials' repeats, in the same way as ``analysis.fitting.confirmations``."""
+    """Returns the result of the best trials' repeats, as ``analysis.fitting.confirmations`` does."""
     repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == CONFIRM]
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
@@ -189,15 +189,15 @@ def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any]
     median = [_middle([ends.get(trial, math.inf) for trial in reports]) for ends in (low, high)]
     return {
         "confirmed_trial": chosen,
-        "confirmed_low": _finite(median[0][0]),
-        "confirmed_high": _finite(median[1][1]),
+        "confirmed_low": finite(median[0][0]),
+        "confirmed_high": finite(median[1][1]),
         "repeats": len(reports),
         "repeats_reached": sum(trial in high for trial in reports),
     }
 
 
 def _choice(study: Plan, best: int, repeats: Sequence[int], high: Mapping[int, int]) -> int | None:
-    """Returns the trial that repeats would choose for a later target of the study, or None if it was not repeated."""
+    """Returns the trial that repeats would select for a later target, or None if it was not repeated."""
     if not repeats:
         return best
     candidates = sorted({int(confirmation.original(i)) for i in repeats}, key=lambda i: (high.get(i, math.inf), i))
@@ -210,7 +210,8 @@ def _middle(values: Sequence[float]) -> tuple[float, float]:
     return ordered[(n - 1) // 2], ordered[n // 2]
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Returns a number for a column in which NaN and infinity are null."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -233,7 +234,7 @@ def _chosen(trials: Mapping[str, Any], measured: pa.Table) -> int | None:
 
 
 def _median_seconds(chosen: int, trials: Mapping[str, Any], tables: Piece) -> float | None:
-    """Returns the median seconds of solving per epoch of a trial. None if its cores were emulated or without times."""
+    """Returns a trial's median solve time per epoch in seconds, or None for emulated cores or without times."""
     runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
     if runs.get(trials["run"][trials["at"][chosen]], True):
         return None

@@ -1,4 +1,4 @@
-"""The scan: finds from files, in little memory, when the trials of many studies reached a target.
+"""The scan: finds when trials of many studies reached a target, reading the files with little memory.
 
 It starts threads, so a process that forks after a scan must not scan again.
 """
@@ -22,7 +22,7 @@ from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 
-# By the type of a metric in commit records. A target is compared in the column's own type.
+# By metric type in commit records. A target is compared in the column's own type.
 _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
     "float": (pl.Float32, np.float32),
     "double": (pl.Float64, np.float64),
@@ -32,16 +32,16 @@ _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
 def intervals(
     commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM, role: str | None = SEARCH
 ) -> pd.DataFrame:
-    """Returns the first evaluation at the target, for every trial that ``rule`` counts and that reached it.
+    """Returns the first evaluation at the target, for every trial that reached it and that ``rule`` counts.
 
     Args:
-      commits: visible studies. Those without the metric have no rows.
-      target: metric and value.
+      commits: visible studies. Those without the metric do not have rows.
+      target: metric and its value.
       rule: rule for counting and comparing trials.
-      role: search, confirm (all repeats, requested or extra), or None for both.
+      role: search, confirm (all repeats, requested or extra), or None for all trials.
 
     Returns:
-      Rows as from ``answers.intervals``.
+      Rows in the format of ``answers.intervals``.
 
     Raises:
       Damaged: a file cannot be read.
@@ -57,7 +57,7 @@ def intervals(
 
 
 def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict[str, float]:
-    """Returns the lowest value of a metric over trials of the search that ``rule`` counts, by name of the study."""
+    """Returns the lowest value of a metric over search trials that ``rule`` counts, by study name."""
     values: dict[str, float] = {}
     for kind, (column_type, dtype) in _TYPES.items():
         measured = [commit for commit in commits if commit.metrics.get(metric) == kind]
@@ -70,7 +70,7 @@ def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict
 
 
 def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role: str | None) -> pl.DataFrame:
-    """Filters trials (study, trial, ...) by rule and role. A role of None keeps both."""
+    """Filters trials (study, trial, ...) by rule and role. A role of None keeps all roles."""
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
         repeats = pl.col("study").is_in(confirmed) & confirmation.is_repeat(pl.col("trial"))
@@ -81,9 +81,9 @@ def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role:
 
 
 def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule) -> pl.LazyFrame:
-    """Returns the first row at the target of every trial, unordered. Input rows are sorted by trial and step per study.
+    """Returns each trial's first row at the target, unordered. Input rows are sorted by trial and step per study.
 
-    Null was not measured and is ignored. NaN was measured.
+    Null means not measured and is ignored. NaN is a measured value.
     """
     rows = rows.filter(pl.col(metric).is_not_null())
     measured, target = pl.col(metric), pl.lit(value)
@@ -91,12 +91,12 @@ def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule)
     has_previous = (pl.col("trial") == pl.col("trial").shift(1)) & (pl.col("study") == pl.col("study").shift(1))
     before = pl.when(has_previous).then(pl.col("step").shift(1)).otherwise(0)
     at_target = rows.with_columns(before.alias("steps_low")).filter(reached).group_by("study", "trial")
-    # Both grow along a trial, so the minima belong to its first row.
+    # Both increase along a trial, so the minima belong to its first row.
     return at_target.agg(pl.col("steps_low").min(), pl.col("step").min().alias("steps_high"))
 
 
 def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
-    """Returns study and trial of the ``first`` COMPLETE trials of each study, by id."""
+    """Returns the study and trial of each study's ``first`` COMPLETE trials, by id."""
     complete = [
         _collect(rows.filter(pl.col("status") == "COMPLETE").select("study", "trial"), commits)
         for rows in _rows(commits, "trials", {"trial": pl.Int32, "status": pl.String})
@@ -105,7 +105,7 @@ def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
 
 
 def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> Iterator[pl.LazyFrame]:
-    """Yields rows with these columns and ``study``: the name, or the path of a local file that one study owns."""
+    """Yields rows with these columns and ``study``: the name, or the path of a local file owned by one study."""
     paths = [(commit, commit.files[table].path) for commit in commits]
     local_paths = [path for commit, path in paths if isinstance(path, Path) and not commit.files[table].shared]
     local_shared = {path for commit, path in paths if isinstance(path, Path) and commit.files[table].shared}
@@ -137,7 +137,7 @@ def _check_bounded(file: Path, columns: Sequence[str]) -> None:
     try:
         with file.open("rb") as opened:
             table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
-            for group in table.groups:  # the scan never has all of them in memory
+            for group in table.groups:  # the scan never holds all of them in memory
                 table.check(columns, [group])
     except FileNotFoundError:
         pass  # reading the file reports this

@@ -1,21 +1,20 @@
-"""Withdrawn data versions, and the note for stores that contain studies trained on them."""
+"""Withdrawn data versions, and notes about stores with studies trained on them."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from results import store
 from results.bad_input import number_of
 from results.durable import Folder, located
 
 # The reason, by data set and version.
-WITHDRAWN: Mapping[tuple[str, str], str] = {
+WITHDRAWN = {
     ("lm1b", "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"): "held-out text doubled",
 }
 
 
 @located
 def of_store(folder: Folder) -> list[str]:
-    """One line for each withdrawn version with studies in a store or a release."""
+    """Returns one line per withdrawn version with studies in a store or a release."""
     commits = store.released_commits(folder)
     plans = [commit.plan for commit in (store.committed(folder) if commits is None else commits)]
     counts = Counter((plan.get("dataset"), plan.get("dataset_version")) for plan in plans)

@@ -1,4 +1,4 @@
-"""Checks of a study's commits: files as listed, tables as planned, ledgers that add up."""
+"""Checks of a study's commits: listed files exist, tables follow the plan, ledgers add up."""
 
 import hashlib
 import os
@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from results import bounds, durable
 from results.bad_input import BadInput, TooOld
@@ -19,7 +18,6 @@ from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan
 from results.plans.plan import Plan
-from results.plans.study import METRICS
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
@@ -30,18 +28,13 @@ from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
 from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file
 
-IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, larger ones are memory-mapped
+IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
 
 Source: TypeAlias = pa.Buffer | Folder
 
-# Intervals in such envelopes are too narrow after an evaluation without the metric.
-OLDER_ENVELOPE = (
-    "counts evaluations without the metric, as older software did; rebuild it with `repair`, or merge the release"
-)
-
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another name."""
+    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another study."""
     try:
         study = from_plan(plan, trials, repeats, name)
         derived = study.name
@@ -65,7 +58,7 @@ def commits(
     rebuild: bool,
 ) -> set[str]:
     """Checks every commit with its files, newest first. Returns the names of all files that the records list."""
-    listed: set[str] = set()
+    listed = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
         if record is None:
@@ -100,7 +93,7 @@ def commits(
 
 
 def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
-    """Returns the claim numbers that a run can have, or None if a claim is not intact."""
+    """Returns the claim numbers that runs can have, or None if a claim is damaged."""
     if len(findings.claims) < len(listing.claims):
         return None
     return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
@@ -116,17 +109,17 @@ def _check_commit(
     runs: frozenset[int] | None,
     rebuild: bool,
 ) -> bool:
-    """Checks everything that a commit lists: hashes of the files, then the tables.
+    """Checks everything that a commit lists: first the hashes of the files, then the tables.
 
     Args:
       commit: the commit.
       study: its plan.
       record: the commit record, which lists the other files.
       present: existing files of the commit, by table.
-      findings: takes the faults and the endings of the trials.
+      findings: receives the faults and the endings of the trials.
       on_bytes: called with the number of bytes checked since its last call.
-      runs: valid run numbers, or None if they are not known.
-      rebuild: rebuild the envelope and compare, which takes ten times as long as all other checks.
+      runs: valid run numbers, or None if unknown.
+      rebuild: whether to rebuild and compare the envelope, which takes ten times as long as all other checks.
 
     Returns:
       Whether the tables have the listed hashes.
@@ -146,15 +139,15 @@ def _check_commit(
 def rebuild_record(
     folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: TrialRequest, runs: frozenset[int] | None
 ) -> dict[str, Any] | None:
-    """Rebuilds the record of a lost commit from its tables. Returns None unless they are valid and match its envelope.
+    """Rebuilds a lost commit record from its tables. Returns None unless they are valid and match the envelope.
 
     Args:
       folder: the study's folder.
-      number: number of the commit.
-      parts: number of parts in it.
+      number: commit number.
+      parts: number of parts in the commit.
       plan: the study's plan.
       request: a request that the commit may have answered.
-      runs: valid run numbers, or None if they are not known.
+      runs: valid run numbers, or None if unknown.
     """
     names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
     try:
@@ -179,23 +172,22 @@ def rebuild_record(
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        faults = content_faults(commit, study, folder, sources, {}, runs)
-        if any(fault.what != OLDER_ENVELOPE for fault in faults):
+        if content_faults(commit, study, folder, sources, {}, runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
-    except Exception:  # untrusted files can raise anything in their reader
+    except Exception:  # readers of untrusted files can raise any exception
         return None
 
 
 def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> Source | None:
-    """Returns the source of a listed file, in memory if it is small. If it differs, adds a fault and returns None."""
+    """Returns the source of a listed file, in memory if small. If the file differs, adds a fault and returns None."""
     if entry is None:
         findings.fault(file.path, "is listed but missing", torn=True)
     elif entry.bytes != file.bytes:
         findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
         with findings.reading(file.path):
-            source: Source = file.path
+            source = file.path
             if file.bytes > IN_MEMORY:
                 digest = sha256(file.path, on_bytes)
             else:
@@ -218,19 +210,19 @@ def content_faults(
     *,
     rebuild: bool = True,
 ) -> list[Fault]:
-    """Returns the faults of the tables and the envelope of a commit. The files have their listed hashes.
+    """Returns the faults in a commit's tables and envelope. The files have their listed hashes.
 
     Args:
       commit: the commit.
       study: its plan.
       record: the commit record, which lists the other files.
-      sources: file or buffer of every table.
-      endings: filled with the ending of every trial.
-      runs: valid run numbers, or None if they are not known.
-      rebuild: rebuild the envelope and compare it with the stored one.
+      sources: file or buffer of each table.
+      endings: is filled with the ending of each trial.
+      runs: valid run numbers, or None if unknown.
+      rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
-    rows: dict[str, Rows] = {}
-    faults: list[Fault] = []
+    rows = {}
+    faults = []
     for table in TABLES:
         file = commit.files[table]
         try:
@@ -241,7 +233,7 @@ def content_faults(
         except Damaged as error:
             faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
             continue
-        except Exception as error:  # an untrusted file can raise anything in its reader
+        except Exception as error:  # reading an untrusted file can raise any exception
             faults.append(Fault(file.path, f"is not a readable Parquet file ({brief(error)})"))
             continue
         if rows[table].length != file.rows:
@@ -260,7 +252,7 @@ def row_faults(
     endings: dict[int, TrialEnding],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
-    """Returns the faults of the rows of a commit's tables. See ``content_faults`` for the arguments."""
+    """Returns the faults in the rows of a commit's tables. See ``content_faults`` for the arguments."""
     faults = []
     measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
     if {field.name: str(field.type) for field in measured} != commit.metrics:
@@ -282,7 +274,7 @@ def row_faults(
 
 
 def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, TrialEnding]) -> str | None:
-    """Returns the fault of a repeat whose stored role contradicts the best trials, or None."""
+    """Returns the fault of a repeat with a stored role that contradicts the best trials, or None."""
     if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
         return None
     wanted = {
@@ -313,13 +305,13 @@ def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
 
 
 def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
-    """Returns the faults of the envelope of a commit whose tables are valid.
+    """Returns the faults in the envelope of a commit with valid tables.
 
     Args:
       commit: the commit.
       study: its plan.
       source: the envelope.
-      rows: its tables. None skips rebuilding the envelope.
+      rows: the commit's tables. None skips rebuilding the envelope.
     """
     file = commit.files["envelope"]
     try:
@@ -335,30 +327,18 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         if rows is not None:
             columns = {t: [name for name in rows[t].schema.names if name in envelope.NEEDED[t]] for t in TABLES}
             whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
-            rebuilt, _ = envelope.build(study, whole, hashes)
-            if not envelope.is_same(rebuilt, table):
-                if envelope.is_same(envelope.build(study, _without_nulls(whole), hashes)[0], table):
-                    return [Fault(file.path, OLDER_ENVELOPE, torn=True)]
+            if not envelope.is_same(envelope.build(study, whole, hashes)[0], table):
                 return [Fault(file.path, "does not match the tables listed with it")]
-    except Exception as error:  # an untrusted file can raise anything in its reader
+    except Exception as error:  # reading an untrusted file can raise any exception
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
-
-
-def _without_nulls(whole: Piece) -> Piece:
-    """Returns the tables with NaN for every null, from which older software made its envelopes."""
-    measurements = whole.measurements
-    for name in set(measurements.column_names) & set(METRICS):
-        at = measurements.schema.get_field_index(name)
-        filled = pc.fill_null(measurements[name], float("nan"))
-        measurements = measurements.set_column(at, measurements.schema.field(at), filled)
-    return whole._replace(measurements=measurements)
 
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:
     """Returns the ending of each trial, by id."""
     columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
-    # Few endings are distinct, so each is created once: combine the columns' dictionary codes into one code per trial.
+    # There are few distinct endings, so each is created once: combine the columns' dictionary codes into one code per
+    # trial.
     codes, texts = np.zeros(len(columns), np.int64), []
     for name in TrialEnding._fields:
         encoded = columns[name].combine_chunks().dictionary_encode("encode")
@@ -395,7 +375,7 @@ def _open(source: Source) -> bounds.Parquet:
 def _unlike(
     record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
 ) -> Iterator[str]:
-    """Yields differences between a commit record and the one that would be written for this study and number."""
+    """Yields differences between a commit record and the record that would be written for this study and number."""
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}

@@ -1,4 +1,4 @@
-"""Faults of files, and the findings of checking a study's folder."""
+"""Faults in files, and the findings from checking a study's folder."""
 
 import collections
 import contextlib
@@ -28,13 +28,13 @@ CHUNK = 1 << 18  # small enough to stay in the processor's cache between reading
 
 
 class Fault(NamedTuple):
-    """A fault of a file.
+    """A fault in a file.
 
     Attributes:
       path: the file.
-      what: the fault, a predicate that continues the path.
-      torn: the bytes differ from those written, so the content is meaningless. Envelopes of older software also count
-        as torn, because `repair` rebuilds them.
+      what: description of the fault, a predicate that follows the path.
+      torn: whether the bytes differ from those written, which makes the content meaningless. Envelopes by older
+        software also count as torn, because `repair` rebuilds them.
     """
 
     path: Folder
@@ -55,23 +55,23 @@ class ClaimRecord(NamedTuple):
 
 @dataclasses.dataclass
 class Findings:
-    """The findings of checking a study's folder.
+    """Findings from checking a study's folder.
 
     Attributes:
       place: the checked folder or file, usually a study's folder.
-      faults: faults in the order in which they were found.
+      faults: faults in the order found.
       leftovers: number of unneeded but harmless files, by kind.
       files, bytes: number and total size of the checked files.
-      ledger: ledger of the study, including parts that have not been committed.
+      ledger: ledger of the study, including uncommitted parts.
       plans, studies: intact plans, by number of trials.
       confirms: intact requests for repeats of the best trials.
       claims: intact claims, by number.
-      commit: newest commit that is intact with all its files.
+      commit: newest commit with all its files intact.
       parts: intact parts.
       endings: ending of every valid trial, by id.
-      believed: number of envelopes that were checked by hash only, without rebuilding them.
-      software: version that wrote the documents of a release, if it differs from this version.
-      points: for a study of a release, its points as derived from the tables.
+      believed: number of envelopes checked only by hash, without rebuilding them.
+      software: version that wrote a release's documents, if it differs from this version.
+      points: the points of a release's study, derived from its tables.
     """
 
     place: Folder
@@ -111,7 +111,7 @@ class Findings:
 
 
 def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
-    """Returns the hash of a file, or of its first ``until`` bytes, as hex."""
+    """Returns the hex hash of a file, or of its first ``until`` bytes."""
     digest, buffer, remaining = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
     with open(path, "rb", buffering=0) if isinstance(path, Path) else path.open("rb") as stream:
         file: Any = stream
@@ -123,11 +123,11 @@ def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
 
 
 def brief(error: Exception) -> str:
-    """Shortens an error to one line, with the name of its type unless it is our own."""
+    """Shortens an error to one line, with the name of its type unless it is one of ours."""
     words = (str(error).splitlines() or [""])[0]
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
 
 
 def symptom(error: BadInput, path: Folder) -> str:
-    """Returns the first sentence of an error, without the path before it and the remedy after it."""
+    """Returns the first sentence of an error, without the preceding path and the remedy."""
     return re.split(r"; |\. ", str(error).removeprefix(f"{path} "))[0]

@@ -1,4 +1,4 @@
-"""Checks of the points of a release: rows against the tables, and the consistency of the fits."""
+"""Checks of a release's points: rows against the tables, and the consistency of the fits."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from results.catalog.contents import KEYS, POINTS
 from results.catalog.point_rows import Row
 from results.checks.faults import Findings, brief
 from results.durable import Folder
+from results.grouping import grouped
 from results.plans.points import FITS, OF_CURVES
 from results.plans.study import decimal
 
@@ -25,7 +26,7 @@ OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric"
 
 
 def check(path: Folder, rows: Iterable[Row]) -> Findings:
-    """Checks points.parquet. Fits are checked for consistency but not repeated.
+    """Checks points.parquet. Fits are checked for consistency, but not repeated.
 
     Args:
       path: points.parquet.
@@ -38,7 +39,7 @@ def check(path: Folder, rows: Iterable[Row]) -> Findings:
         derived = point_rows.table(rows)
         for fault in _wrong_rows(stored, derived) or [*_other_values(stored, derived), *_wrong_fits(stored)]:
             findings.fault(path, fault)
-    except Exception as error:  # an untrusted file can raise anything in its reader
+    except Exception as error:  # reading an untrusted file can raise any exception
         findings.fault(path, f"cannot be read ({brief(error)})")
     return findings
 
@@ -77,13 +78,11 @@ def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
 
 
 def _wrong_fits(stored: pa.Table) -> Iterator[str]:
-    """Yields impossible fits: they differ along their curve, or contradict themselves."""
+    """Yields impossible fits: those that differ along their curve or contradict themselves."""
     rows = stored.select([*KEYS[POINTS], *OF_A_CURVE[:5], "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
-    by_curve: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["curve"] is not None:
-            by_curve.setdefault(row["curve"], []).append(row)
-        elif _is_fitted(row):
+    by_curve = grouped(rows, lambda row: row["curve"])
+    for row in by_curve.pop(None, ()):
+        if _is_fitted(row):
             yield f"has a fit of {row['study']}, which is not on a curve"
     for curve, members in by_curve.items():
         for name in (*OF_A_CURVE, *sorted(OF_CURVES)):

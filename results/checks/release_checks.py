@@ -1,4 +1,4 @@
-"""Checks of a release: lists, files against the lists, tables against the plans, documents against the tables."""
+"""Checks of a release: its lists, files against lists, tables against plans, and documents against tables."""
 
 import importlib.metadata
 import os
@@ -23,17 +23,17 @@ from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import entries
 
-DEEPEST = 12  # folders; a release has six
+DEEPEST = 12  # maximum depth of folders; a release has six
 
 
 class Listed(NamedTuple):
-    """The contents of a release, as listed.
+    """The contents of a release according to its lists.
 
     Attributes:
       documents: listed sha256 of every existing file, by path.
-      commits: studies of the manifest.
-      sizes: bytes of every existing file, by path.
-      around: faults of the lists, and files that they do not list.
+      commits: studies in the manifest.
+      sizes: size of each existing file in bytes, by path.
+      around: faults in the lists, and unlisted files.
     """
 
     documents: dict[str, str]
@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 
 
 def is_release(names: set[str]) -> bool:
-    """Whether a folder with files of these names is a release, even an incomplete one."""
+    """Returns whether a folder with these file names is a release, even an incomplete one."""
     return bool(names & {MANIFEST, SUMS})
 
 
@@ -84,12 +84,12 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
     Args:
       folder: the release.
       commit: the study.
-      sizes: bytes of every existing file, by path.
-      rebuild: rebuild the envelope and compare it with the stored one.
+      sizes: size of each existing file in bytes, by path.
+      rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
     findings = Findings(folder / MANIFEST, ledger=commit.ledger)
     within = sizes.keys() >= {file.path.name for file in commit.files.values()}
-    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else already reported
+    if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # otherwise reported above
         study, tables = commit.study, dict[str, pa.Table]()
         findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
         findings.believed += not rebuild
@@ -101,14 +101,14 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
 def slice_faults(
     commit: Commit, study: Plan, endings: dict[int, TrialEnding], tables: dict[str, pa.Table], *, rebuild: bool = True
 ) -> list[Fault]:
-    """Returns the faults of a study's slices of the files of a release.
+    """Returns the faults in a study's slices of a release's files.
 
     Args:
-      commit: the study as the manifest lists it.
+      commit: the study as listed in the manifest.
       study: its plan.
-      endings: filled with the ending of every trial.
-      tables: filled with the study's own tables.
-      rebuild: rebuild the envelope and compare it with the stored one.
+      endings: is filled with the ending of each trial.
+      tables: is filled with the study's own tables.
+      rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
     faults, rows = [], {}
     for table in TABLES:
@@ -126,7 +126,7 @@ def slice_faults(
                 raise Damaged(f"has a {wrong[0]} of {study.name} that contradicts its plan and its own table")
         except FileNotFoundError:
             faults.append(Fault(file.path, "is missing"))
-        except Exception as error:  # an untrusted file can raise anything in its reader
+        except Exception as error:  # reading an untrusted file can raise any exception
             faults.append(Fault(file.path, brief(error).removeprefix(f"{file.path} ")))
     manifest = commit.files["studies"].path.parent / MANIFEST
     faults = faults or row_faults(commit, study, manifest, rows, endings, None)
@@ -139,7 +139,7 @@ def slice_faults(
 
 
 def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[str, int]]:
-    """Yields the path and size of every file under a folder. Anything that is neither file nor folder is a fault."""
+    """Yields the path and size of every file under a folder. Anything other than a file or folder is a fault."""
     within = entries(folder / inside if inside else folder)
     for entry in within:
         path = f"{inside}/{entry.name}" if inside else entry.name
@@ -169,7 +169,7 @@ def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str
 
 
 def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list[Commit] | None:
-    """Returns the studies of the manifest. If the file has changed, adds a fault and returns None."""
+    """Returns the studies in the manifest. If the file has changed, adds a fault and returns None."""
     path = folder / MANIFEST
     if not _is_readable(path, sizes, findings):
         return None
@@ -185,7 +185,7 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list
 
 
 def _is_readable(path: Folder, sizes: dict[str, int], findings: Findings) -> bool:
-    """Whether a list exists and is not too large. Adds a fault if not."""
+    """Returns whether a list exists and is not too large. Adds a fault if not."""
     if path.name not in sizes:
         findings.fault(path, "is missing; fetch the release again")
     elif sizes[path.name] > LIST_BYTES:
@@ -196,8 +196,8 @@ def _is_readable(path: Folder, sizes: dict[str, int], findings: Findings) -> boo
 def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
     """Rebuilds the documents and compares them with the stored ones.
 
-    Only the version that wrote a release would write the same documents. Documents of another version are not compared;
-    the lists have their hashes.
+    Only the version that wrote a release would write identical documents. Documents from another version are not
+    compared, but the lists contain their hashes.
 
     Args:
       folder: the release. Its files match its lists.
@@ -214,7 +214,7 @@ def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str,
         causes = [name for name in differing if name not in (MANIFEST, documents.CITATION)]
         for name in causes or differing[-1:]:
             findings.fault(folder / name, "does not match the plans and tables; export the release again")
-    except Exception as error:  # untrusted files can raise anything in their reader
+    except Exception as error:  # readers of untrusted files can raise any exception
         findings.fault(folder, f"has documents that cannot be compared with its tables ({brief(error)})")
     return findings
 

@@ -1,21 +1,21 @@
-"""Repair of a store: torn files are dropped, or rebuilt from other files if possible.
+"""Repair of a store: rebuilds torn files from other files if possible, and drops the others.
 
 A study keeps all its intact files. The next sweep or import of the study then runs the missing trials.
 
 - A torn or missing commit record is rebuilt from its tables if the hashes in its envelope match them.
-- Otherwise it is dropped, and so is a record that lists a torn or missing table. The previous commit becomes valid
-  again, if it still exists, with the parts written since. Tables of the dropped commit stay, but cannot be verified.
+- Otherwise it is dropped. So is a record that lists a torn or missing table. The previous commit becomes valid again,
+  if it still exists, with the parts written since. The dropped commit's tables stay, but cannot be verified.
 - A torn envelope is dropped, and the study is committed again with the same tables and a new envelope.
 - A torn part that is valid becomes an empty part, because part numbers have no gaps.
 - A torn claim is rebuilt from its number and the other file names in the folder. A new claim then stops all processes
   that wrote before the repair.
-- A torn plan is rebuilt from another plan, a commit or a part. If there are none, it is dropped.
+- A torn plan is rebuilt from another plan, a commit or a part, and otherwise dropped.
 - A request for repeats of the best trial is rebuilt from its name.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from results.checks.faults import Findings
 from results.durable import Folder
 from results.plans import schema
 from results.plans.trial_request import NO_REPEATS, TrialRequest
+from results.printing import Report
 from results.storage import compaction, envelope, parts
 from results.storage.claims import Claim, claim_bytes
 from results.storage.commits import commit_of, list_study
@@ -34,9 +35,8 @@ from results.storage.compaction import Piece
 from results.storage.folders import entries
 from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
 
-MOST_ANEW = 10_000  # files to rebuild; a study that lacks more must be fetched again
+MOST_ANEW = 10_000  # maximum number of files to rebuild; a study that lacks more must be fetched again
 
-Report = Callable[[str], None]
 
 EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS)))
 
@@ -49,7 +49,7 @@ class Action(NamedTuple):
 
 
 class PlanRequest(NamedTuple):
-    """A plan, and a number of trials that was requested."""
+    """A plan and the requested number of trials."""
 
     plan: Mapping[str, Any]
     trials: int
@@ -61,7 +61,7 @@ def run(folder: Folder, report: Report) -> int:
 
     Args:
       folder: the store.
-      report: called with lines about progress.
+      report: called with progress messages.
 
     Returns:
       0 if no faults remain, else 1. Torn files never remain.
@@ -101,7 +101,8 @@ def _repair_around(findings: Findings) -> Iterator[str]:
 
 
 def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until it has no torn files. Holds its lock, and so waits for a process that writes to it."""
+    """Repairs a study until it has no torn files. Holds the study's lock, so it waits for any process that writes to
+    it."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
@@ -112,7 +113,7 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
     with store.lock(folder.parent, folder.name):
         for fault in findings.faults:
             if fault.path == folder / study_checks.LOCK and fault.torn:
-                os.truncate(folder / study_checks.LOCK, 0)  # a plain file, because it could be locked
+                os.truncate(folder / study_checks.LOCK, 0)  # a regular file, because it could be locked
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
         while actions := list(_round(folder, study_checks.check(folder))):
@@ -128,7 +129,7 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
 
 
 def _round(folder: Path, findings: Findings) -> list[Action]:
-    """Runs one round of repairs. The next round handles faults that this one uncovers."""
+    """Runs one round of repairs. The next round handles faults that this round uncovers."""
     listing = list_study(folder)
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
@@ -169,7 +170,7 @@ def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
     """Rebuilds torn or missing claims with their cutoffs, newest first."""
     known = {number: claim.parts for number, claim in findings.claims.items()}
-    untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so repair keeps them
+    untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so they are kept
     torn = [number for number in listing.claims if number not in known and claim_file(number) not in untouched]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
     for number in numbers if len(numbers) <= MOST_ANEW else []:
@@ -179,7 +180,7 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
         if number in listing.commits and (record := _record(path)) is not None:
             cutoff, purpose = commit_of(record, folder, path).parts, "commit"
         elif seqs:
-            cutoff = min(seqs)  # the first part under a claim has the number of its cutoff
+            cutoff = min(seqs)  # the number of the first part under a claim is its cutoff
         elif number + 1 in known:
             cutoff = known[number + 1]  # the claim wrote no parts, so the next one has the same cutoff
         else:
@@ -213,7 +214,7 @@ def _records(
 
 
 def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest]:
-    """Returns every request that a commit may have answered, the largest first."""
+    """Returns every request that a commit may have answered, largest first."""
     trials = sorted({plan.trials, *listing.plans}, reverse=True)
     confirms = sorted({NO_REPEATS, *listing.confirms}, reverse=True)
     return [TrialRequest(each, repeats) for each in trials for repeats in confirms]
@@ -248,7 +249,7 @@ def _parts(
 
 
 def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
-    """Fills gaps in the numbers of the parts with empty parts."""
+    """Fills gaps in the part numbers with empty parts."""
     present = {part.seq for part in _counting_parts(findings, listing)}
     merged = findings.commit.parts if findings.commit else 0
     missing = [seq for seq in range(merged, max(present, default=0)) if seq not in present]
@@ -300,7 +301,7 @@ def _count(findings: Findings, listing: Listing) -> int:
 
 
 def _plan(folder: Path, findings: Findings, listing: Listing) -> PlanRequest | None:
-    """Returns the plan of the study with the largest number of requested trials, from all intact files."""
+    """Returns the study's plan with the largest number of requested trials, from all intact files."""
     requests = [PlanRequest(plan, trials) for trials, plan in findings.plans.items()]
     for number in listing.commits:
         path = folder / commit_file(number)
@@ -336,7 +337,7 @@ def _record(path: Path) -> dict[str, Any] | None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a study's folder holds only claims."""
+    """Returns whether a study's folder holds only claims."""
     listing = list_study(folder)
     return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
 

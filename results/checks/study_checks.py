@@ -1,4 +1,4 @@
-"""Checks of a study's folder in a store: every file is known and intact, and every part exists."""
+"""Checks of a study's folder in a store: every file is known and intact, and no part is missing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from results.rules import ledger
 from results.storage import compaction, parts
 from results.storage.compaction import TABLES
 from results.storage.folders import Entry, entries
-from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number, confirm_file, plan_file
+from results.storage.parts import MOST, Listing, claim_file, commit_file, commit_number, confirm_file, plan_file
 
 LOCK = ".lock"
 DIGEST_BYTES = 32
@@ -38,9 +38,9 @@ def check(
 
     Args:
       folder: the study's folder.
-      within: its entries. None reads them.
+      within: entries of the folder. None reads them.
       on_bytes: called with the number of bytes checked since its last call.
-      rebuild: rebuild the envelope and compare it with the stored one.
+      rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
     before = entries(folder) if within is None else within
     for _ in range(3):
@@ -87,7 +87,7 @@ def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str,
             if entry.bytes:
                 findings.fault(folder / entry.name, "is the lock file, which should be empty", torn=True)
         elif named.checkpoints or named.attempts:
-            pass  # only the process that resumes the study reads checkpoints, and only people read attempts
+            pass  # checkpoints are read only by the process that resumes the study, and attempts only by people
         elif entry.name.startswith(durable.TEMPORARY):
             findings.temporary(folder / entry.name, entry)
         else:
@@ -169,7 +169,7 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
 
 
 def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
-    """Finds a merge that copied all files of a study except the commit record, which only this check notices."""
+    """Finds a merge that copied all files of a study except the commit record. Other checks do not notice it."""
     newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
     is_unrecorded = newest and findings.claims[newest].purpose == "merge" and newest not in listing.commits
@@ -178,7 +178,7 @@ def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
 
 
 def newest_claim(listing: Listing) -> int:
-    """Returns the largest number of a claim, including claims that other files refer to."""
+    """Returns the largest claim number, including claims that other files refer to."""
     return max([0, *listing.claims, *listing.commits, *(part.token for part in listing.parts)])
 
 
@@ -202,7 +202,7 @@ def check_parts(
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
     cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
-    counting: list[Part] = []
+    counting = []
     try:
         counting = parts.counting_parts(waiting, cutoffs, merged)
         newest = max(cutoffs, default=0)
@@ -225,7 +225,7 @@ def check_parts(
 
 
 def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
-    """Whether a part ends in the hash of its other bytes. Adds a fault if not."""
+    """Returns whether a part ends in the hash of its other bytes. Adds a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
     with findings.reading(path):
         with path.open("rb") as file:
@@ -256,5 +256,5 @@ def _part_content(path: Folder, findings: Findings) -> None:
         raise
     except BadInput as error:
         findings.fault(path, symptom(error, path))
-    except Exception as error:  # an untrusted file can raise anything in its reader
+    except Exception as error:  # reading an untrusted file can raise any exception
         findings.fault(path, f"cannot be read ({brief(error)})")

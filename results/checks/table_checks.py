@@ -1,4 +1,4 @@
-"""Checks of a study's three tables, in parts, commits and releases."""
+"""Checks of a study's three tables in parts, commits and releases."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from results import bounds
 from results.plans import kinds, schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.schema import Column
 from results.plans.search_space import Range
 from results.plans.study import METRICS, REASONS_TO_RERUN
 from results.plans.trial_request import MOST_REPEATS
@@ -19,8 +18,8 @@ from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, EXTRA, SEARCH
 from results.storage import migrations
 
-_FROM_PLAN = ("dataset", "model", "optimizer", "batch_size", "plan")  # columns of studies that follow from the plan
-_METRIC_TYPES = (pa.float32(), pa.float64())  # ours are float32, published metrics may be either
+_FROM_PLAN = ("dataset", "model", "optimizer", "batch_size", "plan")  # columns of studies that derive from the plan
+_METRIC_TYPES = (pa.float32(), pa.float64())  # ours are float32; published metrics may be either
 
 
 class Rows(NamedTuple):
@@ -29,7 +28,7 @@ class Rows(NamedTuple):
     Attributes:
       schema: schema of the stored table.
       length: number of rows.
-      read: yields the named columns in pieces of bounded size.
+      read: function that yields the named columns in pieces of bounded size.
     """
 
     schema: pa.Schema
@@ -38,7 +37,7 @@ class Rows(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """A flaw of a table (studies, trials or measurements): a predicate that continues the table's path."""
+    """A flaw in a table (studies, trials or measurements): a predicate that follows the table's path."""
 
     table: str
     what: str
@@ -49,7 +48,7 @@ def table_rows(table: pa.Table) -> Rows:
 
 
 def cached_parquet_rows(file: bounds.Parquet) -> Rows:
-    """Rows of a small Parquet file. Each column is read once, when it is first requested."""
+    """Returns the rows of a small Parquet file. Each column is read once, when first requested."""
     columns: dict[str, pa.ChunkedArray] = {}
 
     def read(names: Sequence[str]) -> Iterator[pa.Table]:
@@ -61,7 +60,7 @@ def cached_parquet_rows(file: bounds.Parquet) -> Rows:
 
 
 def parquet_rows(file: bounds.Parquet) -> Rows:
-    """Rows of a Parquet file, read one row group at a time."""
+    """Returns the rows of a Parquet file, which is read one row group at a time."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
         for group in file.groups:
@@ -73,13 +72,13 @@ def parquet_rows(file: bounds.Parquet) -> Rows:
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
 ) -> Iterator[Flaw]:
-    """Yields the flaws of a study's tables.
+    """Yields flaws in a study's tables.
 
     Args:
       study: the plan, with the planned trials.
       tables: studies, trials and measurements.
-      runs: valid run numbers, or None if they are not known.
-      whole: the tables contain the whole study, not only a part.
+      runs: valid run numbers, or None if unknown.
+      whole: whether the tables contain the whole study or only a part.
     """
     wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
@@ -89,7 +88,7 @@ def flaws(
     metaparameters = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
     studies = needed("studies", tables["studies"], ("study", "run", *_FROM_PLAN))
     trials = needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *metaparameters])
-    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours are never evaluated at step 0
+    curves = scan(tables["measurements"], 0 if recorded else 1)  # our own trials are never evaluated at step 0
     names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
         if others := stored - {study.name}:
@@ -126,10 +125,10 @@ class TrialSpans(NamedTuple):
     """Measurements by trial.
 
     Attributes:
-      studies: names of the studies in the rows.
-      trials: ids, int32[trials], sorted if there are no flaws.
+      studies: study names in the rows.
+      trials: trial ids, int32[trials], sorted if there are no flaws.
       last: last step of each trial, int32[trials].
-      flaws: flaws of the rows.
+      flaws: flaws in the rows.
     """
 
     studies: set
@@ -140,7 +139,7 @@ class TrialSpans(NamedTuple):
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
     """Reads study, trial and step of every row. Checks that they are sorted and unique, from step ``earliest``."""
-    studies: set = set()
+    studies = set()
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per stretch of rows of one trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["study", "trial", "step"]):
@@ -176,9 +175,9 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 def _texts(column: pa.ChunkedArray) -> set:
     """Returns the distinct values of a text column, including None if a value is null."""
-    distinct: set = set()
+    distinct = set()
     for chunk in column.chunks:
-        # A dictionary with one entry needs no look at the rows.
+        # With a one-entry dictionary, the rows need not be read.
         if len(chunk) and not chunk.null_count and pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1:
             distinct |= set(chunk.dictionary.to_pylist())
         else:
@@ -187,13 +186,13 @@ def _texts(column: pa.ChunkedArray) -> set:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Returns a column as one array. Copies it only if it has several chunks."""
+    """Returns a column as one array, and copies it only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     """Yields flaws of the columns: our own come first, in order, then metaparameters or metrics."""
-    columns: tuple[Column, ...] = schema.COLUMNS[table]
+    columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
     fields = written
@@ -265,12 +264,12 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
 
 
 def _is_extra(table: pa.Table) -> np.ndarray:
-    """Whether each trial is a repeat that is no longer requested."""
+    """Returns whether each trial is a repeat that is no longer requested."""
     return np.array(table["role"].to_pylist()) == EXTRA
 
 
 def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
-    """Yields flaws of the repeats: ids define roles, and metaparameters equal those of the repeated trial."""
+    """Yields flaws in the repeats: ids define roles, and metaparameters must equal those of the repeated trial."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
     repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
     extra = _is_extra(table) if whole else np.zeros(len(ids), bool)  # every repeat in a part was requested
@@ -297,7 +296,7 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
 
 
 def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:
-    """Yields flaws of the ends of our own trials: the steps equal the last measurement's, or the trial must rerun."""
+    """Yields flaws in how our own trials end: their steps must equal the last measurement's, or they must rerun."""
     ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
     last = np.zeros(len(ids), steps.dtype)
     last[np.searchsorted(ids, curves.trials)] = curves.last

@@ -1,4 +1,4 @@
-"""Verifying a store or a release: hashes of all files, contents of all tables, totals of all ledgers."""
+"""Verification of a store or a release: file hashes, table contents and ledger totals."""
 
 import collections
 import itertools
@@ -15,14 +15,13 @@ from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.durable import Folder
-from results.printing import numbered
+from results.printing import Report, numbered
 from results.rules.ledger import Ledger, total
 from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
 
-Report = Callable[[str], None]
 T = TypeVar("T")
 
-REBUILD_BYTES = 32 << 20  # of the studies whose envelopes are rebuilt, which takes a second or two
+REBUILD_BYTES = 32 << 20  # total size of the studies with rebuilt envelopes; takes a second or two
 
 _LEFTOVERS = {
     "temporary": "temporary files of active writers",
@@ -37,15 +36,15 @@ _LEFTOVERS = {
 def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """Prints a line for every fault in a store or a release, then a summary.
 
-    With `--json` both are printed as one object, with `--csv` only the faults.
+    With `--json`, both are printed as one object. With `--csv`, only the faults are printed.
 
     Args:
       folder: the store or release.
-      report: called with lines about progress.
-      full: rebuild all envelopes. By default a large store has only a sample of its envelopes rebuilt.
+      report: called with progress messages.
+      full: whether to rebuild all envelopes. By default, only a sample is rebuilt in a large store.
 
     Returns:
-      0 without faults, else 1.
+      0 if there are no faults, else 1.
     """
     everything = examine(folder, report, full=full)
     faults = [fault for findings in everything for fault in findings.faults]
@@ -66,13 +65,13 @@ def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findi
 
 
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
-    """Chooses the studies whose envelopes are rebuilt: all of them, or a sample of ``REBUILD_BYTES`` in large stores.
+    """Selects the studies with rebuilt envelopes: all of them, or a sample of ``REBUILD_BYTES`` in large stores.
 
-    Every other envelope is still checked to be intact and to belong to its tables.
+    Every other envelope is still checked: it must be intact and belong to its tables.
 
     Args:
-      sizes: bytes of every study, by name. The sample depends on these only.
-      full: choose all studies.
+      sizes: size of each study in bytes, by name. The sample depends only on these.
+      full: whether to select all studies.
     """
     names, total = sorted(sizes), sum(sizes.values())
     if full or total <= REBUILD_BYTES:
@@ -114,12 +113,12 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
 
     Args:
       folder: the store.
-      within: its entries.
-      report: called with lines about progress.
-      full: rebuild all envelopes.
+      within: entries of the store.
+      report: called with progress messages.
+      full: whether to rebuild all envelopes.
 
     Raises:
-      BadInput: the folder is not a store, or this software no longer reads its layout.
+      BadInput: the folder is not a store, or its layout is no longer supported.
     """
     names = [entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
     studies = [folder / name for name in sorted(names, key=numbered)]
@@ -143,8 +142,8 @@ def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: b
 
     Args:
       items: items to check.
-      check: checks one item.
-      one_by_one: run without threads, which is faster if the items are small.
+      check: function that checks one item.
+      one_by_one: whether to run without threads, which is faster for small items.
     """
     if one_by_one:
         return list(map(check, items))
@@ -167,7 +166,7 @@ def tally(show: Callable[[int], object]) -> OnBytes:
 
 
 def _show_data(everything: Sequence[Findings]) -> None:
-    """Prints JSON, an object of counts and faults, or CSV, a row per fault."""
+    """Prints JSON (an object with counts and faults) or CSV (one row per fault)."""
     faults = [(str(fault.path), fault.what, fault.torn) for findings in everything for fault in findings.faults]
     header = ("path", "what", "torn")
     if printing.is_json():
@@ -188,9 +187,7 @@ def _show_data(everything: Sequence[Findings]) -> None:
 def summary(everything: Sequence[Findings]) -> str:
     """Returns the last line: counts of studies and files, the total ledger, leftovers and faults."""
     ledgers = [findings.ledger for findings in everything if findings.ledger]
-    leftovers: collections.Counter[str] = collections.Counter()
-    for findings in everything:
-        leftovers += findings.leftovers
+    leftovers = sum((findings.leftovers for findings in everything), collections.Counter[str]())
     believed = sum(findings.believed for findings in everything)
     megabytes = sum(findings.bytes for findings in everything) / 1e6
     files = number_of(sum(findings.files for findings in everything), "file")
@@ -217,7 +214,7 @@ def in_words(ledger: Ledger) -> str:
 
 
 def _around(folder: Folder, within: list[Entry]) -> Findings:
-    """Checks the store's own folder, without the studies."""
+    """Checks the store's own folder, excluding the studies."""
     findings = Findings(folder)
     for entry in within:
         path = folder / entry.name
@@ -235,7 +232,7 @@ def _check_study(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *
         return study_checks.check(study, within, on_bytes, rebuild=rebuild)
     except TooOld:
         raise
-    except Exception as error:  # an unforeseen error in one study must not hide the faults of the others
+    except Exception as error:  # an unexpected error in one study must not hide faults in the others
         findings = Findings(study)
         findings.fault(study, f"cannot be checked ({brief(error)})")
         return findings

@@ -1,16 +1,16 @@
-"""Import of AlgoPerf's public logs (mlcommons/submissions_algorithms, Apache-2.0): trials of submissions on workloads.
+"""Importer for AlgoPerf's public logs (mlcommons/submissions_algorithms, Apache-2.0): trials of submissions.
 
     <leaderboard>/logs/<ruleset>/<submission>/study_<n>/<workload>_<framework>/trial_<n>/
         eval_measurements.csv, measurements.csv, meta_data_0.json, flags_0.json, hparams.json
     <leaderboard>/submissions/<ruleset>/<submission>/submission.py
 
-A study is the trials of one search: one workload in one study folder. Its optimizer is the name of the submission. The
-batch size is stated only in the submission's code, which is searched but never run. Metrics are those of
-eval_measurements.csv, as errors. Its seconds, and the losses of single batches in measurements.csv, are not imported. A
+A study is one search: the trials of one workload in one study folder. Its optimizer is the submission's name. The batch
+size is stated only in the submission's code, which is searched but never run. Metrics come from eval_measurements.csv
+and are converted to errors. The seconds in it, and the single-batch losses in measurements.csv, are not imported. A
 trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings, Unusable
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
+from results.printing import Report
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"
@@ -33,20 +34,20 @@ CITATION = (
     "Kasimbeg et al. 2025, Accelerating neural network training: an analysis of the AlgoPerf competition, ICLR; "
     "logs of github.com/mlcommons/submissions_algorithms"
 )
-MOST_TRIALS = 10_000  # of a study
+MOST_TRIALS = 10_000  # per study
 _KEPT = "the stored values are kept (--replace takes those of the logs)"
 _REPLACED = "replaced by the current values of the logs"
 
 
 @located_both
-def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -> int:
     """Imports all trials under ``path``.
 
     Args:
       path: a copy of previous_leaderboards, or a part of it.
       store: the destination store.
-      replace: replace stored values that have changed in the logs. By default they are only reported.
-      report: called with a line for the user.
+      replace: whether to replace stored values that have changed in the logs. By default, they are only reported.
+      report: called with lines for the user.
 
     Returns:
       0, or 1 if there is nothing to import.
@@ -56,7 +57,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     root = path.resolve() if isinstance(path, Path) else path
     warnings, waiting = ImportWarnings(), list[Content]()
     new = present = trials = rows = assumed = 0
-    changed: list[str] = []
+    changed = []
     values = 0
     for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, folders, root, warnings)
@@ -64,7 +65,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
             continue
         waiting.append(content)
         if not (new + present or len(content.measurements["step"])):
-            continue  # studies with only lost trials wait for one with evaluations
+            continue  # studies with only lost trials are left until one has evaluations
         if not new + present:
             stores.check_destination(store)
         for each in waiting:
@@ -106,8 +107,8 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
     Args:
       key: key of the study.
       folders: folders of its trials.
-      path: the imported folder. Warnings name places relative to it.
-      warnings: takes a line for everything that is missing.
+      path: the imported folder. Warnings show paths relative to it.
+      warnings: receives a line for each missing item.
     """
     trials = list(_trials(key, folders, path, warnings))
     place = f"{key.submission}/{key.study}/{key.workload}_{key.framework}"
@@ -145,7 +146,7 @@ def _first_metadata(trials: Sequence[LoggedTrial]) -> Mapping[str, Any]:
 
 
 def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:
-    """Yields the trials of a study, each number once. Faults, and numbers that two folders have, become warnings."""
+    """Yields the trials of a study, each number once. Faults and repeated numbers become warnings."""
     first: dict[int, LoggedTrial] = {}
     for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)
@@ -171,7 +172,7 @@ def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
 
 
 def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
-    """Returns the numbers of trials that the flags of other trials request but that have no folder."""
+    """Returns the numbers of trials that other trials' flags request but that have no folder."""
     planned = max(
         (untrusted.int_or_none(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0
     )
@@ -179,7 +180,7 @@ def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
 
 
 def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
-    """Returns the batch sizes in the submission's code, which lies in the folder submissions next to logs."""
+    """Returns the batch sizes in the submission's code, in the folder `submissions` next to `logs`."""
     above = next((p for p in folder.parents if p.name == "logs"), None)
     if above is None:
         return {}
@@ -217,7 +218,7 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
 def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict[str, Any]:
     outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost") for _ in absent]
     blank = [None for _ in absent]
-    columns: dict[str, Any] = {
+    columns = {
         "trial": [trial.number for trial in trials] + list(absent),
         "seed": [trial.seed for trial in trials] + blank,
         "status": [status for status, _ in outcomes],
@@ -225,7 +226,7 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
         "steps": [int(t.evaluations.step[-1]) if t.evaluations else None for t in trials] + blank,
         "submission_seconds": [trial.seconds for trial in trials] + blank,
     }
-    names: Mapping[str, None] = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
+    names = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
     for name in filter(recording.may_be_column, names):
         values = [untrusted.numeric(trial.metaparameters.get(name)) for trial in trials]
         if name not in columns and any(value is not None for value in values):
@@ -236,7 +237,7 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
 def _measurement_columns(trials: Sequence[LoggedTrial]) -> dict[str, Any]:
     usable = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
     metrics = dict.fromkeys(name for _, _, errors in usable for name in errors)
-    columns: dict[str, Any] = {
+    columns = {
         "trial": pa.array([number for number, evaluations, _ in usable for _ in evaluations.step], pa.int32()),
         "step": pa.array([step for _, evaluations, _ in usable for step in evaluations.step], pa.int32()),
     }

@@ -1,4 +1,4 @@
-"""Trials of AlgoPerf's logs: finds their folders by study, and reads their files, any of which may be missing."""
+"""Trials in AlgoPerf's logs: finds their folders by study and reads their files, any of which may be missing."""
 
 import io
 import re
@@ -33,11 +33,11 @@ _RULESETS = (EXTERNAL, "self_tuning")
 
 
 class Evaluations(NamedTuple):
-    """The evaluations of a trial.
+    """Evaluations of a trial.
 
     Attributes:
-      step: steps, int64[evaluations], increasing, from 0.
-      source: columns of the source by name, float64[evaluations]. Null if the source has no value.
+      step: steps, int64[evaluations], increasing from 0.
+      source: source columns by name, float64[evaluations]. Null if the source has no value.
     """
 
     step: np.ndarray
@@ -46,7 +46,7 @@ class Evaluations(NamedTuple):
     @property
     def errors(self) -> dict[str, pa.Array]:
         """Metrics as errors, by our names."""
-        by_name: dict[str, pa.Array] = {}
+        by_name = {}
         for column, name in algoperf_workloads.COLUMNS.items():
             if column in self.source and name not in by_name:
                 by_name[name] = algoperf_workloads.errors(column, self.source[column])
@@ -54,14 +54,14 @@ class Evaluations(NamedTuple):
 
 
 class LoggedTrial(NamedTuple):
-    """A trial as its folder describes it.
+    """A trial as described by its folder.
 
     Attributes:
       folder: the trial's folder.
-      number: number in the folder's name.
-      evaluations: evaluations, or None if there are none or the file is invalid.
+      number: number in the folder name.
+      evaluations: evaluations, or None if the file is missing or invalid.
       metadata, flags, metaparameters: contents of the JSON files. Empty if a file is missing or invalid.
-      faults: missing or invalid files, in a few words each.
+      faults: missing or invalid files, each described in a few words.
     """
 
     folder: Folder
@@ -74,13 +74,13 @@ class LoggedTrial(NamedTuple):
 
     @property
     def seed(self) -> int | None:
-        """Seed of the source, whose 32 bits may be written as a negative number."""
+        """Returns the source's seed, whose 32 bits may be written as a negative number."""
         value = untrusted.int_or_none(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
         return None if value is None else value % 2**32
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of the submission's own work until the last evaluation."""
+        """Returns the seconds of the submission's own work until the last evaluation."""
         if self.evaluations is None or _SECONDS not in self.evaluations.source:
             return None
         return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
@@ -91,8 +91,8 @@ def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Log
 
     Args:
       folder: the trial's folder.
-      number: its number.
-      names: names of its files.
+      number: the trial's number.
+      names: names of the trial's files.
       root: root of the imported tree.
     """
     faults = []
@@ -151,7 +151,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
 
 
 def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the workload's targets by column of the source, if the metadata state them."""
+    """Returns the workload's targets by source column, if the metadata state them."""
     metric = metadata.get("workload.target_metric_name")
     values = {}
     for split in ("validation", "test"):
@@ -162,7 +162,7 @@ def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
 
 
 def outcome(trial: LoggedTrial) -> tuple[str, str | None]:
-    """Returns status and reason of a trial. It is INFEASIBLE only if its last evaluation has NaN or infinity."""
+    """Returns a trial's status and reason. It is INFEASIBLE only if its last evaluation has NaN or infinity."""
     evaluations = trial.evaluations
     if evaluations is None or METADATA in "".join(trial.faults):
         return "INCOMPLETE", "lost"
@@ -188,7 +188,7 @@ def _reached(evaluations: Evaluations, column: str, target: float) -> bool:
 
 
 def _out_of_time(trial: LoggedTrial, evaluations: Evaluations) -> bool:
-    """Whether the time limit came before the next evaluation, at the pace of the last one."""
+    """Returns whether the time limit came before the next evaluation, at the pace of the last one."""
     limit = untrusted.number(trial.metadata.get("workload.max_allowed_runtime_sec"))
     if limit is None or _SECONDS not in evaluations.source:
         return False
@@ -198,7 +198,7 @@ def _out_of_time(trial: LoggedTrial, evaluations: Evaluations) -> bool:
 
 
 class Key(NamedTuple):
-    """The key of a study in the logs."""
+    """Identifies a study in the logs."""
 
     leaderboard: str
     ruleset: str
@@ -209,7 +209,7 @@ class Key(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-    """A trial's folder with its file names; ``misplaced`` if it lies outside a folder of its workload."""
+    """A trial's folder and its file names; ``misplaced`` if it lies outside its workload's folder."""
 
     folder: Folder
     names: tuple[str, ...]
@@ -218,7 +218,7 @@ class TrialFolder(NamedTuple):
 
 
 def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder]]:
-    """Returns the folders of trials under ``path``, by study. Folders of trials outside a workload come last."""
+    """Returns the trial folders under ``path``, by study. Those outside a workload folder come last."""
     by_study: dict[Key, list[TrialFolder]] = {}
     for folder, names in untrusted.files(path, warnings):
         files = tuple(name for name in names if name in FILES)
@@ -232,7 +232,7 @@ def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder
 
 
 def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
-    """Returns the study of a trial, and whether its workload is known only from its flags."""
+    """Returns the study of a trial, and whether its workload is known only from the flags."""
     above = list(folder.parts[:-1])
     workload = _WORKLOAD.fullmatch(above[-1] if above else "")
     if workload:

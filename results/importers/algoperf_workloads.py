@@ -1,4 +1,4 @@
-"""AlgoPerf's workloads: data sets, models, metrics as errors, and batch sizes of submissions."""
+"""AlgoPerf's workloads: data sets, models, metrics as errors, and the submissions' batch sizes."""
 
 import re
 from collections.abc import Callable
@@ -9,14 +9,14 @@ import pyarrow as pa
 
 
 class BenchmarkWorkload(NamedTuple):
-    """A workload of the benchmark, and the batch size of its baselines."""
+    """A workload of the benchmark, with the batch size of its baselines."""
 
     dataset: str
     model: str
     batch_size: int
 
 
-# In AlgoPerf's order of matching the name of a variant, such as fastmri_tanh, to its workload.
+# In the order AlgoPerf uses to match a variant's name, such as fastmri_tanh, to its workload.
 WORKLOADS = {
     "criteo1tb": BenchmarkWorkload("criteo1tb", "dlrm", 262_144),
     "fastmri": BenchmarkWorkload("fastmri", "unet", 32),
@@ -35,12 +35,12 @@ _RETURNED = re.compile(
     r"""[ \t]*return[ \t]+([0-9]{1,12}(?:_[0-9]{1,12}){0,6})[ \t]*(?:\#.*)?$""",
     re.MULTILINE,
 )
-# Part of the plan of every such study, so a change would rename the studies.
+# Part of every such study's plan, so a change would rename the studies.
 BASELINE = "of AlgoPerf's baselines, as the submission's own get_batch_size is not there to be read"
 
 
 class Metric(NamedTuple):
-    """A metric of the source, with its conversion to an error."""
+    """A source metric and its conversion to an error."""
 
     kind: str
     error: Callable[[float], float]
@@ -65,7 +65,7 @@ COLUMNS = {f"{split}/{name}": f"{split}_{m.kind}" for split in SPLITS for name, 
 
 
 def errors(column: str, values: pa.Array) -> pa.Array:
-    """Returns a column of the source as errors, float64. Nulls and NaN are kept."""
+    """Converts a source column to errors, float64. Nulls and NaN are kept."""
     error = METRICS[column.split("/")[1]].error
     if error is float:
         return values
@@ -73,12 +73,12 @@ def errors(column: str, values: pa.Array) -> pa.Array:
 
 
 def base(workload: str) -> str | None:
-    """Returns the workload of a variant, or None if it is unknown."""
+    """Returns a variant's workload, or None if it is unknown."""
     return next((name for name in WORKLOADS if name in workload), None)
 
 
 def names(workload: str) -> tuple[str, str]:
-    """Returns data set and model of a workload. The model's name includes the variant."""
+    """Returns a workload's data set and model. The model's name includes the variant."""
     variant_of = base(workload)
     if variant_of is None:
         return workload, workload
@@ -98,11 +98,11 @@ def batch_sizes(source: str) -> dict[str, int]:
 
 
 def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
-    """Returns the batch size of a workload and its source, or None if it is unknown.
+    """Returns a workload's batch size and its source, or None if the batch size is unknown.
 
     Args:
       workload: name of the workload.
-      chosen: batch sizes of the submission, from ``batch_sizes``.
+      chosen: the submission's batch sizes, from ``batch_sizes``.
     """
     variant_of = base(workload)
     for name in (workload, variant_of):

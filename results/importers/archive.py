@@ -1,4 +1,4 @@
-"""A published archive, as .tar.bz2, .tar or a folder: its checksum and its files, in order.
+"""A published archive (.tar.bz2, .tar or a folder): its checksum and its files, in order.
 
 Nothing is unpacked to disk. bzip2 is decoded ahead of use: local files in a separate process that uses all cores but
 one, remote files in a thread.
@@ -26,18 +26,18 @@ from results.importers.untrusted import Unusable
 AHEAD = 8  # chunks to decode in advance
 DECODERS = 8  # maximum number of threads: more would only wait for the reader, and each holds decoded data
 DECODE = ("-P", bunzip.__file__)  # a file, so no folder is searched for the module
-DEEPEST = 12  # nested folders
-# Text of numbers compresses to a fifth. More growth than this must come from a decompression bomb.
+DEEPEST = 12  # maximum depth of nested folders
+# Numbers in text form compress to a fifth. Much stronger compression must be a decompression bomb.
 MOST_GROWTH, SMALL = 300, 64 << 20
 _MAGIC = b"BZh"
 
 
 class OpenArchive(NamedTuple):
-    """An opened archive or folder.
+    """An open archive or folder.
 
     Attributes:
-      entries: everything in it except folders, in order. Raises Broken.
-      position: returns the number of bytes read.
+      entries: all its contents except folders, in order. Iterating may raise Broken.
+      position: function that returns the number of bytes read.
       size: size of the archive in bytes, or 0 for a folder.
     """
 
@@ -47,7 +47,7 @@ class OpenArchive(NamedTuple):
 
 
 def sha256(path: Folder, report: Callable[[int], object]) -> str:
-    """Returns the sha256 of a file as hex. Calls ``report`` with the number of bytes read so far."""
+    """Returns the hex sha256 of a file. Calls ``report`` with the number of bytes read so far."""
     digest, total = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(4 * CHUNK):
@@ -59,14 +59,14 @@ def sha256(path: Folder, report: Callable[[int], object]) -> str:
 
 @contextlib.contextmanager
 def open_archive(path: Folder, top: str) -> Iterator[OpenArchive]:
-    """Opens a .tar.bz2, a .tar or a folder, recognized by its content.
+    """Opens a .tar.bz2, a .tar or a folder, and recognizes it by content.
 
     Args:
-      path: the archive, its unpacked topmost folder, or the parent of that folder.
-      top: name of the topmost folder.
+      path: the archive, its unpacked top-level folder, or the parent of that folder.
+      top: name of the top-level folder.
 
     Raises:
-      Broken: the archive cannot be opened. Reading entries also raises it.
+      Broken: the archive cannot be opened. Reading entries can also raise it.
     """
     if path.is_dir():
         yield OpenArchive(_folder(path, top), lambda: 0, 0)
@@ -98,7 +98,7 @@ def _decoder(path: Folder, file: Any, stack: contextlib.ExitStack) -> bunzip.Dec
 
 
 class _BunzipProcess:
-    """A process of the program ``bunzip`` that decodes a file."""
+    """A process that runs ``bunzip`` to decode a file."""
 
     def __init__(self, path: Path, threads: int):
         command = [sys.executable, *DECODE, str(path.absolute()), str(threads)]
@@ -106,7 +106,7 @@ class _BunzipProcess:
         self.position = 0
 
     def read(self, size: int) -> bytes:
-        """Returns the next piece, in the decoder's own size, or empty bytes at the end."""
+        """Returns the next piece, as large as the decoder returns it, or empty bytes at the end."""
         assert self._process.stdout and self._process.stderr
         head = self._process.stdout.read(bunzip.HEAD.size)
         if len(head) < bunzip.HEAD.size:
@@ -155,7 +155,7 @@ def _reason(error: Exception) -> str:
 
 
 def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
-    """Yields the files under a folder, before those of its subfolders. Links are never followed."""
+    """Yields the files in a folder before those in its subfolders. Links are never followed."""
     waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
     while waiting:
         below, folder = waiting.pop()

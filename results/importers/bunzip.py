@@ -1,4 +1,4 @@
-"""Decoding of bzip2 in a separate process, so that it never waits for the reader's interpreter lock.
+"""Decodes bzip2 in a separate process, so that it never waits for the reader's interpreter lock.
 
     python results/importers/bunzip.py FILE THREADS
 
@@ -11,19 +11,19 @@ import importlib
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 CHUNK = 1 << 20
 HEAD = struct.Struct("<QQ")
 
 
 class Decoded(NamedTuple):
-    """An opened bzip2 file.
+    """An open bzip2 file.
 
     Attributes:
-      read: returns up to the given number of bytes, and empty bytes only at the end. Raises OSError, EOFError,
-        RuntimeError or ValueError.
-      position: returns the number of bytes of the file read so far.
+      read: function that returns up to the given number of bytes, and empty bytes only at the end. Raises OSError,
+        EOFError, RuntimeError or ValueError.
+      position: function that returns the number of bytes read from the file so far.
     """
 
     read: Callable[[int], bytes]
@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """The standard library's decoder in large steps. The class bz2.BZ2File decodes in steps of 8 KiB."""
+    """The standard library's decoder in large steps. bz2.BZ2File decodes in 8 KiB steps."""
 
     def __init__(self, file: BinaryIO):
         self._file, self._decoder = file, bz2.BZ2Decompressor()
@@ -60,9 +60,9 @@ class Decoder:
 
 @contextlib.contextmanager
 def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
-    """Opens a local file for decoding with rapidgzip, or with the standard library if that is not installed."""
+    """Opens a local file for decoding with rapidgzip, or with the standard library if rapidgzip is not installed."""
     try:
-        rapidgzip: Any = importlib.import_module("rapidgzip")
+        rapidgzip = importlib.import_module("rapidgzip")
     except ImportError:
         with open(path, "rb") as file:
             yield Decoded(Decoder(file).read, file.tell)
@@ -73,7 +73,7 @@ def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
 
 
 def main(path: str, threads: int, out: BinaryIO) -> None:
-    """Decodes all of a file."""
+    """Decodes a whole file."""
     with open_bzip2(path, threads) as source:
         while data := source.read(CHUNK):
             out.write(HEAD.pack(source.position(), len(data)))
@@ -83,7 +83,7 @@ def main(path: str, threads: int, out: BinaryIO) -> None:
 
 
 def run() -> None:
-    """Runs the program. An error in the file is the last line of standard error."""
+    """Runs the program. If the file has an error, it is the last line of standard error."""
     try:
         main(sys.argv[1], int(sys.argv[2]), sys.stdout.buffer)
     except (OSError, EOFError, RuntimeError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Parsing of curves from CSV files, one per trial. Files with the same header are joined and parsed together.
+"""Parser for CSV files of curves, one per trial. Files with the same header are joined and parsed together.
 
-A value becomes the double nearest to the written decimal, and an empty cell becomes null. If joined files cannot be
-parsed, or the number of rows is wrong, they are parsed one by one, so a broken file does not affect others.
+Each value becomes the double nearest to its decimal text, and an empty cell becomes null. If joined files cannot be
+parsed, or the row count is wrong, they are parsed one by one, so a broken file does not affect the others.
 """
 
 import csv
@@ -13,21 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from results.grouping import grouped
 from results.importers.untrusted import Unusable, brief
 
 MOST_COLUMNS = 256
 LAST_STEP = 2**31 - 1
 
-# Maps a column of the source to our column, or None.
+# Maps a source column to our column, or to None.
 Columns = Callable[[str], str | None]
 
 
 class ParsedCurves(NamedTuple):
-    """The content of some files.
+    """The parsed content of several files.
 
     Attributes:
       table: columns trial, step (both int32) and metrics (float64), sorted by trial and step.
-      broken: reason by trial for each file that cannot be used.
+      broken: reason for each unusable file, by trial.
       repeated: number of dropped rows that repeat a step, by trial.
       left_out: names of columns that were not imported.
     """
@@ -39,7 +40,7 @@ class ParsedCurves(NamedTuple):
 
 
 class _CsvHeader(NamedTuple):
-    """The first line of a file: unique names for all its columns, and the columns to read by our names."""
+    """A file's first line: unique names for all its columns, and the columns to read, by our names."""
 
     names: list[str]
     taken: dict[str, str]
@@ -47,19 +48,16 @@ class _CsvHeader(NamedTuple):
 
 
 def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
-    """Parses the files of some trials.
+    """Parses the files of several trials.
 
     Args:
       files: contents by trial.
-      columns: maps a column to our name. It need not map the column ``step``.
+      columns: maps a source column to our name. Need not map the column ``step``.
     """
     broken: dict[int, str] = {}
     left_out: set[str] = set()
-    by_header: dict[bytes, list[int]] = {}
-    for trial in sorted(files):
-        by_header.setdefault(_first_line(files[trial]), []).append(trial)
     tables = []
-    for line, trials in by_header.items():
+    for line, trials in grouped(sorted(files), lambda trial: _first_line(files[trial])).items():
         try:
             header = _header(line, columns)
         except Unusable as error:
@@ -84,7 +82,7 @@ def _header(line: bytes, columns: Columns) -> _CsvHeader:
     names, taken = [], {}
     for i, name in enumerate(theirs):
         ours = "step" if name == "step" else columns(name)
-        names.append(str(i))  # theirs need not differ
+        names.append(str(i))  # the source's names may repeat
         if ours in taken:
             raise Unusable(f"has column {brief(name)} twice")
         if ours is not None:
@@ -103,7 +101,7 @@ def _first_line(text: bytes) -> bytes:
 def _parse_together(
     files: Mapping[int, bytes], skip: int, header: _CsvHeader, broken: dict[int, str]
 ) -> Iterable[pa.Table]:
-    """Parses files with the same header, which has ``skip`` bytes. Adds faults to ``broken``."""
+    """Parses files with the same header of ``skip`` bytes. Adds faults to ``broken``."""
     try:
         yield _rows(files, skip, header)
         return
@@ -118,7 +116,7 @@ def _parse_together(
 
 
 def _rows(files: Mapping[int, bytes], skip: int, header: _CsvHeader) -> pa.Table:
-    """Returns all rows of some files with their trials. Raises Unusable if rows cannot be assigned to trials."""
+    """Returns all rows of several files with their trials. Raises Unusable if rows cannot be assigned to trials."""
     trials = list(files)
     pieces: list[bytes | memoryview] = []
     counts = []
@@ -170,7 +168,7 @@ def _metrics(header: _CsvHeader) -> list[str]:
 
 
 def _sort(tables: Sequence[pa.Table]) -> tuple[pa.Table, dict[int, int]]:
-    """Sorts all rows by trial and step. Keeps the first row of each step, and counts the others by trial."""
+    """Sorts all rows by trial and step. Keeps the first row of each step and counts the others by trial."""
     if not tables:
         return pa.table({"trial": pa.array([], pa.int32()), "step": pa.array([], pa.int32())}), {}
     table = pa.concat_tables(tables, promote_options="default")

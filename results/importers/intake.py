@@ -1,6 +1,6 @@
-"""The intake: buffers the trials of an archive until there are enough to store.
+"""The intake: buffers an archive's trials until there are enough to store.
 
-Files come in any order. A trial is stored together with others of its study, once both its files and the study.json
+Files come in any order. A trial is stored together with others from its study, once both of its files and study.json
 have been read. The buffer is bounded: if it gets too full, curves are postponed to a second pass over the archive, when
 everything else is known.
 """
@@ -18,13 +18,13 @@ from results.importers.shallue2018_format import ArchivePath
 from results.importers.tar_stream import ArchiveEntry, Broken
 from results.importers.untrusted import ImportWarnings, Unusable
 
-ENOUGH = 8 << 20  # bytes of text of one study to store as a part
-MOST_WAITING = 96 << 20  # bytes of text that wait for other files
-MOST_UNDER_WAY = 32 << 20  # bytes of text being stored
-MOST_BATCHES = 32  # batches being stored
-WORTH_A_PART = 64 << 10  # bytes of text to store as a part if the buffer is full
+ENOUGH = 8 << 20  # bytes of text from one study that are stored as a part
+MOST_WAITING = 96 << 20  # maximum bytes of text waiting for other files
+MOST_UNDER_WAY = 32 << 20  # maximum bytes of text being stored
+MOST_BATCHES = 32  # maximum number of batches being stored
+WORTH_A_PART = 64 << 10  # minimum bytes of text to store as a part if the buffer is full
 LARGEST_JSON, LARGEST_CURVE, LARGEST_STUDY = 64 << 10, 64 << 20, 1 << 30  # bytes
-MOST_CONFIGURED = 8 << 20  # total bytes of study.json files, which stay in memory
+MOST_CONFIGURED = 8 << 20  # maximum total bytes of study.json files, which stay in memory
 MOST_STUDIES, MOST_TRIALS, MOST_WARNINGS = 5_000, 2_000_000, 100_000
 
 
@@ -38,9 +38,9 @@ class Intake:
     """Buffers an archive's files and stores trials in threads.
 
     Attributes:
-      studies: studies read so far, by path below the topmost folder.
+      studies: studies read so far, by path below the top-level folder.
       trials, rows: number of newly stored trials and measurements.
-      present: number of trials that the store already had.
+      present: number of trials already in the store.
       left_out: columns that were not imported.
       warnings: warnings about data that cannot be imported.
     """
@@ -55,7 +55,7 @@ class Intake:
         self._current: PartialStudy | None = None
 
     def take(self, place: ArchivePath, entry: ArchiveEntry) -> None:
-        """Takes a file of the archive.
+        """Takes a file from the archive.
 
         Raises:
           Broken: the archive cannot be read any further.
@@ -80,7 +80,7 @@ class Intake:
         self._make_room(study)
 
     def take_put_off(self, place: ArchivePath, entry: ArchiveEntry) -> None:
-        """Takes a file in the second pass: only curves that were postponed."""
+        """Takes a file in the second pass, which handles only postponed curves."""
         study = self.studies.get(place.study)
         if study and place.trial in study.put_off and place.file == "measurements.csv":
             study.put_off.remove(place.trial)
@@ -91,7 +91,7 @@ class Intake:
         """Returns whether a second pass is needed.
 
         Args:
-          cut: the archive ended early, so missing files may exist.
+          cut: whether the archive ended early, so missing files may exist.
         """
         for study in self.studies.values():
             if study.recorded is None and not study.refused:
@@ -167,7 +167,7 @@ class Intake:
             self._seen += 1
 
     def check_bounds(self) -> None:
-        """Raises Broken if the archive is larger than any published one."""
+        """Raises Broken if the archive is larger than any published archive."""
         for what, count, most in (
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
@@ -213,8 +213,8 @@ class Intake:
 
         Args:
           study: a study whose study.json has been read.
-          last: make the study visible.
-          without_curves: also store trials without measurements.
+          last: whether to make the study visible.
+          without_curves: whether to store trials without measurements too.
         """
         assert study.recorded is not None
         trials = study.outcomes.keys() & study.curves.keys()
@@ -255,7 +255,7 @@ class Intake:
 
 
 def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:
-    """Stores a batch after the previous batch of its study, which was submitted earlier."""
+    """Stores a batch after its study's previous batch, which was submitted earlier."""
     if before is not None:
         before.result()
     return partial_studies.save(folder, batch)

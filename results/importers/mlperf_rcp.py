@@ -1,19 +1,19 @@
-"""Import of MLPerf's reference convergence points: how long several seeds trained to a benchmark's quality target.
+"""Importer for MLPerf's reference convergence points: how long several seeds trained to reach a quality target.
 
-The source is `rcp_checker/<release>/rcps_<benchmark>.json` of mlcommons/logging (Apache-2.0). A record is a benchmark,
-a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" in any unit. It becomes a
-study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step that met the target.
-Numbers with an unknown unit or epoch size are kept without steps.
+The source is `rcp_checker/<release>/rcps_<benchmark>.json` in mlcommons/logging (Apache-2.0). A record has a benchmark,
+a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" whatever its unit. It
+becomes a study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step that met
+the target. Numbers with an unknown unit or epoch size are kept without steps.
 
-Releases repeat each other, sometimes under other names (gnn is rgat, the later ssd is retinanet). Records form one
-study if benchmark, batch size and numbers are equal and their metaparameters do not contradict each other. A list that
-continues another, or repeats it in another unit, also counts as equal.
+Releases repeat each other, sometimes under other names (gnn is rgat, and the later ssd is retinanet). Records form one
+study if their benchmarks, batch sizes and numbers are equal and their metaparameters do not contradict each other. A
+list that continues another list, or repeats it in another unit, also counts as equal.
 """
 
 import collections
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +29,7 @@ from results.importers.untrusted import ImportWarnings
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest
+from results.printing import Report
 
 SOURCE = "mlperf-rcp"
 METRIC = "validation_shortfall"
@@ -40,13 +41,13 @@ _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
 @located_both
-def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, report: Report) -> int:
     """Imports all releases under ``path``.
 
     Args:
       path: a release, or a folder of releases.
       store: the destination store.
-      report: called with a line for the user.
+      report: called with lines for the user.
 
     Returns:
       0, or 1 if there is nothing to import.
@@ -63,7 +64,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     stores.check_destination(store)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
-    changed: list[str] = []
+    changed = []
     values = 0
     for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
         outcome = recording.save(store, each)
@@ -93,7 +94,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
 
 
 def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
-    """Groups equal records into studies. See the module's docstring."""
+    """Groups equal records into studies. See the module docstring."""
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
     for each in records:
         candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
@@ -107,7 +108,7 @@ def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
 
 
 def content(group: Sequence[ReferencePoint]) -> Content:
-    """Returns the study of equal records, from the record with the most information about its runs."""
+    """Returns the study for equal records, using the record with the most information about its runs."""
     main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
     known, samples = main.known, main.samples
     metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
@@ -115,7 +116,7 @@ def content(group: Sequence[ReferencePoint]) -> Content:
     steps = [math.ceil(value / main.batch_size) for value in samples] if samples else [None] * count
     epoch_values = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
     from_samples = [value / known.examples for value in samples] if samples and known.examples else []
-    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # prefers epochs given by the source
+    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # prefers epochs stated in the source
     columns = {
         name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
     }
@@ -153,16 +154,16 @@ def optimizer(metaparameters: Mapping[str, Any]) -> str:
 
 
 def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
-    """Returns the distinct lists of the source that a study joins."""
+    """Returns the distinct source lists that a study joins."""
     return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
 
 
 def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
-    """Returns notes for the reader: studies without steps, runs kept twice, and joined lists.
+    """Returns notes for the reader about studies without steps, runs kept twice, and joined lists.
 
     Args:
       groups: groups of equal records.
-      studies: the study of each group.
+      studies: study of each group.
     """
     reasons = collections.Counter[str]()
     for group in groups:
@@ -189,7 +190,7 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
 
 
 def _split(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[Content]]:
-    """Returns the studies that a store has from the same records, and those of which it has no record."""
+    """Splits studies into those already stored from the same records, and those with no stored record."""
     plans = {study.plan_json for study in stored}
     places = {place for study in stored for place in study.details.get("records", ())}
     present = [each for each in contents if each.study.plan_json in plans]
@@ -204,7 +205,7 @@ def _details(
     about = {
         key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)
     }
-    # These texts are part of the plan, so a change would rename the studies.
+    # These strings are part of the plan, so a change would rename the studies.
     rule = "samples over the batch size, rounded up to whole steps"
     if record.unit == "epochs" and record.samples:
         rule += "; whether the source drops an epoch's last, smaller batch is not stated: up to a step per epoch"
@@ -229,7 +230,7 @@ def _details(
 
 
 def _spacing(record: ReferencePoint) -> float | None:
-    """Returns the largest distance between evaluations, in samples, that fits all runs, or None if it is unknown."""
+    """Returns the largest evaluation interval, in samples, that fits all runs, or None if it is unknown."""
     samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None
@@ -239,7 +240,7 @@ def _spacing(record: ReferencePoint) -> float | None:
 
 
 def _same(one: ReferencePoint, other: ReferencePoint) -> bool:
-    """Whether two records of one benchmark and batch size have the same runs and no contradicting metaparameters."""
+    """Returns whether two records for one benchmark and batch size have equal runs and compatible metaparameters."""
     shared = one.metaparameters.keys() & other.metaparameters.keys()
     if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):
         return False

@@ -1,4 +1,4 @@
-"""Records of MLPerf's reference convergence points in files of mlcommons/logging, and their benchmarks."""
+"""Records of MLPerf's reference convergence points in the files of mlcommons/logging, and their benchmarks."""
 
 import re
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ Unit = Literal["epochs", "samples", "tokens", "steps", "unstated"]
 RULES = "MLPerf training rules (mlcommons/training_policies), table of epoch reporting"
 HPC_RULES = "MLPerf HPC rules (mlcommons/training_policies); the repository mlcommons/hpc counts epochs"
 ABOUT = ("Creator", "When", "Platform", "Precision")
-MOST_RECORDS = 1000  # in a file
+MOST_RECORDS = 1000  # per file
 
 _TO_CONVERGE = re.compile(r"(\w+) to converge", re.IGNORECASE)
 _LONGEST = 2**31 - 1  # steps are int32
 
 
 class Benchmark(NamedTuple):
-    """A benchmark. Its texts are part of plans, so a change would rename the studies.
+    """A benchmark. Its strings are part of plans, so a change would rename the studies.
 
     Attributes:
       dataset, model: our names. The source has one name for both.
       unit: unit of "Epochs to converge" in the source.
       unit_source: source of the unit.
-      examples: training examples per epoch, or None if they are not known.
-      examples_source: source of ``examples``, or the reason why they are not known.
+      examples: training examples per epoch, or None if unknown.
+      examples_source: source of ``examples``, or the reason they are unknown.
       tokens: tokens per example, if the unit is tokens.
     """
 
@@ -112,30 +112,30 @@ BENCHMARKS = {
 ALIASES = {"gnn": "rgat", "rnn_t": "rnnt", "sd": "stable_diffusion"}
 
 _FIRST_SSD = re.compile(r"training_1\.[01]\.\d+")
-_LONGEST_UNET3D = 10_000  # epochs; by the rules a longer run has not converged
+_LONGEST_UNET3D = 10_000  # epochs; under the rules, a longer run has not converged
 
 
 def canonical(name: str, release: str) -> str:
-    """Returns the canonical name of a benchmark, whose name may have changed between releases."""
+    """Returns a benchmark's canonical name, which may have changed between releases."""
     if name == "ssd" and not _FIRST_SSD.fullmatch(release):
-        return "retinanet"  # the same records have this name from 5.0 on
+        return "retinanet"  # since 5.0, the same records have this name
     return ALIASES.get(name, name)
 
 
 def benchmark_of(name: str, release: str) -> Benchmark:
-    """Returns the benchmark of a record. An unknown benchmark has neither unit nor examples."""
+    """Returns a record's benchmark. Unknown benchmarks have neither unit nor examples."""
     word = untrusted.word(canonical(name, release), "unnamed")
     unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
     return BENCHMARKS.get(canonical(name, release), unknown)
 
 
 def unit_of(name: str, release: str, key: str, largest: float) -> tuple[Unit, str]:
-    """Returns the unit of a record's numbers, and the source of the unit.
+    """Returns the unit of a record's numbers, and the source of that unit.
 
     Args:
       name, release: benchmark and release of the record.
-      key: the record's word before "to converge".
-      largest: the largest number.
+      key: word before "to converge" in the record.
+      largest: largest number in the record.
     """
     if key in ("samples", "tokens", "steps"):
         return key, "the record"  # type: ignore[return-value]
@@ -148,7 +148,7 @@ def unit_of(name: str, release: str, key: str, largest: float) -> tuple[Unit, st
 
 
 class ReferencePoint(NamedTuple):
-    """A record of a file.
+    """A record in a file.
 
     Attributes:
       place: release and name, which identify the record in the source.
@@ -156,7 +156,7 @@ class ReferencePoint(NamedTuple):
       batch_size: global batch size.
       metaparameters: plain data with numbers as float.
       values: training length of each run.
-      unit, unit_source: unit of ``values``, and its source.
+      unit, unit_source: unit of ``values``, and the source of that unit.
       about: creator, date, platform and precision, if recorded.
     """
 
@@ -176,7 +176,7 @@ class ReferencePoint(NamedTuple):
 
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
-        """Training examples of each run, or None if the unit or the size of an epoch is not known."""
+        """Returns the training examples of each run, or None if the unit or epoch size is unknown."""
         known = self.known
         scale = {"samples": 1, "steps": self.batch_size, "epochs": known.examples or 0}.get(self.unit, 0)
         if self.unit == "tokens" and known.tokens:
@@ -185,7 +185,7 @@ class ReferencePoint(NamedTuple):
 
 
 def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
-    """Reads all records in files rcps_*.json at and under a folder, oldest release first."""
+    """Reads all records in rcps_*.json files in a folder and its subfolders, oldest release first."""
     records = []
     for folder, names in untrusted.files(path, warnings):
         for file in (folder / name for name in names if name.startswith("rcps_") and name.endswith(".json")):
@@ -243,7 +243,7 @@ def _values(values: object) -> tuple[Fraction, ...]:
 
 
 def _plain(value: object, depth: int = 0) -> Any:
-    """Returns a metaparameter as plain data, with all numbers as float."""
+    """Returns a metaparameter as plain data, with all numbers converted to float."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, list) and depth < 3 and len(value) <= untrusted.MOST_METAPARAMETERS:

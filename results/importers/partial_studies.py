@@ -1,10 +1,10 @@
-"""Studies of Shallue et al. 2018 while their archive is read, and batches of trials that go into the store."""
+"""Studies of Shallue et al. 2018 while the archive is being read, and batches of trials to store."""
 
 import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,12 +24,12 @@ class Batch(NamedTuple):
     """Trials to store.
 
     Attributes:
-      study: the study of the trials.
-      seen: ids of all its trials found so far.
+      study: the trials' study.
+      seen: ids of all trials found so far in the study.
       outcomes: metadata of every trial in the batch that is not lost.
-      curves: text of measurements.csv, by trial. Absent if the trial has no such file.
+      curves: text of measurements.csv, by trial. Absent for trials without this file.
       lost: trials without usable files.
-      last: make the study visible after this batch.
+      last: whether to make the study visible after this batch.
     """
 
     study: Recorded
@@ -45,7 +45,7 @@ class Stored(NamedTuple):
 
     Attributes:
       trials, rows: number of new trials and measurements.
-      broken: reason by trial for unreadable measurements. These trials are stored as lost.
+      broken: reason for each unreadable measurements file, by trial. These trials are stored as lost.
       repeated: number of dropped rows that repeat a step, by trial.
       left_out: columns that were not imported.
     """
@@ -59,22 +59,22 @@ class Stored(NamedTuple):
 
 @dataclasses.dataclass
 class PartialStudy:
-    """The state of a study while its archive is read.
+    """The state of a study while the archive is being read.
 
     Attributes:
-      path: path of the study below the topmost folder.
-      recorded: the plan; None until the study.json has been read.
-      refused: the study cannot be imported.
-      at_the_end: the study has been committed, so it is committed again only at the end of the archive.
-      done: trials that were passed to the store, or that it already had.
+      path: path of the study below the top-level folder.
+      recorded: the plan, or None until study.json has been read.
+      refused: whether the study cannot be imported.
+      at_the_end: whether the study has been committed, so that it is only committed again at the end of the archive.
+      done: trials that were passed to the store or already in it.
       outcomes, curves: metadata and curves of other trials.
-      statuses: status of every trial whose metadata.json was read.
-      measured: trials whose measurements.csv was read.
-      put_off: trials whose curves are postponed to the second pass.
+      statuses: status of every trial with a metadata.json that was read.
+      measured: trials with a measurements.csv that was read.
+      put_off: trials with curves postponed to the second pass.
       lost: trials without usable files.
       text, waiting, paired: bytes of all curves read so far, of those in ``curves``, and of those in ``curves`` with
         metadata.
-      visible: the study was committed, and no trial has been stored or lost since.
+      visible: whether the study was committed and no trial has been stored or lost since.
       writing: the last batch being stored.
     """
 
@@ -97,17 +97,17 @@ class PartialStudy:
 
     @property
     def seen(self) -> frozenset[int]:
-        """Ids of all trials found so far."""
+        """Returns the ids of all trials found so far."""
         return frozenset(self.statuses.keys() | self.measured | self.lost)
 
     @property
     def ready(self) -> int:
-        """Bytes of the curves of trials that can be stored now."""
+        """Returns the curve bytes of trials that can be stored now."""
         return self.paired if self.recorded else 0
 
     @property
     def whole(self) -> bool:
-        """Whether no trial is known to be incomplete, so the study has probably ended."""
+        """Returns whether no trial is known to be incomplete, so the study has probably ended."""
         if abs(len(self.statuses) - len(self.measured)) > len(self.lost):
             return False
         if not self.statuses or self.recorded is None or self.refused or self.put_off:
@@ -133,7 +133,7 @@ class PartialStudy:
             self.paired += len(text)
 
     def drop(self, trials: Iterable[int], *, outcomes: bool = True) -> None:
-        """Drops the curves of trials, and with ``outcomes`` also their metadata."""
+        """Drops the curves of trials, and also their metadata if ``outcomes`` is true."""
         for trial in list(trials):
             text = self.curves.pop(trial, b"")
             self.waiting -= len(text)
@@ -147,7 +147,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
     """Stores the new trials of a batch as one part.
 
     Raises:
-      TakenOver: another process claimed the study meanwhile.
+      TakenOver: another process claimed the study in the meantime.
       OSError: the store cannot be written.
     """
     name = batch.study.name
@@ -159,7 +159,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
         lost -= _lost_trials(claim) if lost else set()
         study = dataclasses.replace(batch.study, trials=len(batch.seen | claim.settled))
         if fresh or lost or (batch.last and not claim.visible):
-            store.ask(folder, study)  # before the part is written, because every part must belong to a request
+            store.ask(folder, study)  # before writing the part, because every part must belong to a request
         if fresh or lost:
             claim.write(
                 {
@@ -174,7 +174,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
 
 
 def _lost_trials(claim: claims.Claim) -> set[int]:
-    """Returns the trials that are stored as lost. Losing them again adds no information."""
+    """Returns the trials already stored as lost. Storing them as lost again adds no information."""
     trials = claim.tables().trials
     return set(trials.loc[trials["reason"] == "lost", "trial"]) if len(trials) else set()
 
@@ -184,7 +184,7 @@ def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collec
     endings = [_LOST if trial in lost else outcomes[trial] for trial in ids]
     metaparameters = [outcomes.get(trial, _LOST).metaparameters for trial in ids]
     names = sorted({name for values in metaparameters for name in values})
-    data: dict[str, Any] = {
+    data = {
         "study": [study.name for _ in ids],
         "trial": ids,
         "status": [each.status for each in endings],

@@ -1,6 +1,6 @@
-"""Storing of published studies, with qualities as errors. A later import adds the trials that are new in the source.
+"""Storage of published studies, with qualities as errors. A later import adds trials that are new in the source.
 
-Values that have changed in the source are reported, and replaced only on request.
+Values that have changed in the source are reported, but replaced only on request.
 """
 
 import importlib.metadata
@@ -21,17 +21,17 @@ from results.storage import commits
 from results.storage.compaction import TABLES, Piece, select_trials
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-_DECIMALS = 1e12  # more than sources write, but few enough that binary fractions rarely match by chance
+_DECIMALS = 1e12  # more decimals than in any source, but few enough that binary fractions rarely match by chance
 
 
 class Content(NamedTuple):
-    """A published study with its rows.
+    """A published study and its rows.
 
     Attributes:
       study: the plan.
-      trials: columns of the trials table by name, of equal length. Columns outside the schema are float64.
-      measurements: columns of the measurements table by name, of equal length. Metrics are float64, as published.
-      about: more columns of the studies table, such as ``device_kind``.
+      trials: trials columns by name, of equal length. Columns outside the schema are float64.
+      measurements: measurements columns by name, of equal length. Metrics are float64, as published.
+      about: additional columns for the studies table, such as ``device_kind``.
     """
 
     study: Recorded
@@ -44,7 +44,7 @@ class Saved(NamedTuple):
     """The result of storing a study.
 
     Attributes:
-      stored: whether something was written.
+      stored: whether anything was written.
       changed: differences between the source and the store, by trial.
     """
 
@@ -53,11 +53,11 @@ class Saved(NamedTuple):
 
     @property
     def values(self) -> int:
-        """The number of values that have changed."""
+        """Returns the number of changed values."""
         return sum(change.values for change in self.changed.values())
 
     def describe(self, source: str) -> str:
-        """Returns the first changed trial in words; ``source`` names the imported side."""
+        """Describes the first changed trial; ``source`` names the imported side."""
         trial, difference = min(self.changed.items())
         more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
         return f"trial {trial}: {difference.describe('the store', source)}{more}"
@@ -66,9 +66,9 @@ class Saved(NamedTuple):
 def complement(values: np.ndarray) -> np.ndarray:
     """Returns the decimal complement 1 − q of qualities q in [0, 1]. It preserves comparisons and is its own inverse.
 
-    In binary, 1 − 0.9 is not the double nearest to 0.1, which would change strict comparisons. So values with up to 12
-    decimals are subtracted as decimals: q > t if and only if 1 − q < 1 − t, for every such t. Other values are
-    subtracted directly, which is exact for a float32 written with all the digits of a double.
+    In binary, 1 − 0.9 is not the double nearest to 0.1, which would change strict comparisons. Values with up to 12
+    decimals are therefore subtracted as decimals: q > t if and only if 1 − q < 1 − t, for every such t. Other values
+    are subtracted directly, which is exact for a float32 written with all the digits of a double.
 
     Args:
       values: float64 of any shape.
@@ -81,12 +81,12 @@ def complement(values: np.ndarray) -> np.ndarray:
 
 
 def may_be_column(name: str) -> bool:
-    """Whether a metaparameter can be a column of the trials table under its own name."""
+    """Returns whether a metaparameter can be a trials column under its own name."""
     return bool(_COLUMN.fullmatch(name)) and name not in kinds.reserved()
 
 
 def stored_studies(folder: Folder, source: str) -> list[Recorded]:
-    """Returns the studies of one source that a store has."""
+    """Returns the stored studies from one source."""
     if not folder.is_dir():
         return []
     plans = [commit.study for commit in store.committed(folder)]
@@ -94,7 +94,7 @@ def stored_studies(folder: Folder, source: str) -> list[Recorded]:
 
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
-    """Stores the missing trials of a study. If stored trials have changed, writes only with ``replace``."""
+    """Stores a study's missing trials. If stored trials have changed, writes only with ``replace``."""
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))
     commit = commits.newest_commit(folder, study.name)
@@ -115,7 +115,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
 
 
 def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
-    """Returns the studies table of one published study; ``about`` adds more columns."""
+    """Returns the studies table for one published study; ``about`` adds columns."""
     row = {
         "study": study.name,
         "dataset": study.dataset,

@@ -1,12 +1,12 @@
-"""Import of the archive released with Shallue et al. 2018 (arXiv 1811.03600): checksum, passes, differences.
+"""Importer for the archive of Shallue et al. 2018 (arXiv 1811.03600): checksum, passes and differences.
 
-The archive states no licence, so it is read in place and never redistributed.
+The archive has no licence, so it is read in place and never redistributed.
 """
 
 import contextlib
 import csv
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,15 +18,15 @@ from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
+from results.printing import Report
 from results.storage import claims
 
 # sha256 of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
 SHA256 = frozenset({"6460ab86a6ab0f22a02e1c9b982e1ca31220bf41f669304ce86f14d19053f435"})
 PUBLISHED = Path(__file__).parents[1] / "papers" / "shallue2018_studies.csv"
-WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads, which spend half of their time waiting for the disk
+WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads; they wait for the disk half of the time
 
 TrialCounts = tuple[int, int, int]  # complete, incomplete and infeasible trials
-Report = Callable[[str], None]
 
 
 @located_both
@@ -36,8 +36,8 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
     Args:
       path: the published .tar.bz2, a .tar of it, or the unpacked folder.
       folder: the store.
-      any_checksum: skip the check of the sha256.
-      report: called with a line for the user.
+      any_checksum: whether to skip the sha256 check.
+      report: called with lines for the user.
 
     Returns:
       0, or 1 if nothing could be imported or the archive could not be read to its end.
@@ -77,7 +77,7 @@ def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
     """Returns the differences between an archive and the published table of 454 studies, one line each.
 
     Args:
-      counts: trial counts of every study, by its folder.
+      counts: trial counts of each study, by folder.
     """
     with PUBLISHED.open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -1,10 +1,10 @@
-"""Parsers for the files of the archive released with Shallue et al. 2018.
+"""Parsers for files in the archive of Shallue et al. 2018.
 
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/study.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/metadata.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/measurements.csv
 
-`<dataset>` is one or two folders. study.json omits the first of two, so the path identifies the study.
+`<dataset>` is one or two folders. study.json omits the first of two, so only the path identifies the study.
 """
 
 import functools
@@ -35,7 +35,7 @@ SOURCE = "shallue2018"
 TOP = "batch_science"
 FILES = ("study.json", "metadata.json", "measurements.csv")
 STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
-LONGEST_PATH = 200  # characters; it becomes the study's name, and a folder's name may have 255 bytes
+LONGEST_PATH = 200  # characters; the path becomes the study's name, and folder names can have 255 bytes
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}"
 _PATH = re.compile(
@@ -67,7 +67,7 @@ class ArchivePath(NamedTuple):
 
 
 class TrialMetadata(NamedTuple):
-    """The metadata.json of a trial."""
+    """The content of a trial's metadata.json."""
 
     status: str
     steps: int | None
@@ -75,7 +75,7 @@ class TrialMetadata(NamedTuple):
 
 
 def place(path: str) -> ArchivePath | None:
-    """Parses the path of a file. Returns None if the format has no such file."""
+    """Parses a file path. Returns None if the format has no such file."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None
@@ -85,12 +85,12 @@ def place(path: str) -> ArchivePath | None:
 
 
 def metric(column: str) -> str | None:
-    """Returns our name of a metric, or None."""
+    """Returns our name for a metric, or None."""
     return _METRICS.get(column)
 
 
 def study(path: str, data: bytes) -> Recorded:
-    """Parses the study.json of a folder. Raises Unusable if it is invalid."""
+    """Parses a folder's study.json. Raises Unusable if it is invalid."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
     content = json_object(data, _DECODER)
     size, stops, steps, configs = (
@@ -115,7 +115,7 @@ def study(path: str, data: bytes) -> Recorded:
 
 
 def outcome(trial: int, data: bytes) -> TrialMetadata:
-    """Parses the metadata.json of a trial. Raises Unusable if it is invalid."""
+    """Parses a trial's metadata.json. Raises Unusable if it is invalid."""
     content = json_object(data, _DECODER)
     if numeric(content.get("trial_id")) != trial:
         raise Unusable(f"has trial_id {brief(content.get('trial_id'))}")
@@ -128,7 +128,7 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
     parameters = content.get("parameters")
     if not isinstance(parameters, dict) or len(parameters) > MOST_METAPARAMETERS:
         raise Unusable("has parameters of an unknown form")
-    values: dict[str, float] = {}
+    values = {}
     for name, value in parameters.items():
         own, numeric_value = metaparameter(name), numeric(value)
         if numeric_value is None or own in values:
@@ -139,7 +139,7 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
 
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
-    """Returns the column of a metaparameter: its name, with a prefix if that name is reserved."""
+    """Returns the column for a metaparameter: its name, prefixed if that name is reserved."""
     own = f"metaparameter_{name}" if name in kinds.reserved() else name
     if not recording.may_be_column(own):
         raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
@@ -147,7 +147,7 @@ def metaparameter(name: str) -> str:
 
 
 def as_errors(curves: pa.Table) -> pa.Table:
-    """Converts every average precision into an error."""
+    """Converts each average precision to an error."""
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)

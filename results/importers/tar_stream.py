@@ -1,7 +1,7 @@
-"""A streaming reader for tar archives, with limits on all sizes that an archive can request.
+"""A streaming reader for tar archives that limits every size an archive can request.
 
-Nothing is unpacked to disk: a member is a name, a size and, on request, bytes. The reader supports ustar names, and
-long names of GNU and POSIX. Links, devices and other special members are reported and never followed.
+Nothing is unpacked to disk: a member is a name, a size and, on request, bytes. The reader supports ustar names and the
+long names of GNU and POSIX tar. Links, devices and other special members are reported and never followed.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 BLOCK = 512
 CHUNK = 1 << 20
-LONGEST_NAME = 1 << 16  # bytes of an extra header with a name that does not fit in a block
+LONGEST_NAME = 1 << 16  # maximum bytes of an extra header, for names that do not fit in a block
 
 _REGULAR, _FOLDER = (b"0", b"\0", b"7"), b"5"
 _LONG_NAME, _LONG_LINK, _EXTENDED, _GLOBAL = b"L", b"K", b"x", b"g"
@@ -23,17 +23,17 @@ _WITHOUT_DATA = {
 
 
 class Broken(Exception):
-    """An archive that cannot be read any further. Its text is the reason."""
+    """Raised if an archive cannot be read any further. The message is the reason."""
 
 
 class ArchiveEntry(NamedTuple):
-    """A member of an archive or folder.
+    """A member of an archive or a folder.
 
     Attributes:
       path: name with forward slashes.
       size: size in bytes.
       odd: type of a special member, such as "a symbolic link". Empty for regular files.
-      read: returns the bytes. Call it at most once, before requesting the next entry.
+      read: function that returns the bytes. Call it at most once, before requesting the next entry.
     """
 
     path: str
@@ -49,7 +49,7 @@ class _TarHeader(NamedTuple):
 
 
 class _Stream:
-    """Bytes from chunks, taken one after the other."""
+    """A byte stream over consecutive chunks."""
 
     def __init__(self, chunks: Iterator[bytes]):
         self._chunks, self._held, self._at = chunks, b"", 0
@@ -73,7 +73,7 @@ class _Stream:
         return b"".join(pieces)
 
     def skip(self, count: int) -> None:
-        """Skips the next ``count`` bytes. Raises Broken if there are fewer."""
+        """Skips the next ``count`` bytes. Raises Broken if fewer remain."""
         while count > 0:
             step = len(self.take(min(count, CHUNK)))
             if not step:
@@ -82,17 +82,17 @@ class _Stream:
 
 
 def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
-    """Yields the members of a tar archive except folders.
+    """Yields all members of a tar archive except folders.
 
     Args:
-      chunks: the bytes of the archive, in pieces of any size.
+      chunks: bytes of the archive, in pieces of any size.
 
     Raises:
-      Broken: it is not a tar archive, it is truncated, or a header is damaged.
+      Broken: the bytes are not a tar archive, are truncated, or contain a damaged header.
     """
     stream = _Stream(chunks)
-    long_name: bytes | None = None
-    long_size: int | None = None
+    long_name = None
+    long_size = None
     first = True
     while (block := stream.take(BLOCK)) != bytes(BLOCK):
         header = _header(block, first)
@@ -118,7 +118,7 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
 
 
 def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[ArchiveEntry]:
-    """Yields one entry, then skips the bytes that the caller has not read."""
+    """Yields one entry, then skips any bytes that the caller has not read."""
     path = name.decode("utf-8", "backslashreplace")
     if kind in _WITHOUT_DATA:
         yield ArchiveEntry(path, 0, _WITHOUT_DATA[kind], bytes)
@@ -178,7 +178,7 @@ def _payload(stream: _Stream, header: _TarHeader) -> bytes:
 
 
 def _records(data: bytes) -> dict[bytes, bytes]:
-    """Parses the records of a POSIX extended header, lines of the form `length key=value`."""
+    """Parses the records of a POSIX extended header: lines of the form `length key=value`."""
     records = {}
     while data:
         length, space, _ = data.partition(b" ")

@@ -1,4 +1,4 @@
-"""Reading of untrusted files: every problem becomes a line for the user, never a crash."""
+"""Reads untrusted files: every problem becomes a line for the user, never a crash."""
 
 import contextlib
 import json
@@ -6,23 +6,24 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from results.bad_input import first_line
 from results.cli import report_some
 from results.durable import Folder, check_depth
+from results.printing import Report
 
 SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
-MOST_DEPTH = 32  # nesting of lists and objects
+MOST_DEPTH = 32  # maximum nesting of lists and objects
 LINK = "is, or is behind, a symbolic link; skipped"
 
 
 class Unusable(ValueError):
-    """A file or record that cannot be imported. Its text is the reason, in a few words."""
+    """Raised for a file or record that cannot be imported. The message is the reason, in a few words."""
 
 
 class ImportWarnings:
@@ -34,12 +35,12 @@ class ImportWarnings:
     def add(self, place: str, why: object) -> None:
         self.lines.append(f"{place}: {why}")
 
-    def report(self, report: Callable[[str], None], most: int = SHOWN) -> None:
+    def report(self, report: Report, most: int = SHOWN) -> None:
         report_some(self.lines, report, most)
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
-    """Yields every folder at and under ``root`` with its file names, sorted. Links to folders become warnings."""
+    """Yields each folder at and below ``root`` with its sorted file names. Links to folders become warnings."""
 
     def unreadable(error: OSError) -> None:
         warnings.add(display_path(Path(str(error.filename)), root), error.strerror or "cannot be read")
@@ -59,23 +60,23 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
 
 
 def display_path(path: Folder, root: Folder) -> str:
-    """Returns a path for a line of text: relative to ``root`` if possible, escaped if it would break the line."""
+    """Returns a path for display: relative to ``root`` if possible, and escaped if it would break the line."""
     text = str(path).removeprefix(str(root)).lstrip("/") or path.name
     return text if text.isprintable() else ascii(text)
 
 
 def brief(value: object) -> str:
-    """Shortens a value of unknown size for a line of text."""
+    """Shortens a value of unknown size for display on one line."""
     text = ascii(value) if not isinstance(value, int) or abs(value) < 10**40 else "a number of more than 40 digits"
     return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """Reads a file of an untrusted tree. Importers read such files only with this function or ``read_at``.
+    """Reads a file in an untrusted tree. Importers read such files only with this function or ``read_at``.
 
     Args:
       path: the file, under ``root``.
-      root: the tree that the user named. Links below it are never followed, even if the tree changes meanwhile.
+      root: tree named by the user. Links below it are never followed, even if the tree changes in the meantime.
       limit: maximum size in bytes.
 
     Raises:
@@ -94,7 +95,7 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def open_folder(path: Path, root: Path) -> Iterator[int]:
-    """Opens a folder in an untrusted tree, level by level from ``root``. Raises as ``read_bytes``."""
+    """Opens a folder in an untrusted tree, level by level from ``root``. Raises the same errors as ``read_bytes``."""
     parts = path.relative_to(root).parts
     if ".." in parts:
         raise Unusable("leads out of the imported folder")
@@ -116,12 +117,12 @@ def open_folder(path: Path, root: Path) -> Iterator[int]:
 
 
 def read_at(folder: int, name: str, limit: int) -> bytes:
-    """Reads a file in a folder from ``open_folder``. Raises as ``read_bytes``."""
+    """Reads a file in a folder from ``open_folder``. Raises the same errors as ``read_bytes``."""
     try:
         _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device can have side effects
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             status = os.fstat(file.fileno())
-            _check_regular(status)  # the file may have been replaced since
+            _check_regular(status)  # the file may have been replaced in the meantime
             return _within(limit, status.st_size, file)
     except OSError as error:
         raise Unusable(_reason(error)) from None
@@ -152,12 +153,12 @@ def _reason(error: OSError) -> str:
 
 
 def read_json(path: Folder, root: Folder) -> dict[str, Any]:
-    """Reads a JSON object. Raises Unusable if it is another type, has NaN or Infinity, or repeats a name."""
+    """Reads a JSON object. Raises Unusable if it has another type, contains NaN or Infinity, or repeats a name."""
     return json_object(read_bytes(path, root, JSON_BYTES), _STRICT)
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
-    """Parses a JSON object. Raises Unusable if ``data`` is another type."""
+    """Parses a JSON object. Raises Unusable if ``data`` holds another type."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
         check_depth(content, MOST_DEPTH)
@@ -171,14 +172,14 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
 
 
 def number(value: object) -> float | None:
-    """Returns a finite number as float, or None. True and False are not numbers."""
+    """Returns a finite number as a float, or None. True and False are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
 
 
 def int_or_none(value: object, least: int, most: int = 2**31 - 1) -> int | None:
-    """Returns an integer in a range, or None. 32.0 is an integer."""
+    """Returns an integer in a range, or None. 32.0 counts as an integer."""
     finite = number(value)
     return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None
 
@@ -189,12 +190,12 @@ def text(value: object, most: int = 200) -> str | None:
 
 
 def word(name: str, otherwise: str) -> str:
-    """Returns a name as a study may have it, or ``otherwise`` if no characters remain."""
+    """Returns a name in the form that studies allow, or ``otherwise`` if no characters remain."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")[:80] or otherwise
 
 
 def numeric(value: object) -> float | None:
-    """Returns a metaparameter as float, or None. Numbers may be written as text, and a boolean becomes 0 or 1."""
+    """Returns a metaparameter as a float, or None. Numbers may be written as text, and a boolean becomes 0 or 1."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
@@ -207,7 +208,7 @@ def numeric(value: object) -> float | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {}
+    content = {}
     for name, value in pairs:
         if name in content:
             raise Unusable(f"has {brief(name)} twice")

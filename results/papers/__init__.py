@@ -1,1 +1,1 @@
-"""Numbers that others published, as tables, with their sources."""
+"""Tables of numbers published by others, with their sources."""

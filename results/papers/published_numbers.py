@@ -1,4 +1,4 @@
-"""Published numbers, as tables with what to cite: points of figures, and steps of training on meshes of devices."""
+"""Tables of published numbers and their citations: points from figures, and training steps on device meshes."""
 
 from pathlib import Path
 
@@ -6,60 +6,6 @@ import pandas as pd
 
 FOLDER = Path(__file__).parent
 
-_POINTS = {
-    "source": "string",
-    "figure": "string",
-    "panel": "string",
-    "dataset": "string",
-    "model": "string",
-    "optimizer": "string",
-    "batch_size": "Int64",
-    "cores": "Int64",
-    "metric": "string",
-    "target_value": "Float64",
-    "steps": "Float64",
-    "seconds_per_epoch": "Float64",
-    "bound": "string",
-    "relative_error": "Float64",
-    "note": "string",
-}
-_SOURCES = {"source": "string", "citation": "string", "url": "string", "terms": "string"}
-_WEBGRAPH = {
-    "source": "string",
-    "variant": "string",
-    "min_links": "Int64",
-    "nodes_millions": "Float64",
-    "edges_billions": "Float64",
-    "size_gib": "Float64",
-    "train_rows": "Int64",
-    "test_rows": "Int64",
-    "train_t_rows": "Int64",
-}
-_LAYOUTS = {
-    "source": "string",
-    "row": "string",
-    "model": "string",
-    "parameters_billions": "Float64",
-    "hardware": "string",
-    "chips": "Int64",
-    "slices": "Int64",
-    "mesh": "string",
-    "micro_batch": "Int64",
-    "accumulation": "Int64",
-    "length": "Int64",
-    "rematerialization": "string",
-    "precision": "string",
-    "compiled": "string",
-    "flops_formula": "string",
-    "utilization_kind": "string",
-    "peak_tflops": "Float64",
-    "step_statistic": "string",
-    "tokens_per_second": "Float64",
-    "step_seconds": "Float64",
-    "memory_gb": "Float64",
-    "tflops_per_chip": "Float64",
-    "utilization": "Float64",
-}
 WITHIN = 0.006  # of a utilization: operations a second are rounded to whole TFLOP/s
 SECONDS_WITHIN = 0.01  # of the seconds of a step, which are rounded to hundredths
 # Layers and width of the models of KempnerForge's report, whose utilization counts 6 P + 12 L D S operations a token
@@ -68,49 +14,52 @@ _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
 
 
 def points(source: str | None = None) -> pd.DataFrame:
-    """Points of figures, and single figures, that papers published.
+    """Returns published points from figures, and single numbers from papers.
 
     Args:
-      source: shallue2018 or alx2022; None takes all.
+      source: shallue2018 or alx2022. None returns all.
 
     Returns:
-      One row a point, with the columns that `papers/README.md` explains, then citation, url and terms of its source.
-      What does not apply is missing: steps of a time, or cores of a batch size.
+      One row per point: the columns explained in `papers/README.md`, then citation, url and terms of the source.
+      Columns that do not apply are missing, such as steps for a time, or cores for a batch size.
     """
-    return cited("points.csv", _POINTS, source)
+    return _cited("points.csv", source)
 
 
 def webgraph() -> pd.DataFrame:
     """The six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
-    return cited("webgraph.csv", _WEBGRAPH, None)
+    return _cited("webgraph.csv", None)
 
 
-def cited(name: str, columns: dict[str, str], source: str | None) -> pd.DataFrame:
-    """A table of this folder, and citation, url and terms of the source of each row; None takes all sources."""
-    table = _read(name, columns).merge(_read("sources.csv", _SOURCES), on="source", how="left", validate="many_to_one")
+def _cited(name: str, source: str | None) -> pd.DataFrame:
+    """Returns a table of this folder with the citation, URL and terms of the source of each row."""
+    table = _read(name).merge(_read("sources.csv"), on="source", how="left", validate="many_to_one")
     return table if source is None else table[table["source"] == source].reset_index(drop=True)
 
 
-def _read(name: str, columns: dict[str, str]) -> pd.DataFrame:
-    return pd.read_csv(FOLDER / name, dtype=columns, usecols=list(columns))
+def _read(name: str) -> pd.DataFrame:
+    return pd.read_csv(FOLDER / name, dtype_backend="numpy_nullable")
 
 
 def layouts() -> pd.DataFrame:
-    """Every published row, then citation, url and terms of its source, and ``doubt``: what in it contradicts itself.
+    """Returns all published rows, then citation, url and terms of the source, and ``doubt``: any contradiction in a
+    row.
 
-    What a row says twice is compared: operations a second against utilization, tokens a second against seconds of a
-    step and against utilization. A row that contradicts itself is kept, and says so.
+    Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
+    seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
 
-    What a source does not state is missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a share of
-    ``peak_tflops``.
+    Values that a source does not state are missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a
+    fraction of ``peak_tflops``.
     """
-    table = cited("layouts.csv", _LAYOUTS, None)
+    table = _cited("layouts.csv", None)
+    rates = ["peak_tflops", "tokens_per_second", "tflops_per_chip"]
+    table[rates] = table[rates].astype("Float64")
     table["doubt"] = pd.array([_doubt(row) for _, row in table.iterrows()], dtype="string")
     return table
 
 
 def _doubt(row: pd.Series) -> str | None:
-    """What a row says in two ways that do not agree; None where all of it does."""
+    """Describes redundant values in a row that contradict each other, or returns None if all agree."""
     if pd.notna(row["tflops_per_chip"]):
         share = row["tflops_per_chip"] / row["peak_tflops"]
         if abs(share - row["utilization"]) > WITHIN:

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
     alone: bool = False
 
 
-KINDS: dict[str, Kind] = {
+KINDS = {
     "batch": Kind(BatchStudy, along="batch_size"),
     "cores": Kind(Factorization, along="cores", unit="epoch", columns=schema.COSTS, alone=True),
     "layout": Kind(LayoutStudy, along="device_count", columns=layout.COLUMNS, alone=True),

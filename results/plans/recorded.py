@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from results.bad_input import BadInput
+from results.grouping import grouped
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
@@ -70,10 +71,6 @@ class Recorded(Plan):
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
     """Returns the names of studies that report identical runs of one source, grouped by runs."""
-    by_runs: dict[tuple[object, ...], list[str]] = {}
-    for study in studies:
-        if isinstance(runs := study.details.get("runs"), str):
-            by_runs.setdefault((study.source, study.dataset, study.model, study.batch_size, runs), []).append(
-                study.name
-            )
-    return [names for names in by_runs.values() if len(names) > 1]
+    known = [study for study in studies if isinstance(study.details.get("runs"), str)]
+    by_runs = grouped(known, lambda one: (one.source, one.dataset, one.model, one.batch_size, one.details["runs"]))
+    return [[study.name for study in same] for same in by_runs.values() if len(same) > 1]

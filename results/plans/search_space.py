@@ -11,7 +11,7 @@ import numpy as np
 from results.bad_input import BadInput, check_choice
 
 Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
-SCALES: tuple[Scale, ...] = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
+SCALES = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
 
 
 LARGEST_FLOAT = int(sys.float_info.max)

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,8 @@ REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a 
 # Trials that ended for one of these reasons run again when the study is requested again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 ACCIDENTS = ("lost", "failed")  # reasons that lie in the machine or this software, not in the trial
+
+TargetRequest: TypeAlias = tuple[str, float] | None  # a metric and a value, or each study's own targets
 
 MOST_STEPS = 2**31 - 1  # also the maximum of other integer columns
 

@@ -1,7 +1,7 @@
 """Merging of stores and releases into a store: new results are added, existing ones kept, conflicts rejected."""
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from tqdm import tqdm
@@ -13,6 +13,7 @@ from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
+from results.printing import Report
 from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, parquet_file, with_stored_name
 from results.release.union import Union, union
 from results.storage import claims, commits, compaction
@@ -24,7 +25,7 @@ from results.storage.parts import claim_file, commit_file
 MergeResult = Literal["new", "grown", "present"]
 
 
-def merge(sources: Sequence[Location], into: Location, report: Callable[[str], None]) -> int:
+def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     """Merges the studies of stores and releases into a store.
 
     A study that the store lacks is copied byte for byte. An existing study takes missing trials, trials that are
@@ -45,7 +46,7 @@ def merge(sources: Sequence[Location], into: Location, report: Callable[[str], N
     return _merge([durable.location(source) for source in sources], durable.location(into), report)
 
 
-def _merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]) -> int:
+def _merge(sources: Sequence[Folder], into: Folder, report: Report) -> int:
     store.check_destination(into)
     offers_by_source = [incoming(folder) for folder in sources]
     if not any(offers_by_source):
@@ -74,11 +75,11 @@ def _check(
     sources: Sequence[Folder],
     offers_by_source: Sequence[dict[str, Incoming]],
     into: Folder,
-    report: Callable[[str], None],
+    report: Report,
 ) -> None:
     """Raises BadInput, after a line for each conflict, if the sources and the store contradict each other."""
-    faults: list[str] = []
-    unfinished: list[str] = []
+    faults = []
+    unfinished = []
     gave_way = 0
     names = {plan: offer.study.name for offers in offers_by_source for plan, offer in offers.items()}
     for plan in tqdm(sorted(names, key=lambda plan: names[plan]), "compare", unit="study", disable=None):

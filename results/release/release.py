@@ -24,6 +24,7 @@ from results.catalog import contents, documents, licences
 from results.catalog.documents import SUMS
 from results.durable import Folder
 from results.plans import schema
+from results.printing import Report
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
@@ -38,7 +39,7 @@ ENVELOPES = "envelopes.arrow"
 def export(
     folder: Folder,
     out: Folder,
-    report: Callable[[str], None],
+    report: Report,
     points: Callable[[Sequence[Commit]], pa.Table] | None = None,
 ) -> int:
     """Writes a release of a store, or of another release.
@@ -61,7 +62,7 @@ def export(
         report(f"nothing to export: {folder} holds no study that may be redistributed")
         return 1
     with _new_folder(folder, out) as target:
-        hashes: dict[str, str] = {}
+        hashes = {}
 
         def put(path: str, data: bytes | memoryview) -> None:
             durable.make_folder(target)
@@ -83,7 +84,7 @@ def export(
     return 0
 
 
-def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> list[Commit]:
+def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
     """Returns the studies that may be redistributed, and reports the others in a line per source."""
     terms = [licences.terms(commit.plan) for commit in catalogue]
     withheld = collections.Counter(each.source for each in terms if not each.licence)
@@ -105,7 +106,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
     }
     columns = {table: shared.union(table, schemas) for table, schemas in own.items()}
     writers = {table: Shards(table, columns[table], put) for table in contents.TABLES}
-    envelopes: list[tuple[bytes, int]] = []
+    envelopes = []
     for commit in tqdm(commits, "export", unit="study", disable=None):
         tables = incoming.read_checked(commit)._asdict()
         for table, content in tables.items():
@@ -114,14 +115,14 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
             if table == "measurements":  # as a reader of the release gets them: sorted by name
                 tables[table] = shared.narrow(table, rows, dict(sorted(commit.metrics.items())))
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
-    files: dict[str, list[SharedFile]] = {}
+    files = {}
     for table, writer in writers.items():
         writer.close()
         files[table] = [SharedFile(target / each.name, *each[1:]) for each in writer.shards]
     slices: list[dict[str, File]] = []
     for number, commit in enumerate(commits):
         further = list(own["trials"][number])[len(schema.TRIALS) :]
-        types: dict[str, dict[str, str]] = {
+        types = {
             "studies": {},
             "trials": {field.name: str(field.type) for field in further},
             "measurements": dict(sorted(commit.metrics.items())),

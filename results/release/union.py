@@ -164,7 +164,7 @@ def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference
     values = np.maximum(unequal.sum(axis=1), alone)
     rows = np.flatnonzero(values)
     trials = here.index.get_level_values("trial").to_numpy()[rows]
-    differences: dict[int, Difference] = {}
+    differences = {}
     starts = np.flatnonzero(np.append(True, trials[1:] != trials[:-1])[: len(trials)])
     counts = np.add.reduceat(values[rows], starts) if len(rows) else starts
     for row, trial, count in zip(rows[starts], trials[starts].tolist(), counts.tolist(), strict=True):

@@ -66,7 +66,7 @@ def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     """
     ways = collections.Counter(endings.values())  # few are distinct
     if any(how.role != SEARCH for how in ways):
-        by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
+        by_number = collections.defaultdict(list)
         for at, how in endings.items():
             if how.role == CONFIRM:
                 by_number[confirmation.repeat(at)].append(how)

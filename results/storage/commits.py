@@ -334,7 +334,7 @@ def list_study(folder: Folder) -> Listing:
 
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":
-    frame: pd.DataFrame = table.to_pandas()
+    frame = table.to_pandas()
     frame["study"] = frame["study"].astype(str)
     return frame
 

@@ -141,8 +141,11 @@ def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
 
 
 def _with_column(table: pa.Table, column: str, value: object) -> pa.Table:
+    """Returns a table with the values of an array, or the same value in each row, in a column."""
     index = table.schema.get_field_index(column)
     field = table.schema.field(index)
+    if isinstance(value, np.ndarray):
+        return table.set_column(index, field, pa.array(value, field.type, from_pandas=True))
     return table.set_column(index, field, schema.constant(field, value, len(table)))
 
 
@@ -179,9 +182,7 @@ def with_roles(study: Plan, whole: Piece) -> Piece:
     wanted = confirmation.requested_ids(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     asked = np.isin(whole.trials["trial"].to_numpy(), wanted)
     roles = np.where(repeats, np.where(asked, confirmation.CONFIRM, confirmation.EXTRA), roles)
-    index = whole.trials.schema.get_field_index("role")
-    field = whole.trials.schema.field(index)
-    return whole._replace(trials=whole.trials.set_column(index, field, pa.array(roles, field.type)))
+    return whole._replace(trials=_with_column(whole.trials, "role", roles))
 
 
 def _cut_pruned(study: Plan, whole: Piece) -> Piece:
@@ -190,7 +191,5 @@ def _cut_pruned(study: Plan, whole: Piece) -> Piece:
         return whole
     table = whole.trials
     for name in ("status", "reason", "steps"):
-        index = table.schema.get_field_index(name)
-        field = table.schema.field(index)
-        table = table.set_column(index, field, pa.array(trials[name], field.type, from_pandas=True))
+        table = _with_column(table, name, trials[name].to_numpy())
     return whole._replace(trials=table, measurements=whole.measurements.filter(pa.array(stay)))

@@ -24,6 +24,7 @@ import pyarrow as pa
 from results import bounds, durable
 from results.bad_input import first_line
 from results.durable import Damaged
+from results.grouping import grouped
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.study import METRICS, Target, in_type
@@ -183,12 +184,9 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
       target: metric and value, compared in the type of each study's column.
       rule: selects the trials that count, and defines reaching the target.
     """
-    by_metrics: dict[tuple[tuple[str, str], ...], list[Envelope]] = {}
-    for each in envelopes:
-        if target.metric in each.description.metrics:
-            by_metrics.setdefault(tuple(each.description.metrics.items()), []).append(each)
+    measured = [each for each in envelopes if target.metric in each.description.metrics]
     by_study: dict[str, Answer] = {}
-    for metrics, members in by_metrics.items():
+    for metrics, members in grouped(measured, lambda each: tuple(each.description.metrics.items())).items():
         by_study |= _answers(members, _rows(members, metrics), target, rule)
     return by_study
 

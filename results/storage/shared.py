@@ -139,9 +139,12 @@ class SharedFile:
     def _decode(self, groups: range) -> pa.Table:
         """Returns row groups with all columns. Columns without values, by their statistics, are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
-        there: set[int] = set()
-        for group in map(self._metadata.row_group, groups):
-            there |= {i for i in range(len(columns)) if not _is_null(group.column(i), group.num_rows)}
+        there = {
+            i
+            for group in map(self._metadata.row_group, groups)
+            for i in range(len(columns))
+            if not _is_null(group.column(i), group.num_rows)
+        }
         with self.path.open("rb") as stream:
             file = bounds.Parquet(stream, bounds.allowed(self.bytes), self._metadata)
             rows = file.read([columns[i].name for i in sorted(there)], groups)

@@ -151,7 +151,8 @@ def run_each(
     """
     end = Ending(exit_codes.DONE, False)
     for words in commands:
-        before, end = end, run(folder, words, log, asked)
+        before = end
+        end = run(folder, words, log, asked)
         end = Ending(code_of(end.code), before.advanced or end.advanced)
         if end.code != exit_codes.DONE:
             break
@@ -167,7 +168,8 @@ def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish
       log: log file of the attempt.
       asked: function that returns the request. It is called every half second.
     """
-    steps, asked_at = 0, None
+    steps = 0
+    asked_at = None
     heard = {Wish.NOTHING}
     # The signal stays pending in the child until `end_with_parent` has set a handler.
     with open(log, "ab", buffering=0) as file, blocked(signal.SIGUSR1):
@@ -264,7 +266,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--silence-seconds", type=float)
     parser.add_argument("words", nargs="+")
     asked: Any = parser.parse_args(argv)
-    received: list[int] = []
+    received = []
     for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(each, lambda number, frame: received.append(number))
 
@@ -273,7 +275,8 @@ def main(argv: Sequence[str]) -> int:
             return Wish.STOP
         return Wish.TIME_IS_UP if received else Wish.NOTHING
 
-    folder, job = asked.store / asked.study, job_of_slurm(os.environ)
+    folder = asked.store / asked.study
+    job = job_of_slurm(os.environ)
     log = _log(folder, job)
     how = (asked.nodes, asked.port, asked.silence_seconds)
     commands = [command(words, asked.store, *how) for words in split(asked.words)]

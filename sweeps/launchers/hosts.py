@@ -5,7 +5,7 @@ import mmap
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from harness import costs, multihost
@@ -17,13 +17,13 @@ from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.claims import TakenOver
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
 from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, or for studies that several hosts cannot run together."""
     _find(asked)
     check_over_hosts(studies, settings)
@@ -47,8 +47,10 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     Raises:
       Terminated: one of the hosts is terminated. Running trials are saved.
     """
-    outcomes: list[StudyOutcome] = []
-    store, settings, sources = launch.store, launch.settings, launch.sources
+    outcomes = []
+    store = launch.store
+    settings = launch.settings
+    sources = launch.sources
 
     def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
         launch.report(StudyUpdate(study, progress))
@@ -83,7 +85,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     return outcomes
 
 
-def in_order(store: Path, studies: Sequence[Plan]) -> list[Plan]:
+def in_order(store: Path, studies: Studies) -> list[Plan]:
     """Sorts studies so that those whose last attempt failed run last."""
 
     def failed(study: Plan) -> bool:

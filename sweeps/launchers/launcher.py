@@ -16,7 +16,7 @@ from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
@@ -41,7 +41,7 @@ class Launch:
     """
 
     store: Path
-    studies: Sequence[Plan]
+    studies: Studies
     settings: Settings
     limits: Limits = dataclasses.field(default_factory=Limits)
     sources: Mapping[str, Config] = dataclasses.field(default_factory=dict)
@@ -64,8 +64,7 @@ def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, 
     """Returns the CPUs and GPUs that a study needs on a node: as configured, or one per device."""
     devices = devices_asked(asked, study, settings)
     gpus = devices if asked["gpus"] is None else asked["gpus"]
-    cpus = asked["cpus"] or (1 if gpus else devices)
-    return cpus, gpus
+    return asked["cpus"] or (1 if gpus else devices), gpus
 
 
 def check_least(asked: Config, **least: int) -> None:
@@ -82,7 +81,7 @@ def check_retries(asked: Config) -> None:
         raise BadInput(f"launcher.silence_seconds must be above 0, not {asked['silence_seconds']:g}")
 
 
-def check_over_hosts(studies: Sequence[Plan], settings: Settings) -> None:
+def check_over_hosts(studies: Studies, settings: Settings) -> None:
     """Raises BadInput for studies that several hosts cannot run together."""
     for study in studies:
         if not RUNNERS[study.kind].over_hosts:
@@ -108,8 +107,8 @@ class Launcher(NamedTuple):
       devices: function that returns the number of devices that run a study.
     """
 
-    check: Callable[[Config, Sequence[Plan], Settings], None]
-    at_once: Callable[[Config, Sequence[Plan], Settings], int]
+    check: Callable[[Config, Studies, Settings], None]
+    at_once: Callable[[Config, Studies, Settings], int]
     run_all: Callable[[Config, Launch], list[StudyOutcome]]
     around: Callable[[Config, str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True
@@ -184,7 +183,8 @@ class RemoteStudy:
     """
 
     def __init__(self, launch: Launch, study: Plan):
-        self._launch, self.study = launch, study
+        self._launch = launch
+        self.study = study
         self._folder = launch.store / study.name
         self._before = self._ledger()
         self._began: float | None = None
@@ -200,13 +200,16 @@ class RemoteStudy:
 
     def look(self) -> None:
         """Reads the study's heartbeat and reports its progress, or the length of its silence."""
-        seen, now = heartbeat.seen(self._folder), time.monotonic()
+        seen = heartbeat.seen(self._folder)
+        now = time.monotonic()
         if seen is None or seen.alive is False:
             return
         if self._seen is None or seen.written != self._seen.written:
-            self._seen, self._seen_at = seen, now
+            self._seen = seen
+            self._seen_at = now
         silent = seen.beat.silent + now - self._seen_at
-        beat, is_silent = seen.beat._replace(silent=0.0), silent > heartbeat.FRESH_SECONDS
+        beat = seen.beat._replace(silent=0.0)
+        is_silent = silent > heartbeat.FRESH_SECONDS
         if beat == self._reported and not is_silent:
             return
         self._reported = None if is_silent else beat
@@ -224,7 +227,8 @@ class RemoteStudy:
 
     def end(self, failure: str | None) -> StudyOutcome:
         """Reports and returns the outcome of the study after it has ended."""
-        after, seconds = self._ledger(), 0.0 if self._began is None else time.monotonic() - self._began
+        after = self._ledger()
+        seconds = 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
         incomplete = ran.pruned + ran.time_limit + ran.lost + ran.failed
         total = ran.complete + ran.infeasible + incomplete

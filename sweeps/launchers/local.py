@@ -18,9 +18,10 @@ import time
 from collections.abc import Hashable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from harness import processors
+from harness.processors import Cpus
 from harness.run import TRAINING, RunProgress, Settings
 from harness.runners import RUNNERS
 from results import cli, exit_codes
@@ -28,7 +29,7 @@ from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import (
     Launch,
@@ -45,7 +46,7 @@ from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
 from workloads import data_stream
 
-Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # logical processors and environment of a process
+Slot = tuple[Cpus, dict[str, str]]  # logical processors and environment of a process
 
 WAIT_SECONDS = 1.0  # maximum time between checks of the sweep
 END_SECONDS = 30.0  # time that a worker has to save before it is killed (on an idle machine, two suffice)
@@ -120,7 +121,7 @@ class Worker:
     def hear(self) -> worker.WorkerReport | None:
         """Returns the next report, or None if the worker has died."""
         try:
-            report: worker.WorkerReport = self.orders.recv()
+            report = self.orders.recv()
         except (EOFError, OSError):
             return None
         self.silence.restart()
@@ -162,7 +163,7 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
         cores = processors.physical_cores()
         if attempts.VARIABLE in os.environ:  # other attempts may share the machine
             cores = processors.unclaimed_cores(workers or 1) or cores
-        emulated: dict[str, str] = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
+        emulated = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
         return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
     if shards > devices or (kind == "tpu" and shards not in (1, devices)):
         there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
@@ -215,13 +216,13 @@ def cost(study: Plan) -> float:
     return study.request.planned * study.budget_steps * step_cost(study)
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration."""
     check_least(asked, workers=1)
     check_retries(asked)
 
 
-def at_once(asked: Config, studies: Sequence[Plan], settings: Settings) -> int:
+def at_once(asked: Config, studies: Studies, settings: Settings) -> int:
     """Returns the number of workers."""
     return len(slots(asked["workers"], settings.shards or 1))
 
@@ -239,7 +240,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     Returns:
       An outcome for each study that started, in the order of their ends.
     """
-    outcomes: list[StudyOutcome] = []
+    outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
     if together:
         outcomes += _Pool(asked, launch, together, slots(asked["workers"], launch.settings.shards or 1)).run()
@@ -254,8 +255,9 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 class _Pool:
     """Workers that run studies: one per slot, or fewer if there are fewer studies."""
 
-    def __init__(self, asked: Config, launch: Launch, studies: Sequence[Plan], slots: Sequence[Slot]) -> None:
-        self._launch, self._silence_seconds = launch, asked["silence_seconds"]
+    def __init__(self, asked: Config, launch: Launch, studies: Studies, slots: Sequence[Slot]) -> None:
+        self._launch = launch
+        self._silence_seconds = asked["silence_seconds"]
         self._queue = sorted(studies, key=cost)  # pop() takes the largest
         self._policies = {study.name: RetryPolicy(asked["retries"]) for study in studies}
         self._outcomes: list[StudyOutcome] = []
@@ -292,7 +294,8 @@ class _Pool:
             if idle.study is None and self._queue:
                 in_use = {_programs(one.study) for one in self._workers if one.study is not None}
                 study = _next(self._queue, in_use)
-                store, source = str(self._launch.store), self._launch.sources.get(study.name)
+                store = str(self._launch.store)
+                source = self._launch.sources.get(study.name)
                 idle.take(study, worker.order(store, study, self._launch.settings, source))
                 self._launch.report(StudyUpdate(study, RunProgress()))
 
@@ -310,7 +313,8 @@ class _Pool:
 
     def _hear(self, one: Worker) -> None:
         """Handles the next report of a worker, or its death."""
-        report, study = one.hear(), one.study
+        report = one.hear()
+        study = one.study
         assert study is not None
         if report is None:
             self._bury(one, study)
@@ -340,9 +344,12 @@ class _Pool:
         """Replaces a dead worker, and retries its study or records it as lost or failed."""
         dead.bury()
         self._workers[dead.slot] = start(dead.slot, *self._slots[dead.slot])
-        code, policy, no_memory = dead.process.returncode, self._policies[study.name], False
+        code = dead.process.returncode
+        policy = self._policies[study.name]
+        no_memory = False
         if code == -signal.SIGKILL and not dead.ended_silent:
-            before, self._kills = self._kills, out_of_memory_kills()
+            before = self._kills
+            self._kills = out_of_memory_kills()
             no_memory = self._kills > before
         end = exit_description(code, no_memory=no_memory or None)
         if dead.ended_silent:
@@ -428,7 +435,7 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
     return queue.pop()
 
 
-def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Worker:
+def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
     """Starts a process with an environment. The process binds itself to ``cpus``, if given, before it imports JAX.
 
     The process runs its own program rather than the main script of this process, which may be a notebook. Its standard

@@ -24,7 +24,7 @@ from results.cli import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
 from sweeps.launchers.launcher import (
@@ -58,7 +58,7 @@ class Task(NamedTuple):
     slice: Any = None
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput if the configuration is invalid or Ray is not installed."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, at_once=1)
@@ -96,7 +96,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     queue = sorted(launch.studies, key=cost)
     studies = {study.name: RemoteStudy(launch, study) for study in queue}
     policies = {study.name: RetryPolicy(asked["retries"]) for study in queue}
-    outcomes: list[StudyOutcome] = []
+    outcomes = []
     with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
         slices = Slices(ray, asked["tpu_slice"])
@@ -113,11 +113,12 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         break
                 for reference in _done(ray, [*running, *slices.coming]):
                     if reference in slices.coming:
-                        task = _begin_on_slice(ray, asked, launch, *slices.come(reference), wishes)
+                        task = _begin_on_slice(ray, asked, launch, *slices.coming.pop(reference), wishes)
                         running[task.references[0]] = task
                         continue
                     task = running.pop(reference)
-                    end, study = _ended(ray, task), studies[task.study]
+                    end = _ended(ray, task)
+                    study = studies[task.study]
                     slices.retry()
                     if end.code == exit_codes.DONE:
                         outcomes.append(study.end(None))
@@ -160,11 +161,12 @@ class Slices:
       asked: VERSION:TOPOLOGY of the slices, if slices are used.
 
     Attributes:
-      coming: studies and their reserved slices, by a reference that becomes ready with the hosts.
+      coming: studies and their reserved slices, by a reference that is ready when all hosts of the slice are.
     """
 
     def __init__(self, ray: Any, asked: str | None):
-        self._ray, self._asked = ray, asked
+        self._ray = ray
+        self._asked = asked
         self._next = 0.0  # time of the next attempt
         self._reported = False
         self.coming: dict[Any, tuple[Plan, Any]] = {}
@@ -192,10 +194,6 @@ class Slices:
             ) from None
         self.coming[own.placement_group.ready()] = study, own
         return True
-
-    def come(self, reference: Any) -> tuple[Plan, Any]:
-        """Returns a study and its slice once all hosts of the slice are ready."""
-        return self.coming.pop(reference)
 
     def retry(self) -> None:
         """Makes the next ``reserve`` try immediately, because a slice may have been released."""
@@ -334,7 +332,7 @@ def _remote(ray: Any, function: Any, options: Config) -> Any:
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
-def _check_fits(ray: Any, asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput if nodes lack the resources for a study. Clusters that may grow are not checked."""
     if asked["tpu_slice"] is not None or asked["address"] not in (None, "auto"):
         return
@@ -348,8 +346,8 @@ def _check_fits(ray: Any, asked: Config, studies: Sequence[Plan], settings: Sett
             if not lacking:
                 needs = " and ".join(f"{count:g} {name}" for name, count in wanted.items() if count)
                 raise BadInput(f"{study.name} needs {needs} on one node, but no node has all of them")
-            count, name = wanted[lacking[0]], lacking[0]
-            raise BadInput(f"{study.name} needs {count:g} {name}, and the largest node has {largest[name]:g}")
+            name = lacking[0]
+            raise BadInput(f"{study.name} needs {wanted[name]:g} {name}, and the largest node has {largest[name]:g}")
 
 
 @contextlib.contextmanager
@@ -373,7 +371,7 @@ def _cluster(asked: Config) -> Iterator[tuple[Any, Callable[[], None]]]:
         why = first_line(error)[:200]
         raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
     ray._private.worker._worker_logs_enabled = False  # otherwise Ray prints the state of lost nodes to standard output
-    received: list[int] = []
+    received = []
     for number in handlers:  # Ray's handler exits immediately, and Ray's waiting swallows exceptions raised in handlers
         signal.signal(number, lambda number, frame: received.append(number))
 

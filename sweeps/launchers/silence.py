@@ -39,13 +39,15 @@ class Silence:
             computed = _processor_seconds(self._process)
             computes = computed - self._computed >= SHARE * passed
             self._seconds = 0.0 if by_computing and computes else self._seconds + min(passed, 5 * LOOK_SECONDS)
-            self._looked, self._computed = self._looked + passed, computed
+            self._looked += passed
+            self._computed = computed
         return self._seconds
 
 
 def _processor_seconds(process: int) -> float:
     """Returns the CPU seconds of a process and its children, such as a GPU assembler. 0 if unknown."""
-    ticks, waiting = 0, [process]
+    ticks = 0
+    waiting = [process]
     while waiting:
         folder = Path("/proc", str(waiting.pop()))
         with contextlib.suppress(OSError, ValueError, IndexError):

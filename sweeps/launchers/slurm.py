@@ -26,7 +26,7 @@ from results.plans.plan import Plan
 from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
-from sweeps.configured_study import Config
+from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import (
     Launch,
@@ -43,6 +43,7 @@ from sweeps.launchers.launcher import (
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
+Jobs = dict[str, str]  # by study
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
 FOLDER = LAUNCHERS[0]  # folder in a store for the output of jobs that do not have logs yet
 LISTED = 500  # maximum number of arrays in a query
@@ -76,7 +77,7 @@ class Seen(NamedTuple):
     reason: str
 
 
-def check(asked: Config, studies: Sequence[Plan], settings: Settings) -> None:
+def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration, studies that cannot run on several nodes, or without SLURM."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
@@ -134,7 +135,8 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     queue = _Queue()
     try:
         while jobs:
-            seen, over = _seen(jobs.values()), launch.limits.reached
+            seen = _seen(jobs.values())
+            over = launch.limits.reached
             known = {name: seen[job] for name, job in jobs.items() if job in seen} if seen else {}
             waiting = {name: one.reason for name, one in known.items() if one.state == "PENDING"}
             never = {name for name, reason in waiting.items() if _NEVER.fullmatch(reason)}
@@ -197,7 +199,7 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
     yield study.end(f"job {job}: {cause(launch.store / study.study.name)}")
 
 
-def _adopted(launch: Launch) -> dict[str, str]:
+def _adopted(launch: Launch) -> Jobs:
     """Returns the queued and running jobs of earlier runs of the sweep, by study."""
     last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
     named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
@@ -222,7 +224,7 @@ def _forget(folder: Path, job: str) -> None:
             each.log.unlink(missing_ok=True)
 
 
-def _arrays(asked: Config, studies: Sequence[Plan], settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
+def _arrays(asked: Config, studies: Studies, settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
     """Yields studies grouped by resources, in arrays of the size that SLURM allows."""
     by_need: dict[Resources, list[Plan]] = {}
     for study in studies:
@@ -234,9 +236,9 @@ def _arrays(asked: Config, studies: Sequence[Plan], settings: Settings) -> Itera
             yield need, own[first : first + most]
 
 
-def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> dict[str, str]:
+def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
     """Submits studies and returns the job of each. After an error, all of them are removed from the queue."""
-    jobs: dict[str, str] = {}
+    jobs: Jobs = {}
     try:
         for need, own in _arrays(asked, studies, launch.settings):
             jobs |= _submit(asked, launch, need, own)
@@ -246,12 +248,12 @@ def _submit_all(asked: Config, launch: Launch, studies: Sequence[Plan]) -> dict[
     return jobs
 
 
-def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
+def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) -> Jobs:
     """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
     output = launch.store / FOLDER
     durable.make_folder(output)
     script = batch_script(asked, launch, need, studies)
-    jobs: dict[str, str] = {}
+    jobs: Jobs = {}
     try:
         with attempt.blocked(signal.SIGINT, signal.SIGTERM):  # an interrupt would lose the id of the array
             done = _ask(["sbatch", "--parsable", "--hold"], script)
@@ -272,10 +274,10 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Sequence[Pl
     return jobs
 
 
-def batch_script(asked: Config, launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
+def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studies) -> str:
     """Returns the batch script of an array with one element per study."""
     output = (launch.store / FOLDER).absolute()
-    options: dict[str, Any] = {
+    options = {
         "job-name": "scaling-limits",
         "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
         "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
@@ -326,14 +328,16 @@ class _Queue:
     """Reports the number of queued jobs and their reasons, every few seconds when they change."""
 
     def __init__(self) -> None:
-        self._reported, self._due = "", 0.0
+        self._reported = ""
+        self._due = 0.0
 
     def report(self, reasons: Sequence[str]) -> None:
         """Prints a line if necessary, given SLURM's reason for each queued job."""
         known = [reason for reason in reasons if reason != "None"]
         text = f"{len(reasons)} queued: {_why(known)}"
         if known and text != self._reported and time.monotonic() >= self._due:
-            self._reported, self._due = text, time.monotonic() + SECONDS
+            self._reported = text
+            self._due = time.monotonic() + SECONDS
             say(text)
 
 
@@ -345,7 +349,7 @@ def _why(reasons: Iterable[str]) -> str:
 
 def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
     """Returns the queued, running and recently ended jobs of arrays, or None if SLURM does not respond."""
-    seen: dict[str, Seen] = {}
+    seen = {}
     arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
     for first in range(0, len(arrays), LISTED):
         own = ",".join(arrays[first : first + LISTED])
@@ -369,7 +373,7 @@ def _stop(jobs: Sequence[str], asked: Config) -> bool:
     _cancel(jobs, "PENDING")
     _signal(jobs, "USR1")
     deadline = time.monotonic() + attempt.KILL_SECONDS + asked["poll_seconds"]
-    ran: set[str] = set()
+    ran = set()
     while time.monotonic() < deadline:
         seen = _seen(jobs)
         own = {job: one.state for job, one in (seen or {}).items() if job in jobs}

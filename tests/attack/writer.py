@@ -206,6 +206,6 @@ def unlike(folder: Path, study: BatchStudy) -> list[str]:
     marks = rows["test_loss"].to_numpy()
     if not np.array_equal(marks, trials.set_index("trial")["seed"].loc[rows["trial"]].to_numpy(np.float32)):
         wrong.append("rows of different attempts in one trial")
-    if not store.progress(folder, study).ledger.adds_up or store.missing_trials(folder, study):
+    if not store.progress(folder, study).ledger.adds_up or store.progress(folder, study).to_run:
         wrong.append("ledger")
     return wrong

@@ -81,7 +81,7 @@ def test_nothing_is_kept_of_trials_and_studies_that_ended(
     def submit(fed: decoding._Fed, step: int) -> list[Future[Examples]]:
         kept.append(len(stream._ahead))  # trials of which batches are decoded
         made: Future[Examples] = Future()
-        made.set_result(Examples(*(array[: fed.last] for array in train)))
+        made.set_result(Examples(*(array[: fed.positions.stop] for array in train)))
         return [made]
 
     def taken(feeder: Feeder, spans: Spans) -> Examples:

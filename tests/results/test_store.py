@@ -50,9 +50,9 @@ def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: Trial
 def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=4)
     store.ask(tmp_path, study)
-    assert store.missing_trials(tmp_path, study) == [0, 1, 2, 3]
+    assert store.settled_ids(tmp_path, study.name) == set()
     run_and_commit(tmp_path, study, [0, 2], TrialOutcome("COMPLETE", None, 2))
-    assert store.missing_trials(tmp_path, study) == [1, 3]
+    assert store.settled_ids(tmp_path, study.name) == {0, 2}
     run_and_commit(tmp_path, study, [1, 3], TrialOutcome("INFEASIBLE", None, 2))
     read = store.read(tmp_path)
     assert read.trials["trial"].tolist() == [0, 1, 2, 3]
@@ -71,9 +71,9 @@ def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
     study = make_study(trials=2)
     store.ask(tmp_path, study)
     run_and_commit(tmp_path, study, [0, 1], TrialOutcome("INCOMPLETE", "time_limit", 2), loss=9.0)
-    assert store.missing_trials(tmp_path, study) == [0, 1]
+    assert store.settled_ids(tmp_path, study.name) == set()
     run_and_commit(tmp_path, study, [1], TrialOutcome("COMPLETE", None, 2), loss=0.5)
-    assert store.missing_trials(tmp_path, study) == [0]
+    assert store.settled_ids(tmp_path, study.name) == {1}
     read = store.read(tmp_path)
     assert read.trials["status"].tolist() == ["INCOMPLETE", "COMPLETE"]
     assert read.measurements["validation_loss"].tolist() == [9.0, 9.0, 0.5, 0.5]

@@ -77,7 +77,7 @@ def test_the_parameters_decide_and_nothing_else(small: Ratings) -> None:
         changed: dict[str, Any] = SMALL.__dict__ | {name: value}
         assert webgraph_synthetic.version(WebGraph(**changed)) != webgraph_synthetic.version(SMALL)
         assert digest(webgraph_synthetic.build(WebGraph(**changed))) != digest(small)
-    source = webgraph_synthetic.source(4000, 3000, 120_000.0, 60, heldout_rows=500)  # type: ignore[arg-type]
+    source = webgraph_synthetic.source(rows=4000, columns=3000, links=120_000.0, communities=60, heldout_rows=500)  # type: ignore[arg-type]
     assert source.version() == webgraph_synthetic.version(SMALL)
 
 
@@ -118,10 +118,10 @@ def test_parameters_that_make_no_sense(change: dict[str, Any], text: str) -> Non
 
 def test_a_graph_that_does_not_fit_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 24 * 10**9)
-    webgraph_synthetic.source(2_000_000, 2_000_000, 100_000_000).check()
+    webgraph_synthetic.source(rows=2_000_000, columns=2_000_000, links=100_000_000).check()
     line = r"^a synthetic web graph of 30,000,000,000 links, .* needs about 1\d\d GB of memory and 24\.0 GB are free"
     with pytest.raises(BadInput, match=line):
-        webgraph_synthetic.source(400_000_000, 400_000_000, 30_000_000_000).check()
+        webgraph_synthetic.source(rows=400_000_000, columns=400_000_000, links=30_000_000_000).check()
 
 
 MEASURE = """

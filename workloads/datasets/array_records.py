@@ -18,6 +18,7 @@ from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
 KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # keys and features, as yielded by a TFDS builder
+KeyedSplits = dict[str, KeyedExamples]  # by split
 
 
 def data_dir() -> Path:
@@ -36,7 +37,7 @@ def folder(name: str, version: str, within: Path | None = None) -> Path:
 def builder(
     original: type,
     name: str,
-    split_generators: Callable[[Any, Any], dict[str, KeyedExamples]],
+    split_generators: Callable[[Any, Any], KeyedSplits],
     within: Path,
     **options: Any,
 ) -> Any:
@@ -74,7 +75,8 @@ def check_file(name: str, file: Path) -> None:
 
 
 def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
-    """Raises BadInput unless splits have the expected numbers of records according to TFDS's metadata."""
+    """Raises BadInput as ``check`` does, or unless TFDS's description has the expected numbers of records."""
+    check(name, place, tuple(counts))
     info = place / "dataset_info.json"
     try:
         splits = json.loads(info.read_text())["splits"]

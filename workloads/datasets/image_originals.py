@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from workloads.datasets import array_records, tfds_images
-from workloads.datasets.array_records import KeyedExamples
+from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 
 def builder(name: str, within: Path) -> Any:
@@ -29,7 +29,7 @@ def builder(name: str, within: Path) -> Any:
     return array_records.builder(original, name, split_generators, within, version=version)
 
 
-def _mnist_splits(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+def _mnist_splits(self: Any, dl_manager: Any) -> KeyedSplits:
     """Returns the splits of MNIST or Fashion MNIST: two idx files each."""
     files = {
         (split, kind): f"{self.URL}{stem}-{kind}-ubyte.gz"
@@ -53,7 +53,7 @@ def _idx(path: Path) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def _cifar_splits(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+def _cifar_splits(self: Any, dl_manager: Any) -> KeyedSplits:
     """Returns the splits of CIFAR-10, a tar of batches with 3,073 bytes per example: a label, then 3×32×32 pixels."""
     source = self._cifar_info
     archive = dl_manager.download(source.url)

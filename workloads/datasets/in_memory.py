@@ -31,7 +31,7 @@ class Subset(NamedTuple):
     classes: tuple[int, ...] = tuple(range(10))
 
 
-SUBSETS: dict[str, Subset] = {
+SUBSETS = {
     **{f"digits_{count}": Subset(count) for count in (1411, 705, 352, 176)},
     "digits_even": Subset(699, 192, (0, 2, 4, 6, 8)),
 }
@@ -93,7 +93,8 @@ def _subset(of: Subset) -> Splits:
 def shapes(name: str) -> Splits:
     """Returns the shapes of the splits of ``load``."""
     of = SUBSETS.get(name, Subset(TRAIN_EXAMPLES))
-    image, label = ArrayShape((8, 8, 1), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))
+    image = ArrayShape((8, 8, 1), np.dtype(np.float32))
+    label = ArrayShape((), np.dtype(np.int32))
     if name == "digit_tags":
         label = ArrayShape((len(TAGS),), np.dtype(np.uint8))
     return workload.shapes((of.train_examples, of.validation_examples, None), image, label)

@@ -20,6 +20,7 @@ BATCH = 1 << 20  # rows of parquet read at once
 ROW_BYTES = 64  # maximum size of a parquet row, encoded and decoded
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
 
+LinkBlocks = Iterator[tuple[np.ndarray, np.ndarray]]
 MatrixShape = tuple[int, int]
 
 
@@ -55,7 +56,7 @@ def header(file: Path) -> LinkFileHeader:
     raise BadInput(f"{file} has an unsupported format. It should be {HOW}.")
 
 
-def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def blocks(file: Path) -> LinkBlocks:
     """Yields the links of a file in blocks: rows and columns, integer[links] each."""
     return _matrix(file) if header(file).shape else _table(file)
 
@@ -71,7 +72,8 @@ def _matrix_header(file: Path) -> LinkFileHeader:
             for name in ("format", "shape"):
                 if f"{name}.npy" in archive.namelist() and math.prod(array_header(archive, name)[0]) > 2:
                     raise ValueError(f"its {name} has too many values")
-            kind, shape = bytes(np.asarray(members["format"], "S").item()), members["shape"]
+            kind = bytes(np.asarray(members["format"], "S").item())
+            shape = members["shape"]
             names = ("indptr", "indices", "data") if kind == b"csr" else ()
             arrays = {name: array_header(archive, name) for name in names}
     except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
@@ -100,7 +102,7 @@ def array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], 
     return shape, kind
 
 
-def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _matrix(file: Path) -> LinkBlocks:
     """Yields the links of a CSR matrix in blocks."""
     try:
         with np.load(file, allow_pickle=False) as members:
@@ -133,7 +135,8 @@ def _table_header(file: Path) -> LinkFileHeader:
     try:
         with open(file, "rb") as opened:
             table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
-            schema, count = table.schema_arrow, table.metadata.num_rows
+            schema = table.schema_arrow
+            count = table.metadata.num_rows
             decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
             if decoded > bounds.BASE + ROW_BYTES * count:
                 raise ValueError("its pages are larger than their links")
@@ -149,7 +152,7 @@ def _table_header(file: Path) -> LinkFileHeader:
     return LinkFileHeader(None, count, 0)
 
 
-def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _table(file: Path) -> LinkBlocks:
     """Yields the links of a parquet file in blocks."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -159,8 +162,7 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     try:
         with open(file, "rb") as opened:
             metadata = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
-            table = pq.ParquetFile(opened, metadata=metadata)
-            for batch in table.iter_batches(BATCH, columns=["row", "col"]):
+            for batch in pq.ParquetFile(opened, metadata=metadata).iter_batches(BATCH, columns=["row", "col"]):
                 ids = []
                 for name in ("row", "col"):
                     column = batch.column(name)

@@ -39,7 +39,7 @@ class Size(NamedTuple):
     stored_bytes: int
 
 
-SIZES: dict[str, Size] = {
+SIZES = {
     "100k": Size(100_000, 4_924_029, 35_000_000),
     "latest-small": Size(100_836, 978_202, 17_000_000),
     "1m": Size(1_000_209, 5_917_549, 330_000_000),
@@ -75,8 +75,7 @@ def check_files(size: str, within: Path | None = None) -> None:
 def version(size: str, seed: int) -> str:
     """Returns the hash of the files and the seed."""
     check_files(size)
-    digest = array_records.digest(f"movielens/{size}", folder(size), SPLITS)
-    return short(READER, seed, digest)
+    return short(READER, seed, array_records.digest(f"movielens/{size}", folder(size), SPLITS))
 
 
 def check(size: str) -> None:
@@ -103,15 +102,14 @@ def build(size: str, seed: int) -> Ratings:
 def _links(size: str) -> tuple[Links, int]:
     """Returns all links, users × movies, and the number of duplicates."""
     place = folder(size)
-    ratings, count = Pairs(), 0
-    users: list[int] = []
-    movies: list[int] = []
+    ratings = Pairs()
+    count = 0
+    ids = []
     for record in array_records.records(f"movielens/{size}", place, "train"):
-        users.append(int(record["user_id"].bytes_list.value[0]))
-        movies.append(int(record["movie_id"].bytes_list.value[0]))
-        if len(users) == BATCH:
-            count += _add(ratings, users, movies, place)
-    count += _add(ratings, users, movies, place)
+        ids.append([int(record[name].bytes_list.value[0]) for name in ("user_id", "movie_id")])
+        if len(ids) == BATCH:
+            count += _add(ratings, ids, place)
+    count += _add(ratings, ids, place)
     if count != SIZES[size].ratings:
         remedy = array_records.remedy(f"movielens/{size}", place)
         raise BadInput(f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}. {remedy}")
@@ -122,9 +120,8 @@ def _links(size: str) -> tuple[Links, int]:
     return Links(links.starts, number[links.columns], int(seen.sum())), merged
 
 
-def _add(ratings: Pairs, users: list[int], movies: list[int], place: Path) -> int:
-    count = len(users)
-    ratings.add(np.array(users, np.int64), np.array(movies, np.int64), str(place))
-    users.clear()
-    movies.clear()
-    return count
+def _add(ratings: Pairs, ids: list[list[int]], place: Path) -> int:
+    users, movies = np.array(ids, np.int64).reshape(-1, 2).T
+    ratings.add(users, movies, str(place))
+    ids.clear()
+    return len(users)

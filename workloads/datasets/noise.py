@@ -20,7 +20,8 @@ def load() -> Splits:
 
 def shapes() -> Splits:
     """Returns the shapes of the splits of ``load``."""
-    vector, label = ArrayShape((DIMENSIONS,), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))
+    vector = ArrayShape((DIMENSIONS,), np.dtype(np.float32))
+    label = ArrayShape((), np.dtype(np.int32))
     return workload.shapes((None, 1, None), vector, label)
 
 

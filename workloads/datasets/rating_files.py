@@ -86,7 +86,8 @@ def build(files: Files) -> Ratings:
         shape = max(own.rows for own in pairs.values()), max(own.columns for own in pairs.values())
         needed = len(pairs) * shape[0] * BYTES_PER_ROW
         memory.require(needed, f"a matrix of {size_text(shape)}", "Number ids without gaps")
-    links, merged = {}, 0
+    links = {}
+    merged = 0
     for file in headers:
         links[file], duplicates = pairs.pop(file).links(shape)
         merged += duplicates
@@ -104,12 +105,14 @@ def build(files: Files) -> Ratings:
 
 def _common_shape(headers: dict[Path, LinkFileHeader]) -> tuple[MatrixShape | None, Path | None]:
     """Returns the common shape of all matrices and the last of these files, or None if there are only tables."""
-    first, shape = None, None
+    first = None
+    shape = None
     for file, one in headers.items():
         if one.shape is None:
             continue
         if shape is not None and one.shape != shape:
             sizes = f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}"
             raise BadInput(f"{sizes}. All files must have the same shape.")
-        first, shape = file, one.shape
+        first = file
+        shape = one.shape
     return shape, first

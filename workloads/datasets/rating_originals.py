@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from workloads.datasets import array_records, movielens, web_graph
-from workloads.datasets.array_records import KeyedExamples
+from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 # Seconds to write a record, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
-SECONDS_PER_ROW, SECONDS_PER_LINK, SECONDS_PER_RATING = 1e-4, 2.5e-6, 1e-4
+SECONDS_PER_ROW = 1e-4
+SECONDS_PER_LINK = 2.5e-6
+SECONDS_PER_RATING = 1e-4
 
 ADDRESS = "https://storage.googleapis.com/gresearch/web_graph"
 STEMS = {"train": "train", "train_t": "train.transpose", "test": "test"}
@@ -35,7 +37,7 @@ def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
     """
     from tensorflow_datasets.structured.web_graph.web_graph import WebGraph
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {split: _web_graph_rows(_originals(variant, split, manual, dl_manager)) for split in STEMS}
 
     options = {"config": variant, "version": web_graph.VERSION}
@@ -79,8 +81,8 @@ def tf_records(file: Path) -> Iterator[bytes]:
                 raise OSError(f"{file} is not a TFRecord file, or is damaged")
             if length > size:
                 raise OSError(f"{file} is damaged or truncated")
-            record, checksum = opened.read(length), opened.read(4)
-            if _checksum(record) != checksum:
+            record = opened.read(length)
+            if _checksum(record) != opened.read(4):
                 raise OSError(f"{file} is damaged or truncated")
             yield record
 
@@ -109,7 +111,7 @@ def movielens_builder(size: str, within: Path) -> Any:
     # TFDS's parsers use TensorFlow only to open files.
     movielens_parsing.tf = types.SimpleNamespace(io=types.SimpleNamespace(gfile=types.SimpleNamespace(GFile=io.open)))
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {"train": _movielens_rows(self.builder_config, dl_manager.download(self.builder_config.download_url))}
 
     options = {"config": f"{size}-ratings", "version": movielens.VERSION}

@@ -68,7 +68,7 @@ class StreamedImages(NamedTuple):
 
 _IMAGENET = {"train": 1_281_167, "validation": 50_000}
 _OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
-SOURCES: dict[str, StreamedImages] = {
+SOURCES = {
     "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
     "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
     "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 630_000, 25_000, 500, every=2),
@@ -117,8 +117,8 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless all files exist with the expected numbers of records. Records are not read."""
-    of, place = SOURCES[name], folder(name, within)
-    array_records.check(of.files, place, SPLITS)
+    of = SOURCES[name]
+    place = folder(name, within)
     array_records.check_counts(of.files, place, of.splits)
     if of.every > 1:
         for split in SPLITS:
@@ -224,7 +224,8 @@ def _pixels() -> str:
 def middle(width: int, height: int) -> Box:
     """Returns the central square of an image, with ``KEPT`` of its shorter side."""
     size = KEPT * min(width, height)
-    left, top = (width - size) / 2, (height - size) / 2
+    left = (width - size) / 2
+    top = (height - size) / 2
     return left, top, left + size, top + size
 
 
@@ -233,8 +234,10 @@ def random_box(width: int, height: int, draws: Draws) -> Box:
     for _ in range(TRIES):
         area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * draws.uniform())
         ratio = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * draws.uniform())
-        own_width, own_height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        across, down = draws.uniform(), draws.uniform()
+        own_width = round(math.sqrt(area * ratio))
+        own_height = round(math.sqrt(area / ratio))
+        across = draws.uniform()
+        down = draws.uniform()
         if 0 < own_width <= width and 0 < own_height <= height:
             left = math.floor(across * (width - own_width + 1))
             top = math.floor(down * (height - own_height + 1))
@@ -245,8 +248,10 @@ def random_box(width: int, height: int, draws: Draws) -> Box:
 def _drafted(photograph: Any, box: Box, side: int) -> tuple[Any, Box]:
     """Returns the photograph, to be decoded at a smaller scale if it is a JPEG, and the box at that scale."""
     width, height = photograph.size
-    across, down = side / (box[2] - box[0]), side / (box[3] - box[1])
+    across = side / (box[2] - box[0])
+    down = side / (box[3] - box[1])
     photograph.draft("RGB", (math.ceil(width * across), math.ceil(height * down)))
     scaled_width, scaled_height = photograph.size
-    x, y = scaled_width / width, scaled_height / height
+    x = scaled_width / width
+    y = scaled_height / height
     return photograph, (box[0] * x, box[1] * y, box[2] * x, box[3] * y)

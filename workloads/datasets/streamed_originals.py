@@ -9,24 +9,27 @@ import json
 import math
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from results.bad_input import BadInput
 from workloads.datasets import array_records
-from workloads.datasets.array_records import KeyedExamples
+from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 # Approximate seconds to write a record on one core: a copied photograph, a re-encoded photograph, a text.
-SECONDS_PER_PHOTOGRAPH, SECONDS_PER_ENCODED, SECONDS_PER_TEXT = 1e-3, 1.2e-2, 1e-4
-PIXELS, QUALITY = 200_000, 72  # Open Images, as in TFDS's configuration 200k
+SECONDS_PER_PHOTOGRAPH = 1e-3
+SECONDS_PER_ENCODED = 1.2e-2
+SECONDS_PER_TEXT = 1e-4
+PIXELS = 200_000  # Open Images, as in TFDS's configuration 200k
+QUALITY = 72  # of their JPEGs, likewise
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``imagenet2012``. You must download its two archives from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         train, validation = (_by_hand(manual, f"ILSVRC2012_img_{split}.tar") for split in ("train", "val"))
         return {"train": _imagenet_train(train), "validation": _imagenet_validation(validation)}
 
@@ -69,7 +72,7 @@ def lm1b_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``lm1b``."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         archive = Path(dl_manager.download(original._DOWNLOAD_URL))
         patterns = {"train": original._TRAIN_FILE_FORMAT, "test": original._HELDOUT_FILE_FORMAT}
         return {split: _lm1b_lines(archive, pattern) for split, pattern in patterns.items()}
@@ -89,7 +92,7 @@ def c4_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``c4/en``, for the gzipped lines of JSON published by the Allen Institute for AI."""
     from tensorflow_datasets.text import c4
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {split: _c4_pages(_c4_files(manual, split)) for split in ("train", "validation")}
 
     return array_records.builder(c4.C4, "c4", split_generators, within, config="en")
@@ -118,7 +121,7 @@ def open_images_builder(within: Path, manual: Path) -> Any:
     """Returns the builder of ``open_images_v4/200k``. Images are scaled by Pillow, not by OpenCV."""
     from tensorflow_datasets.datasets.open_images_v4 import open_images_v4_dataset_builder as original
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         urls = dict(original._URLS)
         for name, one in urls.items():
             urls[name] = [each.url for each in one] if isinstance(one, list) else getattr(one, "url", one)
@@ -136,8 +139,9 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
     archives = archives if isinstance(archives, list) else [archives]
     labels = [paths[f"{split}_{who}_labels"] for who in ("human", "machine")]
     # Archives and labels have the same order, so the labels of each archive are read along with it.
-    places, box_places = [0, 0], [0]
-    prefixes: Sequence[str | None] = "0123456789abcdef" if len(archives) > 1 else [None]
+    places = [0, 0]
+    box_places = [0]
+    prefixes = "0123456789abcdef" if len(archives) > 1 else [None]
     for archive, prefix in zip(archives, prefixes, strict=True):
         objects = original._load_objects(labels, places, prefix)
         boxes = original._load_bboxes(paths[f"{split}-annotations-bbox"], box_places, prefix)
@@ -175,7 +179,7 @@ def smaller(image: bytes) -> bytes:
 
 def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
     """Yields names and contents of the files in a tar (compressed or not) in a single pass."""
-    source: dict[str, Any] = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
+    source = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
     with tarfile.open(mode="r|*", **source) as tar:
         for member in tar:
             if member.isfile():
@@ -190,7 +194,7 @@ def _by_hand(manual: Path, name: str) -> Path:
     return manual / name
 
 
-BUILDERS: Mapping[str, Callable[[Path, Path], Any]] = {
+BUILDERS = {
     "imagenet2012": imagenet_builder,
     "open_images_v4/200k": open_images_builder,
     "lm1b": lm1b_builder,

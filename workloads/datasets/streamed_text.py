@@ -50,7 +50,7 @@ class StreamedText(NamedTuple):
 
 _LM1B = {"train": 30_301_028, "test": 306_688}
 _C4 = {"train": 364_868_892, "validation": 364_608}
-SOURCES: dict[str, StreamedText] = {
+SOURCES = {
     "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
     "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
 }
@@ -96,8 +96,8 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
-    of, place = SOURCES[name], folder(name, within)
-    array_records.check(of.files, place, tuple(of.splits))
+    of = SOURCES[name]
+    place = folder(name, within)
     array_records.check_counts(of.files, place, of.splits)
     array_records.check_file(of.files, subwords_file(name, place))
 
@@ -121,7 +121,8 @@ def write_subwords(name: str, place: Path) -> None:
     Raises:
       BadInput: the installed version of SentencePiece differs from the version in plans.
     """
-    of, file = SOURCES[name], subwords_file(name, place)
+    of = SOURCES[name]
+    file = subwords_file(name, place)
     if file.exists():
         return
     installed = f"sentencepiece-{_sentencepiece().__version__}"
@@ -129,8 +130,7 @@ def write_subwords(name: str, place: Path) -> None:
         wanted = LEARNED_BY.replace("-", "==")
         raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
     records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
-    texts = (_text(records[row]) for row in range(len(records)))
-    durable.replace(file, learned(texts, of.vocabulary))
+    durable.replace(file, learned((_text(records[row]) for row in range(len(records))), of.vocabulary))
 
 
 def learned(texts: Iterable[str], vocabulary: int) -> bytes:

@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Texts(NamedTuple):
     texts: tuple[str, ...]
 
 
-Column: TypeAlias = Numbers | Texts
+Column = Numbers | Texts
 
 
 def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> dict[str, Column]:
@@ -158,10 +158,10 @@ def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
         kept = [field for field, name in zip(table.schema_arrow, names, strict=True) if name not in drop]
         for field in kept:
             _check_kind(file, field.name.strip(), field.type)
-        groups, wanted = table.groups, [field.name for field in kept]
-        rows = table.metadata.num_rows
+        groups = table.groups
+        wanted = [field.name for field in kept]
         # Each column is in memory twice: as written, and as float64 or codes of texts.
-        _require(file, table.decoded_bytes(wanted, groups) + 8 * rows * len(wanted))
+        _require(file, table.decoded_bytes(wanted, groups) + 8 * table.metadata.num_rows * len(wanted))
         read = table.read(wanted, groups, plain=False)
     there = dict(zip(wanted, read.columns, strict=True))
     return pa.table({name: there.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})
@@ -213,7 +213,8 @@ def _arrays(file: Path) -> "pa.Table":
             _require(file, _array_bytes(opened))
             if sorted(members) != ["x", "y"]:
                 raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}. It should hold x and y.")
-            x, y = members["x"], members["y"]
+            x = members["x"]
+            y = members["y"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, BadInput):
             raise
@@ -262,7 +263,8 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
     if pa.types.is_dictionary(kind):
         if _is_text(kind.value_type):
             return _texts(file, name, values, as_text)
-        values, kind = values.cast(kind.value_type), kind.value_type
+        values = values.cast(kind.value_type)
+        kind = kind.value_type
     if _is_text(kind):
         return _texts(file, name, values.combine_chunks().dictionary_encode(), as_text)
     whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)

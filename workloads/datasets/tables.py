@@ -31,7 +31,7 @@ from workloads import losses, memory
 from workloads.datasets import table_files
 from workloads.datasets.table_files import HOW, Column, Numbers, Texts
 from workloads.factorization.ratings import random_bits
-from workloads.workload import Dataset, Examples, Splits
+from workloads.workload import Dataset, Examples, Names, Splits
 
 READER = 1  # version of this module and table_files; part of the data's identity
 TASKS = ("classification", "regression")
@@ -41,7 +41,9 @@ MOST_TEXTS = 100  # maximum number of distinct texts per column
 MOST_EVALUATED = 10_000  # maximum number of evaluated rows per split, in random order
 FRACTIONS = (0.75, 0.5, 0.25)  # default targets relative to the error of a constant prediction
 NPZ_LABEL = "y"
-FINEST, LARGEST = 1e-15, 1e15  # limits of a label's standard deviation, so that squares are well within float32
+# Limits of a label's deviation, so that its squares are well within float32.
+FINEST = 1e-15
+LARGEST = 1e15
 
 
 class Options(NamedTuple):
@@ -50,8 +52,8 @@ class Options(NamedTuple):
     path: Path
     label: str | None
     task: str | None
-    drop: tuple[str, ...]
-    text: tuple[str, ...]
+    drop: Names
+    text: Names
     validation: float
     test: float
     seed: int
@@ -78,7 +80,7 @@ class Facts(NamedTuple):
     rows: Mapping[str, int]
     columns: tuple[int, int]
     inputs: int
-    classes: tuple[str, ...]
+    classes: Names
     deviation: float
     constant: tuple[str, float]
 
@@ -148,7 +150,7 @@ def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
     return tuple((metric, value) for value in dict.fromkeys(values))
 
 
-def _lines(file: Path, facts: Facts) -> tuple[str, ...]:
+def _lines(file: Path, facts: Facts) -> Names:
     numbers, texts = facts.columns
     kinds = (("numbers", numbers), ("texts", texts))
     inputs = " and ".join(f"{number_of(count, 'column')} of {kind}" for kind, count in kinds if count)
@@ -199,7 +201,7 @@ def _prepared(options: Options, size: int, time: int) -> tuple[Facts, Splits]:
         raise BadInput(f"{options.path} only has the column {label}. Separate columns by commas, semicolons or tabs.")
     task = options.task or ("classification" if isinstance(target, Texts) or target.whole else "regression")
     classes, labels = _classes(options, label, target) if task == "classification" else ((), None)
-    rows = _split(options, label, count, labels, classes)
+    rows = _split(options, count, labels)
     inputs = _inputs(options.path, columns, rows["train"])
     deviation = 1.0
     if labels is None:
@@ -248,10 +250,11 @@ def _version(columns: Mapping[str, Column], label: str) -> str:
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, ...], np.ndarray]:
+def _classes(options: Options, label: str, column: Column) -> tuple[Names, np.ndarray]:
     """Returns the classes as texts, and the class of each row, int32[rows]."""
     if isinstance(column, Texts):
-        classes, labels = column.texts, column.codes
+        classes = column.texts
+        labels = column.codes
     else:
         if not np.array_equal(column.values, np.rint(column.values)):
             row = int((column.values != np.rint(column.values)).argmax())
@@ -274,9 +277,7 @@ def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, .
     return classes, labels.astype(np.int32)
 
 
-def _split(
-    options: Options, label: str, count: int, labels: np.ndarray | None, classes: Sequence[str]
-) -> dict[str, np.ndarray]:
+def _split(options: Options, count: int, labels: np.ndarray | None) -> dict[str, np.ndarray]:
     """Returns the rows of each split, int64[...], in random order."""
     of_class = np.zeros(count, np.int32) if labels is None else labels
     sizes = np.bincount(of_class)
@@ -300,8 +301,7 @@ def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
         return np.zeros_like(sizes)
     exact = sizes * total / sizes.sum()
     rows = np.floor(exact).astype(np.int64)
-    first = np.argsort(rows - exact, kind="stable")[: total - rows.sum()]
-    rows[first] += 1
+    rows[np.argsort(rows - exact, kind="stable")[: total - rows.sum()]] += 1
     return np.minimum(np.maximum(rows, 1), np.maximum(sizes - spare, 1))
 
 
@@ -326,7 +326,8 @@ def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.
                 at += 1
             continue
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, deviation = column.values[train].mean(), column.values[train].std()
+            mean = column.values[train].mean()
+            deviation = column.values[train].std()
             if deviation > 0 and column.values[train].min() < column.values[train].max():
                 inputs[:, at] = (column.values - mean) / deviation
         if not (np.isfinite(deviation) and np.isfinite(inputs[:, at]).all()):
@@ -357,7 +358,8 @@ def _standardized_label(
             )
     train = column.values[rows["train"]]
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = float(train.mean()), float(train.std())
+        mean = float(train.mean())
+        deviation = float(train.std())
     if not FINEST < deviation < LARGEST:
         raise BadInput(
             f"{options.path}: {label} has a standard deviation of {deviation:g}. Rescale it to lie between {FINEST:g} "

@@ -26,7 +26,8 @@ def pydoc() -> Splits:
     """
     windows = np.frombuffer(_text(), np.uint8)[: _windows() * (LENGTH + 1)].reshape(-1, LENGTH + 1)
     held_out = np.arange(len(windows)) % HELD_OUT == 0
-    candidates, train = _unseen(windows[held_out], windows), windows[~held_out]
+    candidates = _unseen(windows[held_out], windows)
+    train = windows[~held_out]
     spread = np.arange(VALIDATION_EXAMPLES) * len(candidates) // VALIDATION_EXAMPLES
     strides = np.argsort(np.arange(len(train)) % (len(train) // VALIDATION_EXAMPLES), kind="stable")
     return Splits(train=_examples(train[strides]), validation=_examples(candidates[spread]), test=None)

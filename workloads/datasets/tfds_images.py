@@ -40,14 +40,14 @@ class TfdsImages(NamedTuple):
     image: tuple[int, int, int]
 
 
-SOURCES: dict[str, TfdsImages] = {
+SOURCES = {
     "mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 11_594_722, 25_000_000, (28, 28, 1)),
     "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000, (28, 28, 1)),
     "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000, (32, 32, 3)),
 }
 # Data sets that use the first training images of another one, in TFDS's order, with the same validation and test
 # splits.
-SUBSETS: dict[str, tuple[str, int]] = {f"mnist_{n}": ("mnist", n) for n in (55_000, 27_500, 13_750, 6_875)}
+SUBSETS = {f"mnist_{n}": ("mnist", n) for n in (55_000, 27_500, 13_750, 6_875)}
 
 
 def load(name: str) -> Splits:
@@ -78,7 +78,8 @@ def version(name: str) -> str:
 def shapes(name: str) -> Splits:
     """Returns the shapes of the splits of ``load``, without reading files."""
     source = _of(name)[1]
-    image, label = ArrayShape(source.image, np.dtype(np.uint8)), ArrayShape((), np.dtype(np.int32))
+    image = ArrayShape(source.image, np.dtype(np.uint8))
+    label = ArrayShape((), np.dtype(np.int32))
     return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
 

@@ -48,7 +48,7 @@ def _row(subfolder: str, shards: int, links: float, gib: float, *rows: int) -> V
     return Variant(subfolder, shards, int(links), int(gib * 2**30), dict(zip(SPLITS, rows, strict=True)))
 
 
-VARIANTS: dict[str, Variant] = {
+VARIANTS = {
     "sparse": _row("web_graph_min_10", 1000, 30e9, 273.38, 372_049_054, 410_867_007, 39_871_321),
     "dense": _row("web_graph_min_50", 1000, 22e9, 170.87, 122_815_749, 136_019_364, 13_256_496),
     "de-sparse": _row("web_graph_tld_de_min_10", 100, 1.19e9, 10.25, 17_688_633, 19_566_045, 1_903_443),
@@ -79,8 +79,7 @@ def check_files(variant: str, within: Path | None = None) -> None:
 def version(variant: str) -> str:
     """Returns the hash of the files that are read."""
     check_files(variant)
-    digest = array_records.digest(f"web_graph/{variant}", folder(variant), READ)
-    return short(READER, digest)
+    return short(READER, array_records.digest(f"web_graph/{variant}", folder(variant), READ))
 
 
 def size(variant: str) -> Size:
@@ -94,10 +93,10 @@ def needed_bytes(links: int, rows: int) -> int:
     return links * BYTES_PER_LINK + 2 * rows * BYTES_PER_ROW
 
 
-def study_bytes(variant: str, dim: int = 128) -> int:
-    """Returns the approximate memory of a study with float32 tables, in bytes: for reading, or for tables and links."""
+def study_bytes(variant: str) -> int:
+    """Returns the approximate bytes of memory of a study of 128 dimensions in float32: for reading, or for training."""
     row = VARIANTS[variant]
-    tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * dim * 4
+    tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * 128 * 4
     return max(needed_bytes(row.links, sum(row.rows[split] for split in READ)), tables + 14 * row.links)
 
 
@@ -114,7 +113,9 @@ def build(variant: str) -> Ratings:
     """Reads a variant."""
     place = folder(variant)
     remedy = array_records.remedy(f"web_graph/{variant}", place)
-    train, known, heldout_pairs = Pairs(), Pairs(), Pairs()
+    train = Pairs()
+    known = Pairs()
+    heldout_pairs = Pairs()
     counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, heldout_pairs)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
     if counts != expected:

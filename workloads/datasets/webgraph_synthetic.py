@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from workloads.factorization.ratings import Ratings, RatingsSource, Size, random
 
 GENERATOR = 1  # version of this module; part of the data's identity
 TOPIC = 16  # communities per topic
-HOME, SAME_TOPIC = 170, 51  # out of 256 links. The others go anywhere
+HOME = 170  # out of 256 links
+SAME_TOPIC = 51  # out of 256 links. The others go anywhere
 LONGEST = 16  # a row links to at most one in 16 columns, or to four times the mean number
 FEWEST = 5  # minimum number of links of an evaluation row, one of which is held out
 BLOCK = 1 << 16  # links drawn at once, so that sorting fits in a core's cache
-ROUNDS, AT_HOME = 16, 2  # rounds of replacing duplicates. After the second, links go anywhere
+ROUNDS = 16  # rounds of replacing duplicates
+AT_HOME = 2  # rounds by the first rule; later ones draw from anywhere
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,24 +77,16 @@ class WebGraph:
             raise BadInput(f"exponent must be above 2 (for degrees with a mean) and at most 100, not {self.exponent}")
 
 
-def source(
-    rows: int = 50_000,
-    columns: int = 50_000,
-    links: int = 2_000_000,
-    communities: int = 500,
-    exponent: float = 2.5,
-    heldout_rows: int = 5_000,
-    seed: int = 0,
-) -> RatingsSource:
+def source(**options: Any) -> RatingsSource:
     """Returns the data set with these parameters of ``WebGraph``. Raises BadInput if one of them is invalid."""
-    graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
-    return RatingsSource(
-        "webgraph_synthetic",
-        functools.partial(version, graph),
-        functools.partial(check, graph),
-        functools.partial(build, graph),
-        lambda: Size(rows, columns, links),
-    )
+    graph = WebGraph(**options)
+    calls: Any = (functools.partial(call, graph) for call in (version, check, build, size))
+    return RatingsSource("webgraph_synthetic", *calls)
+
+
+def size(graph: WebGraph) -> Size:
+    """Returns the size of the training matrix."""
+    return Size(graph.rows, graph.columns, graph.links)
 
 
 def version(graph: WebGraph) -> str:
@@ -249,7 +243,8 @@ def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, 
 
 def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, and 8 for the kind."""
-    kind, high = bits & 255, bits >> 31
+    kind = bits & 255
+    high = bits >> 31
     # Community: the home, or a uniform choice within its topic.
     community = home.copy()
     topical = np.flatnonzero(kind >= HOME)

@@ -65,8 +65,7 @@ def rows(
     import jax
 
     call = jax.ffi.ffi_call(_register(start.shape[-1]), jax.ShapeDtypeStruct(start.shape, start.dtype))
-    solved: Array = call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
-    return solved
+    return call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
 
 
 @functools.cache

@@ -14,9 +14,12 @@ from results.als import Als
 from workloads.factorization import fused, solvers
 from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System
+from workloads.workload import ArrayPair
 
 AXIS = "cores"
-_SUMMED = 1024  # rows summed in float32 before the partial sums are added on the host in float64
+BY_CORE = PartitionSpec(AXIS)
+REPLICATED = PartitionSpec()
+_SUMMED = 1024  # rows summed in float32; their sums are added up on the host in float64
 
 
 class Weights(NamedTuple):
@@ -28,8 +31,8 @@ class Weights(NamedTuple):
 
 def solved_rows(
     own: Array, other: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
-) -> tuple[Array, Array]:
-    """Runs one core's half-epoch, inside ``shard_map`` over ``AXIS``.
+) -> ArrayPair:
+    """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
 
     Args:
       own: [slots, d], this core's shard of the table to solve, from which iterative solvers start.
@@ -82,7 +85,8 @@ def objective_terms(
       sizes: number of rows and of columns, without padding.
       frequency_ridge: whether the ridge is λ (links of the row + α · other rows), as in ALX, rather than λ.
     """
-    own, other = own.astype(jnp.float32), other.astype(jnp.float32)
+    own = own.astype(jnp.float32)
+    other = other.astype(jnp.float32)
 
     def loss(links: Observed, ridge: Array, x: Array) -> Array:
         score = jnp.sum(x * (2 * links.residual(x) + links.product(x)), axis=-1)  # Σ 2s − s²
@@ -110,24 +114,12 @@ def half_epoch(
         donate the other table.
     """
 
-    @in_full
     def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
         mine = jax.tree.map(lambda array: array[0], work)
         tables = solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als)
         return tables[0] if fold_in else tables
 
-    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
-    return jax.jit(
-        jax.shard_map(
-            of_core,
-            mesh=mesh,
-            in_specs=(by_core, by_core, by_core, everywhere),
-            out_specs=by_core,
-            check_vma=False,
-        ),
-        donate_argnums=(0,) if fold_in else (0, 1),
-        compiler_options=compiler_options(mesh),
-    )
+    return _over_cores(mesh, of_core, (BY_CORE, BY_CORE, BY_CORE, REPLICATED), BY_CORE, (0,) if fold_in else (0, 1))
 
 
 def objective(
@@ -135,7 +127,6 @@ def objective(
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
     """Returns ``objective_terms`` over all cores of ``mesh``, replicated and compiled on the first call."""
 
-    @in_full
     def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
         mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
         terms = objective_terms(
@@ -143,17 +134,13 @@ def objective(
         )
         return jax.lax.all_gather(terms, AXIS, tiled=True)
 
-    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
-    return jax.jit(
-        jax.shard_map(
-            of_core,
-            mesh=mesh,
-            in_specs=(by_core, by_core, by_core, by_core, everywhere),
-            out_specs=everywhere,
-            check_vma=False,
-        ),
-        compiler_options=compiler_options(mesh),
-    )
+    return _over_cores(mesh, of_core, (BY_CORE, BY_CORE, BY_CORE, BY_CORE, REPLICATED), REPLICATED)
+
+
+def _over_cores(mesh: Mesh, of_core: Callable[..., Any], given: Any, out: Any, donated: tuple[int, ...] = ()) -> Any:
+    """Compiles a function over all cores at its first call, given the shardings of its arguments and results."""
+    program = jax.shard_map(in_full(of_core), mesh=mesh, in_specs=given, out_specs=out, check_vma=False)
+    return jax.jit(program, donate_argnums=donated, compiler_options=compiler_options(mesh))
 
 
 def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,8 +180,9 @@ def _over_rows(
     """
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
-    # Hubs first: all cores sum over their links, and each core keeps its own rows.
-    pieces, at = [], len(places.hubs) // places.cores
+    # Hubs first: all cores sum over their links, and each keeps the rows that lie on it.
+    pieces = []
+    at = len(places.hubs) // places.cores
     if at:
         everybody = [jax.lax.all_gather(array[:at], AXIS, tiled=True) for array in (ridge, start)]
         hubs = of_rows(_hub_links(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)
@@ -235,7 +223,7 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
             send, *of_chunks = step
             table = fetch(send)
 
-            def chunk(total: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
+            def chunk(total: Array, step: ArrayPair) -> tuple[Array, None]:
                 columns, of = step
                 return total.at[of].add(per_segment(solvers.sums_over_links(_gather(table, columns, kind)), of)), None
 

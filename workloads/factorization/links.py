@@ -64,7 +64,8 @@ class Links(NamedTuple):
         return Links(turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), self.row_count)
 
     def _of_columns(self, kept: np.ndarray) -> "Links":
-        rows, columns = [], []
+        rows = []
+        columns = []
         for start in range(0, len(self.columns), BLOCK):
             block = self.columns[start : start + BLOCK]
             at = np.flatnonzero(kept[block])
@@ -113,7 +114,8 @@ class Pairs:
         keys.sort()
         columns = np.empty(len(keys), np.int32)
         starts = np.zeros(shape[0] + 1, np.int64)
-        count, last = 0, -1
+        count = 0
+        last = -1
         for start in range(0, len(keys), PAIRS_BLOCK):
             block = keys[start : start + PAIRS_BLOCK]
             distinct = np.empty(len(block), bool)
@@ -145,7 +147,8 @@ class Pairs:
 
 
 def _count(ids: np.ndarray, name: str, where: str) -> int:
-    low, high = int(ids.min()), int(ids.max())
+    low = int(ids.min())
+    high = int(ids.max())
     if low < 0:
         raise BadInput(f"{where}: {name} {low} is negative. Ids start at 0.")
     if high >= MOST_IDS:

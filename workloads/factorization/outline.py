@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from results.als import Als
 from workloads.factorization import half_epoch
-from workloads.factorization.half_epoch import AXIS, Weights
+from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, Weights
 from workloads.factorization.ratings import Size
 from workloads.factorization.routes import Route, RowPlacement
-from workloads.factorization.training import GATHER_BYTES, lengths
+from workloads.factorization.training import GATHER_BYTES, exchanges, lengths
 
 SPREAD = (0.4, 1.6)  # the two lengths, relative to their mean
 BUCKET = 8  # lengths are multiples of this
@@ -61,14 +61,9 @@ def outline(size: Size, cores: int, als: Als, own_lengths: Sequence[int] | None 
 
 
 def _route(own: RowPlacement, other: RowPlacement, als: Als) -> Route:
-    copied = (
-        other.cores
-        * other.slots_per_core
-        * als.dim
-        * np.dtype("float32" if als.table_dtype == "float32" else "float16").itemsize
-    )
-    exchange = als.gather == "all_to_all" or (als.gather == "auto" and copied > GATHER_BYTES)
-    columns, sends = [], []
+    exchange = exchanges(other, als)
+    columns = []
+    sends = []
     for length, in_chunk, chunks in own.buckets:
         in_block = max(1, GATHER_BYTES // (4 * als.dim) // (in_chunk * length)) if exchange else chunks
         in_block = min(in_block, chunks)
@@ -87,7 +82,8 @@ def _int32(*shape: int) -> jax.ShapeDtypeStruct:
 def calls(of: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Returns the programs of an epoch over a mesh by name, each with the shapes of its arguments."""
     cores = mesh.shape[AXIS]
-    by_core, everywhere = (NamedSharding(mesh, spec) for spec in (PartitionSpec(AXIS), PartitionSpec()))
+    by_core = NamedSharding(mesh, BY_CORE)
+    everywhere = NamedSharding(mesh, REPLICATED)
 
     def of_all(array: Any) -> Any:
         return jax.ShapeDtypeStruct((cores, *array.shape[1:]), array.dtype, sharding=by_core)

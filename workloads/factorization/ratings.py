@@ -107,8 +107,10 @@ def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str,
     """
     rows = np.flatnonzero((history.lengths > 0) & (heldout.lengths > 0))
     order = np.argsort(random_bits(HALVES_SEED, len(rows)), kind="stable")
-    middle, most = -(-len(rows) // 2), len(rows) if most is None else most
-    validation, test = order[:middle][: -(-most // 2)], order[middle:][: most // 2]
+    middle = -(-len(rows) // 2)
+    most = len(rows) if most is None else most
+    validation = order[:middle][: -(-most // 2)]
+    test = order[middle:][: most // 2]
     return {"validation": np.sort(rows[validation]), "test": np.sort(rows[test])}
 
 
@@ -124,7 +126,8 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
       known.
     """
     rows = np.flatnonzero(heldout.lengths)
-    candidates, trained = heldout.of_rows(rows), train.of_rows(rows)
+    candidates = heldout.of_rows(rows)
+    trained = train.of_rows(rows)
     known = history.of_rows(rows) if history else trained
     new = _without(candidates, known)
     if history:

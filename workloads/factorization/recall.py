@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
-from workloads.factorization.half_epoch import AXIS, in_full
+from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, in_full
 from workloads.factorization.links import Links
 from workloads.factorization.routes import RowPlacement
+from workloads.workload import ArrayPair
 
 ROWS = 256  # maximum per batch
 FEWEST = 64  # minimum number of rows that the size of a block assumes, because its columns are copied
@@ -108,11 +109,11 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
         all_rows = jax.lax.all_gather(rows, AXIS, tiled=True).astype(jnp.float32)
         columns, slots, hidden = (array[0] for array in work[1:])
 
-        def block(so_far: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+        def block(so_far: ArrayPair, step: tuple[Array, ...]) -> tuple[ArrayPair, None]:
             columns, slots, hidden = step
             vectors = table[slots].astype(jnp.float32)
 
-            def batch(step: tuple[Array, ...]) -> tuple[Array, Array]:
+            def batch(step: tuple[Array, ...]) -> ArrayPair:
                 rows, hidden, *best = step
                 scores = all_rows[rows] @ vectors.T
                 scores = scores.reshape(-1).at[hidden].set(-jnp.inf, mode="drop").reshape(scores.shape)
@@ -127,19 +128,12 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
         score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
         return jax.lax.sort((-score, column), num_keys=2)[1][..., :best]
 
-    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
-    whole = jax.shard_map(
-        of_core,
-        mesh=mesh,
-        in_specs=(by_core, by_core, Batches(everywhere, by_core, by_core, by_core)),
-        out_specs=everywhere,
-        check_vma=False,
-    )
-    return jax.jit(whole)
+    given = (BY_CORE, BY_CORE, Batches(REPLICATED, BY_CORE, BY_CORE, BY_CORE))
+    return jax.jit(jax.shard_map(of_core, mesh=mesh, in_specs=given, out_specs=REPLICATED, check_vma=False))
 
 
-def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> tuple[Array, Array]:
-    """Merges the best columns so far with those of a block.
+def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> ArrayPair:
+    """Joins the best so far with those of a block.
 
     A group can be skipped unless its best score is above the lowest of the best so far. The best k columns of a block
     are in the k groups with the best maxima, because each of these groups contains a column that precedes all columns
@@ -158,9 +152,8 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
     highest = _real(by_group.max(axis=1), columns[:, 0])
     highest = jnp.where(highest > score[:, -1:], highest, -jnp.inf)
 
-    def joined(count: int) -> tuple[Array, Array]:
-        # The columns of the best groups in increasing order, after the best so far, so that the smaller number wins
-        # ties.
+    def joined(count: int) -> ArrayPair:
+        # The columns of the best groups, by rising number, behind the best so far, so that ties go to the smaller.
         _, chosen = jax.lax.top_k(highest, count)
         chosen = jnp.sort(chosen, axis=1)
         near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)

@@ -81,7 +81,8 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
         in_cell = np.bincount(cell, counts, minlength=len(grid))
         largest = np.zeros(len(grid), np.int64)
         np.maximum.at(largest, cell, candidates)
-        candidates, counts = largest[in_cell > 0], in_cell[in_cell > 0].astype(np.int64)
+        candidates = largest[in_cell > 0]
+        counts = in_cell[in_cell > 0].astype(np.int64)
     # Dynamic programming: least[i] is the minimum number of slots for rows up to candidate i. Each round adds a bucket.
     # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if the additional bucket does not
     # help.
@@ -99,7 +100,8 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
         chosen.append(np.where(better, before, -1))
         least = np.where(better, cost[np.arange(len(candidates)), before], least)
     # Trace the choices back from the longest candidate.
-    ends, at = [], len(candidates) - 1
+    ends = []
+    at = len(candidates) - 1
     for before in reversed(chosen):
         if before[at] >= 0:
             ends.append(int(candidates[at]))
@@ -129,7 +131,8 @@ def places(
     # Slots are packed as core << 40 | place until the number of slots per core is known. `at` is the next free place.
     slot = np.empty(len(lengths), np.int64)
     at = len(hubs) // cores  # hubs take the first places
-    shapes, bucket_rows = [], []
+    shapes = []
+    bucket_rows = []
     for low, length in itertools.pairwise([0, *ends]):
         own = rows[(sorted_lengths > low) & (sorted_lengths <= length)]
         per_core = -(-len(own) // cores)
@@ -216,7 +219,9 @@ def with_exchange(
     """
     blocks = [_exchange(columns, other, received_slots, largest) for columns in route.columns]
     blocks = [(received, dealt(wanted)) for received, wanted in blocks]
-    hub_columns, hub_of, hub_sends = route.hub_columns, route.hub_of, None
+    hub_columns = route.hub_columns
+    hub_of = route.hub_of
+    hub_sends = None
     if hub_of.size:
         hub_columns, wanted = _exchange(hub_columns, other, received_slots, largest)
         hub_sends = dealt(wanted)
@@ -228,7 +233,7 @@ def with_exchange(
 def _exchange(
     columns: np.ndarray, other: RowPlacement, received_slots: int, largest: Callable[[int], int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns columns [cores, 1, chunks, rows, length] as places in a block's received rows, and requested rows."""
+    """Returns columns [cores, 1, chunks, rows, length] as places in a block's received rows, and rows to request."""
     # Chunks are grouped into blocks of equal size. Chunks that pad the last block only request the zero row.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
@@ -248,11 +253,11 @@ def _exchange(
     received = np.empty_like(blocked)
     for core in range(cores):
         for block in range(blocks):
-            slots, owner = needed[core][block], owners[core][block]
+            slots = needed[core][block]
+            owner = owners[core][block]
             rank = np.arange(len(slots)) - np.searchsorted(owner, np.arange(other.cores))[owner]
             wanted[core, block, owner, rank] = slots % other.slots_per_core
-            at = owner * widest + rank
-            received[core, block] = at[np.searchsorted(slots, blocked[core, block])]
+            received[core, block] = (owner * widest + rank)[np.searchsorted(slots, blocked[core, block])]
     return received.reshape(cores, blocks, in_block, rows, length), wanted
 
 
@@ -261,7 +266,8 @@ def _segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Splits hubs into segments over all cores: columns int32[cores, chunks, segments, length], and the hub of each."""
     per_chunk = max(1, chunk_slots // segment)
-    starts, hub_of = [], []
+    starts = []
+    hub_of = []
     for number, row in enumerate(own.hubs):
         if row >= 0:
             first = np.arange(links.starts[row], links.starts[row + 1], segment)
@@ -271,7 +277,8 @@ def _segments(
         count = len(range(own.cores)[cores])
         return np.empty((count, 0, per_chunk, segment), np.int32), np.empty((count, 0, per_chunk), np.int32)
     # Segments are distributed chunk by chunk. Empty segments of hub 0 pad the last round.
-    first, hub = np.concatenate(starts), np.concatenate(hub_of)
+    first = np.concatenate(starts)
+    hub = np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)
     counts = np.minimum(links.starts[own.hubs[hub] + 1] - first, segment)
     first, hub, counts = (np.append(array, np.zeros(short, np.int64)) for array in (first, hub, counts))

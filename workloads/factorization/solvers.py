@@ -75,7 +75,8 @@ def conjugate_gradients(system: System, steps: int) -> Array:
         x = x + length * direction
         residual = residual - length * image
         preconditioned = precondition(residual)
-        last, size = size, jnp.sum(residual * preconditioned, -1, keepdims=True)
+        last = size
+        size = jnp.sum(residual * preconditioned, -1, keepdims=True)
         direction = preconditioned + _ratio(size, last) * direction
     # The last step does not need a new residual, so its links are read once rather than twice.
     curvature = system.observed.square(direction) + jnp.sum(direction * smooth(direction), -1, keepdims=True)

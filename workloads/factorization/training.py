@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from results.als import Als
 from workloads.factorization import half_epoch, recall, routes, solvers
-from workloads.factorization.half_epoch import AXIS, Weights
+from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, Weights
 from workloads.factorization.ratings import Ratings, halves
 from workloads.factorization.routes import Route, RowPlacement
 
@@ -39,6 +39,12 @@ def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int
     if als.solver not in solvers.CONJUGATE:
         hubs += [np.sum(side > split) for side in (ratings.train.lengths, ratings.train.column_lengths)]
     return int(max(hubs)) * als.dim**2 * np.dtype(np.float32).itemsize
+
+
+def exchanges(other: RowPlacement, als: Als) -> bool:
+    """Returns whether cores exchange the rows they need of the other table, instead of all holding a copy of it."""
+    table_bytes = other.cores * other.slots_per_core * als.dim * jnp.dtype(als.table_dtype).itemsize
+    return als.gather == "all_to_all" or (als.gather == "auto" and table_bytes > GATHER_BYTES)
 
 
 class FactorTables(NamedTuple):
@@ -73,14 +79,17 @@ class Training:
     peak_bytes_per_core = 0
 
     def __init__(self, ratings: Ratings, als: Als, mesh: Mesh, *, chunk_slots: int | None = None):
-        self.ratings, self.als, self.mesh = ratings, als, mesh
-        self._by_core = NamedSharding(mesh, PartitionSpec(AXIS))
-        self._replicated = NamedSharding(mesh, PartitionSpec())
+        self.ratings = ratings
+        self.als = als
+        self.mesh = mesh
+        self._by_core = NamedSharding(mesh, BY_CORE)
+        self._replicated = NamedSharding(mesh, REPLICATED)
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
         # Placements of both sides. In a multi-host run, each host has the links that its own cores need.
         cores = mesh.shape[AXIS]
         here = [i for i, device in enumerate(mesh.devices.flat) if device.process_index == jax.process_index()]
-        self._here, self._alone = slice(here[0], here[-1] + 1), len(here) == cores
+        self._here = slice(here[0], here[-1] + 1)
+        self._alone = len(here) == cores
         sides = [
             routes.places(lengths, cores, self.chunk_slots, self._hub_length)
             for lengths in (ratings.train.lengths, ratings.train.column_lengths)
@@ -97,7 +106,8 @@ class Training:
         # The work of all three, and the programs, which are compiled by ``compile`` or on their first call.
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
-        row_count, column_count = ratings.train.row_count, ratings.train.column_count
+        row_count = ratings.train.row_count
+        column_count = ratings.train.column_count
         self._row_half = half_epoch.half_epoch(mesh, places=sides[0], other_rows=column_count, als=als)
         self._column_half = half_epoch.half_epoch(mesh, places=sides[1], other_rows=row_count, als=als)
         self._objective = half_epoch.objective(
@@ -119,16 +129,15 @@ class Training:
         Args:
           weights: weights with the dtypes and shapes to compile for. Their values are not used.
         """
-        shapes = [
+        rows, columns, unsolved = (
             jax.ShapeDtypeStruct((places.cores * places.slots_per_core, self.als.dim), dtype, sharding=self._by_core)
             for places, dtype in (
                 (self.rows.places, self.als.table_dtype),
                 (self.columns.places, self.als.table_dtype),
                 (self.evaluated.places, "float32"),
             )
-        ]
-        rows, columns, unsolved = shapes
-        calls: dict[str, tuple[Any, ...]] = {
+        )
+        calls = {
             "_row_half": (rows, columns, self.rows.work, weights),
             "_column_half": (columns, rows, self.columns.work, weights),
             "_objective": (rows, columns, self.rows.work, self.columns.work.counts, weights),
@@ -210,9 +219,7 @@ class Training:
 
     def _side(self, links: Any, own: RowPlacement, other: RowPlacement) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length, self._here)
-        table_bytes = other.cores * other.slots_per_core * self.als.dim * jnp.dtype(self.als.table_dtype).itemsize
-        gather = self.als.gather
-        if gather == "all_to_all" or (gather == "auto" and table_bytes > GATHER_BYTES):
+        if exchanges(other, self.als):
             received = GATHER_BYTES // (self.als.dim * 4)
             told = () if self._alone else (_largest, self._dealt)
             work = routes.with_exchange(work, other, received, *told)
@@ -225,7 +232,8 @@ class Training:
         """Puts an array on the devices. Its leading axis is this host's cores, or their rows."""
         if isinstance(array, Array):
             return array
-        cores, here = self.mesh.shape[AXIS], range(self.mesh.shape[AXIS])[self._here]
+        cores = self.mesh.shape[AXIS]
+        here = range(self.mesh.shape[AXIS])[self._here]
         each = len(array) // len(here)
 
         def of_core(index: Any) -> np.ndarray:
@@ -235,13 +243,12 @@ class Training:
         return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
-        """Returns the rows that cores send, given those that they request; see ``routes.with_exchange``."""
+        """Returns the rows cores send, given those that each host's cores request. See ``routes.with_exchange``."""
 
         def of_core(wanted: Array) -> Array:
             return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)
 
-        spread = PartitionSpec(AXIS)
-        program = jax.shard_map(of_core, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False)
+        program = jax.shard_map(of_core, mesh=self.mesh, in_specs=BY_CORE, out_specs=BY_CORE, check_vma=False)
         return jax.jit(program)(self._put(wanted))
 
 
@@ -268,5 +275,4 @@ def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], 
         there = (counts[0] > 0)[:, None]
         return jnp.where(there, draw(row_of[0].astype(jnp.uint32)) / np.float32(dim**0.5), 0).astype(dtype)
 
-    spread = PartitionSpec(AXIS)
-    return jax.jit(jax.shard_map(of_core, mesh=mesh, in_specs=(PartitionSpec(), spread, spread), out_specs=spread))
+    return jax.jit(jax.shard_map(of_core, mesh=mesh, in_specs=(REPLICATED, BY_CORE, BY_CORE), out_specs=BY_CORE))

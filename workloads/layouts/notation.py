@@ -10,7 +10,6 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from results.bad_input import BadInput, nearest, printable
 
@@ -26,6 +25,7 @@ REFUSALS = {
     "same_operation": "two axes of one operation, from different tensors, would be split over one mesh axis",
     "indivisible": "the size of a tensor axis is not a multiple of the size of the mesh axis",
 }
+AxesByName = Mapping[str, Sequence[str]]
 MOST_DEVICES = 2**20
 _SHOWN = 80  # characters of a text in a message
 _BLANKS = " \t\n\r\f\v"  # blanks between pairs
@@ -54,7 +54,8 @@ class Refused(BadInput):
 
     def __init__(self, kind: str, position: int | None, message: str):
         super().__init__(message)
-        self.kind, self.position = kind, position
+        self.kind = kind
+        self.position = position
 
 
 class Mesh(dict[str, int]):
@@ -90,15 +91,8 @@ class Tensors:
     """
 
     sizes: Mapping[str, int]
-    tensors: Mapping[str, Sequence[str]]
-    operations: Mapping[str, Sequence[str]]
-
-
-class _Pair(NamedTuple):
-    name: str
-    value: str
-    at: int
-    value_at: int
+    tensors: AxesByName
+    operations: AxesByName
 
 
 def read_mesh(text: str, devices: int | None = None) -> Mesh:
@@ -111,7 +105,8 @@ def read_mesh(text: str, devices: int | None = None) -> Mesh:
     Raises:
       Refused: the mesh is invalid.
     """
-    mesh, refused = Mesh(), functools.partial(_refused, "mesh", text)
+    mesh = Mesh()
+    refused = functools.partial(_refused, "mesh", text)
     for name, value, at, value_at in _pairs("mesh", text):
         if not re.fullmatch(r"[0-9]{1,7}", value) or not 1 <= int(value) <= MOST_DEVICES:
             what = f"{_quoted(value)} is not a number of devices. Use a number, such as {_quoted(name)[1:-1]}:4."
@@ -144,25 +139,25 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
     """
     refused = functools.partial(_refused, "layout", text)
     split: dict[str, tuple[str, int]] = {}
-    for pair in _pairs("layout", text):
-        ours = (pair.name,) if strict or pair.name in model.sizes else MESH_TENSORFLOW.get(pair.name, (pair.name,))
+    for given, axis, at, axis_at in _pairs("layout", text):
+        mapped = MESH_TENSORFLOW.get(given)
+        ours = (given,) if strict or given in model.sizes or mapped is None else mapped
         known = [name for name in ours if name in model.sizes]
         if not known and strict:
-            mapped = MESH_TENSORFLOW.get(pair.name)
-            hint = f"did you mean {mapped[0]!r}?" if mapped else nearest(pair.name, model.sizes)
-            raise refused("unknown_tensor_axis", pair.at, f"no tensor has an axis {_quoted(pair.name)}; {hint}")
-        if pair.value not in mesh:
+            hint = f"did you mean {mapped[0]!r}?" if mapped else nearest(given, model.sizes)
+            raise refused("unknown_tensor_axis", at, f"no tensor has an axis {_quoted(given)}; {hint}")
+        if axis not in mesh:
             if not strict:
                 continue
-            what = f"the mesh {_quoted(str(mesh))[1:-1]} has no axis {_quoted(pair.value)}"
-            raise refused("unknown_mesh_axis", pair.value_at, f"{what}; {nearest(pair.value, mesh)}")
+            what = f"the mesh {_quoted(str(mesh))[1:-1]} has no axis {_quoted(axis)}"
+            raise refused("unknown_mesh_axis", axis_at, f"{what}; {nearest(axis, mesh)}")
         for name in known:
-            if name in split and split[name][0] != pair.value:
+            if name in split and split[name][0] != axis:
                 what = f"axis {name!r} is already split over {split[name][0]!r}. Split each axis over one mesh axis."
-                raise refused("tensor_axis_twice", pair.at, what)
+                raise refused("tensor_axis_twice", at, what)
             if name in split and strict:
-                raise refused("tensor_axis_twice", pair.at, f"axis {name!r} appears twice. Name each axis once.")
-            split.setdefault(name, (pair.value, pair.at))
+                raise refused("tensor_axis_twice", at, f"axis {name!r} appears twice. Name each axis once.")
+            split.setdefault(name, (axis, at))
     _check_together(text, split, model.tensors, "tensor")
     _check_together(text, split, model.operations, "operation")
     for name, (axis, at) in split.items():
@@ -179,7 +174,7 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
 def _check_together(
     text: str,
     split: Mapping[str, tuple[str, int]],
-    groups: Mapping[str, Sequence[str]],
+    groups: AxesByName,
     noun: str,
 ) -> None:
     """Raises Refused if two axes of one tensor or operation are split over the same mesh axis."""
@@ -196,8 +191,8 @@ def _check_together(
             taken[axis] = name
 
 
-def _pairs(what: str, text: str) -> Iterator[_Pair]:
-    """Yields the pairs of a text, with their positions."""
+def _pairs(what: str, text: str) -> Iterator[tuple[str, str, int, int]]:
+    """Yields the name and value of each pair of a text, and their positions."""
     if not text.strip(_BLANKS):
         return
     at = len(text) - len(text.lstrip(_BLANKS))
@@ -209,7 +204,7 @@ def _pairs(what: str, text: str) -> Iterator[_Pair]:
                 found_instead = f"{_quoted(part)} is not a pair of names" if part else "a pair of names is missing"
                 blank = ", without blanks in a pair" if part.startswith(":") or part.endswith(":") else ""
                 raise _refused(what, text, "syntax", at, f"{found_instead}, as in {such}{blank}")
-            yield _Pair(found[1], found[2], at, at + found.start(2))
+            yield found[1], found[2], at, at + found.start(2)
         at += len(part)
 
 
@@ -221,5 +216,6 @@ def _refused(what: str, text: str, kind: str, position: int | None, message: str
 def _quoted(text: str, position: int = 0) -> str:
     """Returns a quoted text. A long text is shortened to the part around a position."""
     first = max(0, min(position - _SHOWN // 2, len(text) - _SHOWN))
-    before, after = "…" if first else "", "…" if first + _SHOWN < len(text) else ""
+    before = "…" if first else ""
+    after = "…" if first + _SHOWN < len(text) else ""
     return repr(f"{before}{printable(text[first : first + _SHOWN])}{after}")

@@ -66,7 +66,7 @@ class Shape:
         return 3 * 2 * batch * length * per_token
 
 
-SHAPES: dict[str, Shape] = {
+SHAPES = {
     "tiny": Shape(layers=2, embed=32, heads=4, kv=8, mlp=64, vocab=64),
     "small": Shape(layers=4, embed=128, heads=8, kv=16, mlp=512, vocab=1024),
     # Vaswani et al. 2017, arXiv 1706.03762, table 3 and section 5.1, only the decoder.
@@ -80,7 +80,7 @@ SHAPES: dict[str, Shape] = {
 }
 
 # Axes of the activations of all shapes.
-ACTIVATIONS: dict[str, tuple[str, ...]] = {
+ACTIVATIONS = {
     "tokens": ("batch", "length"),
     "residual": ("batch", "act_length", "act_embed"),
     "normed": ("batch", "length", "act_embed"),
@@ -91,7 +91,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "logits": ("batch", "length", "vocab"),
 }
 # Axes of the operations. Weights are gathered before use, so operations use the axes of activations.
-OPERATIONS: dict[str, tuple[str, ...]] = {
+OPERATIONS = {
     "lookup": ("batch", "length", "vocab", "act_embed"),
     "project": ("batch", "length", "act_embed", "heads", "kv"),
     "project_memory": ("batch", "memory_length", "act_embed", "heads", "kv"),
@@ -101,7 +101,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
 }
 
 # Named layouts for meshes with axes data and model, or data only.
-PRESETS: dict[str, str] = {
+PRESETS = {
     "replicated": "",
     "data_parallel": "batch:data",
     "fsdp": "batch:data;embed:data",  # ZeRO-3: parameters and optimizer state are also sharded
@@ -114,7 +114,8 @@ PRESETS: dict[str, str] = {
 
 def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
     """Returns the axes of each parameter of a shape. Parameters of blocks are stacked along ``layers``."""
-    into, out = ("layers", "embed", "heads", "kv"), ("layers", "heads", "kv", "embed")
+    into = ("layers", "embed", "heads", "kv")
+    out = ("layers", "heads", "kv", "embed")
     hidden = ("layers", "embed", "mlp")
     by_name = {
         "table": ("vocab", "embed"),

@@ -18,7 +18,10 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from workloads.layouts.notation import Layout, Mesh
 from workloads.layouts.shapes import ACTIVATIONS, Shape, parameters
 
-RATE, DECAYS, TINY = 1e-3, (0.9, 0.95), 1e-8  # Adam
+# Adam.
+RATE = 1e-3
+DECAYS = (0.9, 0.95)
+TINY = 1e-8
 
 TOKENS = ("batch", "")  # axes of int32[batch, length + 1]
 
@@ -53,7 +56,7 @@ class Placed(NamedTuple):
 def on_devices(mesh: Mesh, layout: Layout, devices: list) -> Placed:
     """Places a layout on the first devices of a list. The last mesh axis varies fastest."""
     shaped = np.array(devices[: mesh.size]).reshape(tuple(mesh.values()))
-    return Placed(jax.sharding.Mesh(shaped, tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh)), layout)
+    return Placed(jax.sharding.Mesh(shaped, tuple(mesh), axis_types=tuple(AxisType.Auto for _ in mesh)), layout)
 
 
 def shardings(shape: Shape, placed: Placed) -> State:
@@ -69,7 +72,8 @@ def start(shape: Shape, seed: Array) -> State:
       shape: sizes of the model.
       seed: uint32[].
     """
-    sizes, key = shape.sizes(1, 1), jax.random.key(seed)
+    sizes = shape.sizes(1, 1)
+    key = jax.random.key(seed)
     params = {}
     for i, (name, axes) in enumerate(parameters(shape).items()):
         dims = [sizes[axis] for axis in axes]
@@ -120,7 +124,8 @@ def loss(shape: Shape, placed: Placed, precision: str, rematerialization: str, p
 
     weights = {name: value.astype(dtype) for name, value in params.items()}
     of_blocks = {name: weights[name] for name, axes in parameters(shape).items() if axes[0] == "layers"}
-    given, following = place(tokens[:, :-1], "tokens"), place(tokens[:, 1:], "tokens")
+    given = place(tokens[:, :-1], "tokens")
+    following = place(tokens[:, 1:], "tokens")
     x = place(place(weights["table"][given], "normed") * dtype.type(shape.embed**0.5 if shape.tied else 1), "residual")
     x, _ = jax.lax.scan(jax.checkpoint(block) if rematerialization == "full" else block, x, of_blocks)
     h = place(_norm(x, weights["scale_last"]), "normed")
@@ -141,7 +146,8 @@ def step(
       A jitted function of the state, which is donated, and tokens int32[batch, length + 1]. It returns the next state
       and the loss before the step.
     """
-    own, whole = shardings(shape, placed), placed.sharding(())
+    own = shardings(shape, placed)
+    whole = placed.sharding(())
 
     def advance(state: State, tokens: Array) -> tuple[State, Array]:
         def of(params: Params) -> Array:
@@ -187,5 +193,6 @@ def _turn(x: Array) -> Array:
     half = x.shape[-1] // 2
     angles = jnp.arange(x.shape[1], dtype=jnp.float32)[:, None] * 1e4 ** (-jnp.arange(half, dtype=jnp.float32) / half)
     sin, cos = (f(angles)[None, :, None, :].astype(x.dtype) for f in (jnp.sin, jnp.cos))
-    first, second = x[..., :half], x[..., half:]
+    first = x[..., :half]
+    second = x[..., half:]
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

@@ -72,7 +72,8 @@ def _windows(
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), *padding, (0, 0)))
     # Columns first, then rows: this takes P + Q slices instead of P × Q, here and in the gradient.
     for axis in (2, 1):
-        size, stride = kernel[axis - 1], strides[axis - 1]
+        size = kernel[axis - 1]
+        stride = strides[axis - 1]
         last = x_BxHxWxC.shape[axis] - size
         shifted = [lax.slice_in_dim(x_BxHxWxC, i, i + last + 1, stride, axis) for i in range(size)]
         x_BxHxWxC = jnp.concatenate(shifted, axis=-1)

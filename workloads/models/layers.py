@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jax import lax
 
-from workloads.workload import DATA, Array
+from workloads.workload import DATA, Array, ArrayPair
 
 STATISTICS = "statistics"  # Flax collection of the running statistics
 CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
@@ -57,8 +57,7 @@ class GhostNorm(nn.Module):
         scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
         if not train:
             return _normalized(x, mean_C.value, variance_C.value, scale_C, bias_C, self.epsilon)
-        groups = max(1, len(x) // self.group)
-        x_NxMxC = x.reshape(groups, -1, C)
+        x_NxMxC = x.reshape(max(1, len(x) // self.group), -1, C)
         mean_NxC, variance_NxC = _moments(x_NxMxC, _sharers(len(x), self.group))
         for running, new_NxC in ((mean_C, mean_NxC), (variance_C, variance_NxC)):
             running.value = self.decay * running.value + (1.0 - self.decay) * new_NxC.mean(axis=0)
@@ -82,7 +81,7 @@ def _sharers(examples: int, group: int) -> int:
     return sharers
 
 
-def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
+def _moments(x_NxMxC: Array, sharers: int) -> ArrayPair:
     """Returns mean and variance, float32[N, C], by group and channel over ``sharers`` neighbouring shards.
 
     The mean is computed first, because a difference of large squares would lose precision.
@@ -92,8 +91,7 @@ def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
         if sharers == 1:
             return sums_NxC
         shards = range(lax.axis_size(DATA))
-        runs = [[*shards[i : i + sharers]] for i in shards[::sharers]]
-        return lax.psum(sums_NxC, DATA, axis_index_groups=runs)
+        return lax.psum(sums_NxC, DATA, axis_index_groups=[[*shards[i : i + sharers]] for i in shards[::sharers]])
 
     x_NxMxC = x_NxMxC.astype(jnp.float32)
     count = float(sharers * x_NxMxC.shape[1])
@@ -123,7 +121,8 @@ class GroupNorm(nn.Module):
         x_BxPxGxK = x.reshape(len(x), -1, groups, C // groups).astype(jnp.float32)
         mean_Bx1xGx1 = x_BxPxGxK.mean(axis=(1, 3), keepdims=True)
         variance_Bx1xGx1 = jnp.square(x_BxPxGxK - mean_Bx1xGx1).mean(axis=(1, 3), keepdims=True)
-        scale_GxK, bias_GxK = scale_C.reshape(groups, -1), bias_C.reshape(groups, -1)
+        scale_GxK = scale_C.reshape(groups, -1)
+        bias_GxK = bias_C.reshape(groups, -1)
         y = _normalized(x_BxPxGxK, mean_Bx1xGx1, variance_Bx1xGx1, scale_GxK, bias_GxK, self.epsilon)
         return y.reshape(x.shape).astype(x.dtype)
 
@@ -157,7 +156,7 @@ class LayerNorm(nn.Module):
         return _normalized(x, mean, variance, scale_C, bias_C, self.epsilon)
 
 
-def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> tuple[Array, Array]:
+def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> ArrayPair:
     """Returns the two parameters [C] of a norm."""
     return (
         module.param("scale", scale_init, (channels,), jnp.float32),
@@ -209,7 +208,8 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Ar
     Returns:
       [B, T, H, K] in the dtype of the inputs.
     """
-    T, K = q_BxTxHxK.shape[1], q_BxTxHxK.shape[3]
+    T = q_BxTxHxK.shape[1]
+    K = q_BxTxHxK.shape[3]
     scores_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK) / math.sqrt(K)
     scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), scores_BxHxTxS, -jnp.inf)
     weights_BxHxTxS = jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype)
@@ -222,11 +222,11 @@ def _products(q_BxTxHxK: Array, k_BxSxHxK: Array) -> Array:
     return jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxSxHxK, preferred_element_type=jnp.float32)
 
 
-def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, tuple[Array, Array]]:
+def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, ArrayPair]:
     return _products(q_BxTxHxK, k_BxSxHxK), (q_BxTxHxK, k_BxSxHxK)
 
 
-def _backward(inputs: tuple[Array, Array], gradient_BxHxTxS: Array) -> tuple[Array, Array]:
+def _backward(inputs: ArrayPair, gradient_BxHxTxS: Array) -> ArrayPair:
     # Both factors are bfloat16, as in the forward pass. JAX would multiply in float32, which is slower.
     q_BxTxHxK, k_BxSxHxK = inputs
     gradient_BxHxTxS = gradient_BxHxTxS.astype(q_BxTxHxK.dtype)

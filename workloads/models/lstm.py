@@ -3,7 +3,7 @@
 from typing import Any
 
 from workloads.models.options import check_share, check_whole
-from workloads.workload import Array, Model, Product, flax_model, flax_model_in_training
+from workloads.workload import Array, ArrayPair, Model, Product, flax_model, flax_model_in_training
 
 
 def lstm(classes: int, d_model: int) -> Model:
@@ -103,7 +103,7 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
     import jax
     import jax.numpy as jnp
 
-    def step(carry: tuple[Array, Array], gates_Bx4W: Array) -> tuple[tuple[Array, Array], Array]:
+    def step(carry: ArrayPair, gates_Bx4W: Array) -> tuple[ArrayPair, Array]:
         memory_BxW, h_BxD = carry
         write, keep, new, show = jnp.split(gates_Bx4W + h_BxD @ recurrent_Dx4W, 4, axis=-1)
         memory_BxW = jax.nn.sigmoid(keep + 1.0) * memory_BxW + jax.nn.sigmoid(write) * jnp.tanh(new)

@@ -28,11 +28,11 @@ SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def check_whole(least: int = 1, **options: object) -> None:
-    """Raises ValueError unless all options are integers of at least ``least``."""
+def check_whole(**options: object) -> None:
+    """Raises ValueError unless all options are integers of at least 1."""
     for name, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if not is_whole_list([value]):
+            raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
 def check_share(**options: object) -> None:

@@ -1,6 +1,6 @@
 """A quadratic bowl with gradient noise shaped like its curvature, whose expected loss is known in closed form."""
 
-from workloads.workload import Array, Model, Params, State
+from workloads.workload import Array, Model, Params, State, Variables
 
 
 def quadratic(classes: int, noise: float) -> Model:
@@ -25,7 +25,7 @@ def quadratic(classes: int, noise: float) -> Model:
     if noise < 0:
         raise ValueError(f"noise must be at least 0, not {noise}")
 
-    def init(key: Array, inputs: Array) -> tuple[Params, State]:
+    def init(key: Array, inputs: Array) -> Variables:
         import jax.numpy as jnp
 
         del key

@@ -76,7 +76,8 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
 
         @nn.compact
         def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
-            F, train = self.features, self.train
+            F = self.features
+            train = self.train
             y_BxHxWxF = nn.relu(normalized(convolved(x_BxHxWxC, F, 1), train))
             y_BxHxWxF = nn.relu(normalized(convolved(y_BxHxWxF, F, 3, self.stride), train))
             y_BxHxWx4F = normalized(convolved(y_BxHxWxF, 4 * F, 1), train, nn.initializers.zeros)
@@ -92,8 +93,8 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
                 features = width << stage
                 x_BxHxWxC, _ = Block(features, 1 if stage == 0 else 2, train)(x_BxHxWxC, None)
                 if count > 1:
-                    axes, rngs = {"params": 0, STATISTICS: 0}, {"params": True}
-                    rest = nn.scan(Block, variable_axes=axes, split_rngs=rngs, length=count - 1)
+                    axes = {"params": 0, STATISTICS: 0}
+                    rest = nn.scan(Block, variable_axes=axes, split_rngs={"params": True}, length=count - 1)
                     x_BxHxWxC, _ = rest(features, 1, train, name=f"{STACKED}_{stage}")(x_BxHxWxC, None)
             x_BxP = x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2))
             return nn.Dense(classes, dtype=jnp.float32, kernel_init=nn.initializers.normal(0.01))(x_BxP)

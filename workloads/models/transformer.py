@@ -55,8 +55,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
                     y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(normalized(x_BTxD))
                     x_BTxD += nn.Dense(d_model, use_bias=False)(nn.gelu(y_BTx4D))
                 wide_BTxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_BTxD), tokens.embedding))
-                logits_BTxV = jnp.dot(wide_BTxD, wide_VxD.T)
-                return logits_BTxV.reshape(B, T, classes)
+                return jnp.dot(wide_BTxD, wide_VxD.T).reshape(B, T, classes)
 
         return Transformer()
 
@@ -147,6 +146,5 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
 
 def positions(length: int, d_model: int) -> np.ndarray:
     """Returns alternating sines and cosines, float32[length, d_model], with wavelengths from 2π to 10,000 · 2π."""
-    pair_D = np.arange(d_model) // 2
-    angle_TxD = np.arange(length)[:, None] / 10_000 ** (2 * pair_D / d_model)
+    angle_TxD = np.arange(length)[:, None] / 10_000 ** (2 * (np.arange(d_model) // 2) / d_model)
     return np.where(np.arange(d_model) % 2 == 0, np.sin(angle_TxD), np.cos(angle_TxD)).astype(np.float32)

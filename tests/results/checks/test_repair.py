@@ -3,23 +3,18 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 from upath import UPath
 
 from results import __main__ as cli, durable, store
 from results.bad_input import BadInput
-from results.catalog import overview
 from results.checks import repair, verify
-from results.plans.plan import Plan
 from results.plans.study import Target
 from results.release import merge, release
-from results.storage import envelope
-from results.storage.compaction import Piece
 
 from .. import by_hand
 
@@ -221,7 +216,6 @@ def test_what_is_not_repaired(
 
 @pytest.fixture
 def make_release(tmp_path: Path) -> Callable[[Path], Path]:
-    from results.release import release
 
     def make(folder: Path) -> Path:
         assert release.export(folder, tmp_path / "release", print) == 0
@@ -282,32 +276,3 @@ def test_a_record_that_was_asked_for_more_since_is_made_anew(
     assert (commit.ledger.planned, commit.ledger.missing, commit.ledger.adds_up) == (16, 8, True)
     assert store.read(folder).measurements.equals(before.measurements)
     assert not faults(folder)
-
-
-def test_an_envelope_that_counts_evaluations_without_the_metric_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Older software made those; the rows beside them say that a value was never measured."""
-    about, build = by_hand.study(trials=1, details={"licence": "Apache-2.0"}), envelope.build
-
-    def older(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
-        rows = whole.measurements
-        filled = rows[by_hand.METRIC].fill_null(np.nan)
-        rows = rows.set_column(rows.schema.get_field_index(by_hand.METRIC), by_hand.METRIC, filled)
-        return build(study, whole._replace(measurements=rows), hashes)
-
-    monkeypatch.setattr(envelope, "build", older)
-    by_hand.publish(tmp_path / "store", about, {0: by_hand.Ran("COMPLETE", [(10, 0.8), (20, None), (30, 0.1)])})
-    assert release.export(tmp_path / "store", tmp_path / "release", print) == 0
-    monkeypatch.undo()
-    for place in ("store", "release"):
-        assert overview.survey(tmp_path / place).answers(TARGET, {about.name}) == {about.name: (20, 30, 0)}
-        (fault,) = faults(tmp_path / place)
-        assert "counts evaluations without the metric, as older software did; rebuild it with `repair`" in fault
-    assert merge.merge([tmp_path / "release"], tmp_path / "merged", print) == 0
-    capsys.readouterr()
-    assert repair.run(tmp_path / "store", print) == 0
-    assert "created with the same tables and an envelope" in capsys.readouterr().out
-    for place in ("store", "merged"):
-        assert faults(tmp_path / place) == []
-        assert overview.survey(tmp_path / place).answers(TARGET, {about.name}) == {about.name: (10, 30, 0)}
