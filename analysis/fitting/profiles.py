@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import fdtri, stdtrit
 
 LEVEL = 0.90
-NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are integers
+NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are whole numbers
 ROUNDING = 1e-10  # rounding error of sums of squares of logarithms
 OCTAVE = float(np.log(2))
 OCTAVES_SEARCHED = 6  # how far beyond the data to search for B*

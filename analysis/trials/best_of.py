@@ -158,7 +158,7 @@ def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
     low_end, high_end = ranks(len(high), k).low, ranks(len(high), max(1, k // 2)).high
     if any(falls) or k < 2 or low_end is None or high_end is None:
         return "unclear"
-    # Steps are integers, so the next evaluation may be a little more than 10 % later.
+    # Steps are whole numbers, so the next evaluation may be a little more than 10 % later.
     return "yes" if latest[high_end - 1] <= math.ceil(soonest[low_end - 1] * (1 + FLAT)) else "unclear"
 
 

@@ -102,7 +102,7 @@ def without_pruned(overview: Overview, request: Target | None, what: str) -> tup
 def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
     """The table of ``COLUMNS`` followed by ``study`` (its name).
 
-    Integers are Int64, so that a study that never reached its target has empty cells.
+    Whole numbers are Int64, so that a study that never reached its target has empty cells.
     """
     rows = []
     for target, descriptions in targets(overview, request).items():
@@ -204,7 +204,7 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
 
 
 def whole(number: Any) -> str:
-    """An integer as text, or empty if it is missing."""
+    """A whole number as text, or empty if it is missing."""
     return "" if pd.isna(number) else f"{number:,}"
 
 
