@@ -36,7 +36,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 # First lines of help, by command.
 HELP = {
-    "sweeps": "python -m sweeps: runs one study, or a sweep of studies with -m. Stored trials are not run again.",
+    "sweeps": "python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated.",
     "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored,",
     "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed",
     "analysis": "usage: python -m analysis [-h]",
