@@ -186,7 +186,7 @@ def test_tables_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> 
         ({"row": [0, 1], "col": [2, -7]}, f"{path}: col -7 is negative. Ids start at 0."),
         ({"row": [0, 4], "col": [2, 1]}, f"{path}: row 4 is out of range. {good[0]} has 4 of them"),
         ({"row": [0, 1], "col": [2, 5]}, f"{path}: col 5 is out of range. {good[0]} has 5 of them"),
-        ({"row": [0, 1 << 60], "col": [2, 5]}, f"{path}: row {1 << 60} is out of range. Ids go up to"),
+        ({"row": [0, 1 << 60], "col": [2, 5]}, f"{path}: row {1 << 60} is out of range. Ids go to"),
         (
             {"row": [0, 1.0], "col": [2, 5]},
             f"{path}: column row is double. Ids must be integers without missing values",
