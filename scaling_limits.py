@@ -1,6 +1,6 @@
-"""scaling-limits COMMAND …: all commands of this software under one name, from any folder.
+"""scaling-limits COMMAND …: all commands of this package under one name, from any folder.
 
-The program imports only the package of the command. Unlike `python -m`, it does not import from the working folder.
+Only the package of the command is imported. Unlike `python -m`, it does not import from the working folder.
 """
 
 import sys
@@ -25,7 +25,7 @@ COMMANDS = {
     "plan": Command("sweeps.plan", (), "list the studies of a sweep, their cost and their stored trials"),
     "status": Command("sweeps.status", (), "show finished, running, missing and failed trials of a store"),
     "probe": Command("harness.probe", (), "measure the speed of a device for the predictions of `plan`"),
-    "prepare": Command("workloads.prepare", (), "download a data set, once; most data sets need no download"),
+    "prepare": Command("workloads.prepare", (), "download and prepare a data set (most data sets need no download)"),
     "steps": Command("analysis.__main__", ("steps",), "steps to target of each study"),
     "fit": Command("analysis.__main__", ("fit",), "critical batch sizes with intervals and verdicts"),
     "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations by cores"),
@@ -42,7 +42,7 @@ COMMANDS = {
     "export": Command("results.__main__", ("export",), "write a release of a store: Parquet, dataset card, hashes"),
     "merge": Command("results.__main__", ("merge",), "merge stores and releases into one store"),
 }
-# Names of the modules in texts, and of these commands.
+# Names of modules in texts, and the corresponding commands.
 NAMES = {
     "python -m sweeps": "scaling-limits sweep",
     "python -m sweeps.plan": "scaling-limits plan",
@@ -71,7 +71,7 @@ forms of every other option. scaling-limits --version prints the version. In a c
 
 
 def main() -> NoReturn:
-    """Runs the command on the command line, and exits with its exit code."""
+    """Runs the command given on the command line, and exits with its exit code."""
     words = sys.argv[1:]
     command = COMMANDS.get(words[0]) if words else None
     if command is None:

@@ -5,23 +5,23 @@
     python benchmarks/als.py --large [LINKS] [--json FILE]
     python benchmarks/als.py --evaluation [--columns N] [--rows N] [--dim D] [--json FILE] [--smoke]
 
-Both factorize the same graph from the same initial tables under the same objective (ridge constant, whose equivalence
+Both factorize the same graph from the same initial tables with the same objective (a constant ridge, whose equivalence
 is tested). They take turns for the same number of epochs, each in its own process on the same cores. Ours uses rotated
-conjugate gradients on one device per core, with programs of XLA and, if there is a C++ compiler, also with the fused
-kernel, to which the targets then apply. `implicit` uses 3 steps of conjugate gradients and one thread per core. A ratio
-is the median over rounds of the best epochs. One NumPy function computes Recall@20 of all from the table of columns:
-it solves held-out rows exactly from their history. Floating-point operations and bytes per second are reported
-relative to a matrix product and a copy on this machine.
+conjugate gradients on one device per core, compiled by XLA and, if there is a C++ compiler, also with the fused kernel.
+In that case the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate gradients and one thread per
+core. Ratios are medians over rounds of the best epochs. A single NumPy function computes Recall@20 of all tables: it
+solves held-out rows exactly from their history. Floating-point operations and bytes per second are reported relative to
+a matmul and a copy on this machine.
 
-Without --graph the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
-million. --gpu compares on an accelerator with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`
-except with --smoke, where ours stands in for `implicit`, and with the other two modes:
+Without --graph, the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
+million. --gpu compares with the CUDA version of `implicit` on an accelerator. This requires `pip install
+scaling-limits[bench]`, except with --smoke, which compares ours with itself, and in the other two modes:
 
 --large prepares, trains and evaluates a graph of 100 million links, and reports seconds and bytes per link.
---evaluation compares the ranking of rows against many columns with its float32 matrix product. Ours folds rows in from
-their history and finds the best 50 columns that are not in it. The baseline is NumPy's product of the same number of
-vectors in the same batches and blocks. Both take turns, warm, in CPU seconds, so other work on the machine matters
-little. The ratio is the median over rounds.
+--evaluation compares ranking rows against many columns with the float32 matmul it contains. Ours folds rows in from
+their history and finds the best 50 columns that are not in the history. The baseline is NumPy's matmul of the same
+number of vectors in the same batches and blocks. Both take turns after a warm-up. CPU seconds are compared, so other
+load on the machine matters little. The ratio is the median over rounds.
 """
 
 import argparse
@@ -60,14 +60,14 @@ from workloads.factorization.training import Training
 
 ROUNDS, EPOCHS, THREADS = 5, 8, 2
 SMOKE_GRAPHS, SMOKE_EPOCHS = ((400, 4_000, 8, 2, 1.0),), 2
-LEAST_RECALL = -0.002  # ours less theirs
-# Rows and columns, links, dim, steps of ours, and the target for the ratio.
+LEAST_RECALL = -0.002  # ours minus theirs
+# Number of rows and of columns, number of links, dim, our number of steps, and the target for the ratio.
 GRAPHS = ((50_000, 2_000_000, 64, 2, 1.5), (50_000, 2_000_000, 128, 2, 2.1), (200_000, 10_000_000, 128, 3, 1.5))
 UNOBSERVED_WEIGHT, NORM_PENALTY = 0.01, 0.3
 LARGE_LINKS_PER_ROW, LARGE_DIM, LARGE_HELDOUT_ROWS, LARGE_EVALUATED = 200, 128, 10_000, 1000
 LARGE_MEMORY = 24e9  # bytes, for the whole process
 EVALUATION_TRAINED_ROWS, EVALUATION_LINKS_PER_ROW = 20_000, 100
-MOST_EVALUATION = 1.7  # time of ours relative to the matrix product
+MOST_EVALUATION = 1.7  # our time relative to the matmul
 ARGUMENTS = {
     **{name: {"type": Path} for name in ("--graph", "--heldout", "--history")},
     "--dim": {"type": int, "help": "64, or 128 with --evaluation"},
@@ -112,7 +112,7 @@ class Factorizer:
 
 
 class Peak(NamedTuple):
-    """The peak rates of this machine on the cores in use: 10⁹ operations and 10⁹ bytes per second."""
+    """Peak rates of this machine on the cores in use: 10⁹ operations and 10⁹ bytes per second."""
 
     gflops: float
     gbytes: float
@@ -126,7 +126,7 @@ def measure(
     target: float | None,
     peak: Peak | None,
 ) -> None:
-    """Adds all figures of one graph and one size of tables."""
+    """Adds all figures for one graph and one table size."""
     rounds, epochs, rival = (1, SMOKE_EPOCHS, "xla") if report.smoke else (ROUNDS, EPOCHS, "implicit")
     targets = {"fused": target, "xla": None} if _can_fuse(case) else {"xla": target}  # by kernel of ours
     _write(report.folder, ratings, case)
@@ -148,13 +148,13 @@ def measure(
         ours, label = statistics.median(best[kernel]), f"{name}, {kernel}"
         report.add(f"{label}: ours", ours, "s/epoch")
         report.add(f"{label}: implicit / ours", median_ratio(best[rival], best[kernel]), "×", goal)
-        report.add(f"{label}: Recall@20 of ours, %", 100 * recalls[kernel], "%")
+        report.add(f"{label}: our Recall@20, %", 100 * recalls[kernel], "%")
         difference = 100 * (recalls[kernel] - recalls[rival])
-        report.add(f"{label}: Recall@20 of ours less implicit's", difference, "points", 100 * LEAST_RECALL)
+        report.add(f"{label}: our Recall@20 minus implicit's", difference, "points", 100 * LEAST_RECALL)
         if peak:
             share = 100 * flops / ours / 1e9 / peak.gflops
-            report.add(f"{label}: operations, of what a matrix product reaches", share, "%")
-            report.add(f"{label}: bytes, of what a copy reaches", 100 * moved / ours / 1e9 / peak.gbytes, "%")
+            report.add(f"{label}: operations per second relative to a matmul", share, "%")
+            report.add(f"{label}: bytes per second relative to a copy", 100 * moved / ours / 1e9 / peak.gbytes, "%")
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
@@ -175,11 +175,11 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
 
 
 def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]:
-    """Returns the floating-point operations and bytes of an epoch that the algorithm needs.
+    """Returns the floating-point operations and bytes that the algorithm needs per epoch.
 
-    A link costs two products with a vector of length d for the first residual and for each step. A row costs the
-    vectors of the steps. A table costs its Gramian, and one more product if rotated. The vector of each link is read
-    once, because a chunk stays in the cache for all steps. Each row is read and written.
+    A link costs two products with a vector of length d, for the first residual and for each step. A row costs the
+    vector operations of the steps. A table costs its Gramian, and another matmul if it is rotated. The vector of each
+    link is read once, because a chunk stays in the cache for all steps. Each row is read and written once.
     """
     links, sides = 2 * len(ratings.train.columns), ratings.train.row_count + ratings.train.column_count
     per_row = 12 * case.dim * case.cg_steps + 2 * case.dim**2 * (
@@ -190,7 +190,7 @@ def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]
 
 
 def peak(threads: int) -> Peak:
-    """Measures a product of square matrices and a copy, with ``threads`` threads."""
+    """Measures a matmul of square matrices and a copy, with ``threads`` threads."""
     program = (
         "import time, sys, numpy as np, concurrent.futures as f\n"
         "a, b = (np.random.default_rng(0).random((4096, 4096), np.float32) for _ in range(2))\n"
@@ -218,7 +218,7 @@ def _can_fuse(case: FactorizationCase) -> bool:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Returns the environment of a process with ``threads`` threads in NumPy. `implicit` needs 1: it has its own."""
+    """Returns the environment of a process with ``threads`` NumPy threads. Use 1 for `implicit`, which has its own."""
     return dict(os.environ) | {"OPENBLAS_NUM_THREADS": str(threads)}
 
 
@@ -231,7 +231,7 @@ def _solve(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndarr
 
 
 def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
-    """Writes the data as SciPy matrices of one shape, in which evaluation rows follow the others."""
+    """Writes the data as SciPy matrices of the same shape. Evaluation rows come last."""
     rows = ratings.train.row_count
     for name in ("train", "history", "heldout"):
         links: Links = getattr(ratings, name)
@@ -247,7 +247,7 @@ def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
 
 
 def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
-    """Yields name, data, dim, steps and target of each graph."""
+    """Yields the name, data, dim, steps and target for each graph."""
     if options.graph:
         files = (str(path) for path in (options.graph, options.heldout, options.history) if path)
         yield f"{options.graph.name}, d={options.dim}", rating_files.source(*files).build(), options.dim, 2, None
@@ -260,7 +260,7 @@ def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Rat
 
 
 def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
-    """Adds all figures of a synthetic web graph with about ``links`` links, on ``cores`` cores of a CPU."""
+    """Adds all figures for a synthetic web graph with about ``links`` links, on ``cores`` CPU cores."""
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", cores)
     rows = links // LARGE_LINKS_PER_ROW
@@ -272,15 +272,15 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
         yield
         duration = time.perf_counter() - began
         report.add(f"{name}: {what}", duration, "s")
-        report.add(f"{name}: {what}, of a link", 1e9 * duration / links, "ns")
+        report.add(f"{name}: {what}, per link", 1e9 * duration / links, "ns")
 
-    compile_cache.enable()  # the user's, but the data go to a temporary folder
+    compile_cache.enable()  # the user's cache, but the data go to a temporary folder
     os.environ["SCALING_LIMITS_CACHE"] = str(report.folder)
     source = webgraph_synthetic.source(rows, rows, links, rows // 100, heldout_rows=LARGE_HELDOUT_ROWS)
-    with step("drawing and keeping the data"):
+    with step("generating and preparing the data"):
         ratings = prepared.load(source)
     stored = sum(file.stat().st_size for file in report.folder.rglob("*") if file.is_file())
-    report.add(f"{name}: on disk, of a link", stored / links, "bytes")
+    report.add(f"{name}: on disk, per link", stored / links, "bytes")
     als = Als(dim=LARGE_DIM, epochs=2, evaluation_rows=LARGE_EVALUATED)
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     with step("routes"):
@@ -290,27 +290,27 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
     def epoch(tables):
         return jax.block_until_ready(training.column_half(training.row_half(tables, weights), weights))
 
-    with step("the first epoch, compiling"):
+    with step("first epoch, with compilation"):
         training.compile(weights)
         tables = epoch(training.start(0))
     with step("an epoch"):
         tables = epoch(tables)
-    with step(f"the first evaluation of {LARGE_EVALUATED:,} rows, compiling"):
+    with step(f"first evaluation of {LARGE_EVALUATED:,} rows, with compilation"):
         training.evaluate(tables, weights)
-    with step(f"an evaluation of {LARGE_EVALUATED:,} rows"):
+    with step(f"evaluation of {LARGE_EVALUATED:,} rows"):
         metrics = training.evaluate(tables, weights)
     report.add(f"{name}: Recall@20 of test after two epochs, %", 100 * metrics["test_recall_20"], "%")
-    report.add(f"{name}: tables and work of a core, of a link", training.bytes_per_core() / links, "bytes")
+    report.add(f"{name}: tables and work per core, per link", training.bytes_per_core() / links, "bytes")
     compiler_bytes = training.peak_bytes_per_core
-    report.add(f"{name}: the compiler's peak of a core, of a link", compiler_bytes / links, "bytes")
-    # Includes pages of mapped files that are in memory. Linux reports kilobytes, macOS bytes.
+    report.add(f"{name}: the compiler's peak per core, per link", compiler_bytes / links, "bytes")
+    # Includes resident pages of memory-mapped files. Linux reports kilobytes, macOS bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    report.add(f"{name}: peak memory, of a link", peak / links, "bytes")
+    report.add(f"{name}: peak memory, per link", peak / links, "bytes")
     report.add(f"{name}: memory allowed / peak memory", LARGE_MEMORY / peak, "×", 1.0)
 
 
 def product(rows: np.ndarray, columns: np.ndarray) -> None:
-    """Multiplies float32[rows, d] by float32[columns, d] in the batches of ours. Each product overwrites the last."""
+    """Multiplies float32[rows, d] by float32[columns, d] in the same batches as ours. Products overwrite each other."""
     width = recall.SCORES // recall.ROWS
     scores = np.empty((recall.ROWS, width), np.float32)
     for block in range(0, len(columns), width):
@@ -321,7 +321,7 @@ def product(rows: np.ndarray, columns: np.ndarray) -> None:
 
 
 def measure_evaluation(report: BenchmarkReport) -> None:
-    """Adds the CPU time of ranking rows against many columns, and that of its matrix product."""
+    """Adds the CPU time of ranking rows against many columns, and that of the matmul it contains."""
     jax.config.update("jax_platforms", "cpu")
     compile_cache.enable()
     options = report.options
@@ -347,7 +347,7 @@ def measure_evaluation(report: BenchmarkReport) -> None:
     for which, durations in cpu_seconds.items():
         report.add(f"{name}: {which}", 1e3 * statistics.median(durations) / options.rows, "CPU ms/row")
     ratio = median_ratio(cpu_seconds["product"], cpu_seconds["evaluation"])
-    report.add(f"{name}: product / evaluation", ratio, "×", round(1 / MOST_EVALUATION, 3))
+    report.add(f"{name}: matmul / evaluation", ratio, "×", round(1 / MOST_EVALUATION, 3))
 
 
 def main() -> None:
@@ -363,13 +363,13 @@ def main() -> None:
             measure_evaluation(report)
             return
         if importlib.util.find_spec("implicit") is None and not report.smoke:
-            sys.exit("this is compared with `implicit`. Install it with: pip install scaling-limits[bench]")
+            sys.exit("this benchmark compares with `implicit`. Install it with: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
         machine = None if options.gpu or report.smoke else peak(threads)
         if machine:
-            report.add("matrix product of float32", machine.gflops, "GFLOP/s")
-            report.add("copy in memory, read and written", machine.gbytes, "GB/s")
+            report.add("float32 matmul", machine.gflops, "GFLOP/s")
+            report.add("memory copy, bytes read and written", machine.gbytes, "GB/s")
         for name, ratings, dim, steps, target in _graphs(options, report.smoke):
             case = FactorizationCase(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
             measure(report, name, ratings, case, target, machine)

@@ -1,15 +1,15 @@
-"""Synthetic archives in the format of the data released with Shallue et al. 2018, of any size, with known answers.
+"""Generates synthetic archives in the format of the data of Shallue et al. 2018, of any size, with known answers.
 
     python benchmarks/archives.py PATH [--trials SHARE] [--rows N] [--plausible]
 
-PATH becomes a .tar.bz2, a .tar or, with any other ending, a folder. It contains all 454 published studies with a share
-of their trials. The numbers are synthetic. The expected answers of `analysis steps --rule released` are computed here
+PATH becomes a .tar.bz2, a .tar or, with any other suffix, a folder. It contains all 454 published studies with a
+fraction of their trials and synthetic numbers. The expected answers of `analysis steps --rule released` are computed
 from the trials.
 
 With --plausible, trials of all 35 workloads reach the targets of every published figure. Steps to a target follow the
-three regimes, with about the published fewest examples and steps for the workloads of Figure 1, and similar numbers for
-the others. The further the effective learning rate of a trial is from the best one, the more steps it needs. The best
-one grows with the batch size up to the critical one. A rate that is too large diverges.
+three regimes. For the workloads of Figure 1, the fewest examples and steps are close to the published ones, and the
+others are similar. The further the effective learning rate of a trial is from the best one, the more steps it needs.
+The best rate grows with the batch size up to the critical batch size. Larger rates diverge.
 """
 
 import argparse
@@ -30,12 +30,12 @@ import pyarrow.csv
 
 TOP = "batch_science"
 PUBLISHED = Path(__file__).parents[1] / "results" / "papers" / "shallue2018_studies.csv"
-FIRST = 100  # trials that the released analysis considers
+FIRST = 100  # number of trials that the released analysis considers
 STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
-LASTS = {"COMPLETE": 1.0, "INCOMPLETE": 0.6, "INFEASIBLE": 0.1}  # mean share of the budget that a trial takes
+LASTS = {"COMPLETE": 1.0, "INCOMPLETE": 0.6, "INFEASIBLE": 0.1}  # mean fraction of the budget that a trial uses
 SMOOTHINGS = (0.0, 0.01, 0.1)
 DECADES = {"learning_rate": 2.5, "momentum": 1.5}  # width of the search space
-SAFE = 4.0  # the rate at which trials diverge, relative to the best effective learning rate
+SAFE = 4.0  # rate above which trials diverge, relative to the best effective learning rate
 
 
 class StudyCounts(NamedTuple):
@@ -48,7 +48,7 @@ class StudyCounts(NamedTuple):
 
 
 class ArchivedTarget(NamedTuple):
-    """A target, in terms of the archive and of our tables."""
+    """A target, in the terms of the archive and of our tables."""
 
     column: str
     beyond: float
@@ -64,7 +64,7 @@ TARGETS = (
 
 
 class ArchivedAnswer(NamedTuple):
-    """The fewest steps to a target by the released analysis, and the trial. None if no trial reaches the target."""
+    """The fewest steps to a target in the released analysis, and the trial. None if no trial reaches the target."""
 
     path: str
     metric: str
@@ -74,7 +74,7 @@ class ArchivedAnswer(NamedTuple):
 
 
 class ArchivedTrial(NamedTuple):
-    """A trial: the text of metadata.json and measurements.csv, and the numbers in it."""
+    """A trial: the text of metadata.json and measurements.csv, and the numbers they contain."""
 
     id: int
     status: str
@@ -84,7 +84,7 @@ class ArchivedTrial(NamedTuple):
 
 
 class LearningCurve(NamedTuple):
-    """How a workload learns: a target, the fewest examples and steps to it, and the first and last error."""
+    """A learning curve: a target, the fewest examples and steps to reach it, and the first and last error."""
 
     column: str
     target: float
@@ -113,20 +113,20 @@ CURVES = {
     "lm1b/transformer_narrow_and_shallow": LearningCurve("cross_entropy_error", 3.9, 40e6, 30e3, 10.4, 3.6),
     "common_crawl": LearningCurve("cross_entropy_error", 3.9, 21e6, 37e3, 10.4, 3.6),
 }
-# Examples and steps that an optimizer needs relative to Nesterov momentum.
+# Examples and steps that an optimizer needs, relative to Nesterov momentum.
 OPTIMIZERS = {"nesterov_momentum": (1.0, 1.0), "momentum": (1.05, 1.3), "sgd": (1.2, 6.0)}
-POWER = 0.45  # errors approach the last one as a power law of the steps with minus this exponent
+POWER = 0.45  # errors approach the last one as a power law of the steps with this negative exponent
 
 
 class PlausibleTrials(NamedTuple):
-    """The n trials of a study, with m measurements.
+    """The trials of a study: n trials with m measurements in total.
 
     Attributes:
       status: [n], one of ``STATUSES``.
-      metaparameters: by name, float64[n]. NaN if a trial has none.
-      rows: int[n], measurements of each trial.
-      step: int[m].
-      columns: by name in the archive, float64[m], decimals with few digits.
+      metaparameters: float64[n] by name. NaN if a trial does not have the metaparameter.
+      rows: int[n], number of measurements of each trial.
+      step: int[m], step of each measurement.
+      columns: float64[m] by name in the archive, decimals with few digits.
     """
 
     status: np.ndarray
@@ -153,7 +153,7 @@ def least_steps(path: str) -> float:
 
 
 def train_steps(path: str) -> int:
-    """Returns the budget of a study: four times the steps of the best trial, or more if a figure needs it."""
+    """Returns the budget of a study: four times the steps of the best trial, or more if a figure requires it."""
     batch_size = int(path.rpartition("/")[2])
     steps = 4 * least_steps(path)
     if path.startswith("solution_quality"):
@@ -181,9 +181,9 @@ def plausible_trials(path: str, counts: Sequence[int], evaluations: int, rng: np
 
     Args:
       path: DATASET/MODEL/OPTIMIZER/BATCH_SIZE.
-      counts: trials by status, as ``STATUSES``.
+      counts: number of trials by status, in the order of ``STATUSES``.
       evaluations: approximate number of measurements of a COMPLETE trial.
-      rng: source of the numbers.
+      rng: random number generator.
     """
     metaparameters, status, need = _outcomes(path, counts, rng)
     shares = np.array([LASTS[s] for s in status]) * np.where(
@@ -231,7 +231,7 @@ def _outcomes(
 def _plausible_columns(
     own: LearningCurve, progress: np.ndarray, smoothing: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Returns errors, as the archive has them, that reach the target at ``progress`` = 1."""
+    """Returns errors in the format of the archive, which reach the target at ``progress`` = 1."""
     columns: dict[str, np.ndarray] = {}
     last = own.last * (1 + 0.1 * (0.1 - smoothing))
     fall = (own.target - last) * np.maximum(progress, 1e-9) ** -POWER
@@ -272,16 +272,16 @@ def write(
     shuffled: bool = False,
     plausibly: bool = False,
 ) -> list[ArchivedAnswer]:
-    """Writes an archive and returns the answers of all its studies.
+    """Writes an archive and returns the answers for all its studies.
 
     Args:
       path: a .tar.bz2, a .tar or a folder.
-      studies: the studies. None means all published ones.
-      trials: share of the trials of a study to write, and at least one trial of each status.
+      studies: studies to write, by default all published ones.
+      trials: fraction of a study's trials to write. At least one trial of each status is written.
       rows: approximate number of measurements of a complete trial.
       seed: seed of the numbers.
-      shuffled: mixes the files of all studies instead of writing them by folder. This takes memory.
-      plausibly: draws the trials with ``plausible_trials``.
+      shuffled: whether to mix the files of all studies instead of writing them by folder. This needs more memory.
+      plausibly: whether to draw the trials with ``plausible_trials``.
     """
     answers = []
     rng = np.random.default_rng(seed)
@@ -310,7 +310,7 @@ def _scale(count: int, share: float) -> int:
 
 
 def _statuses(counts: StudyCounts, rng: np.random.Generator) -> list[tuple[int, str]]:
-    """Draws ids from 1, with gaps, and a status for each."""
+    """Draws ids (starting from 1, with gaps), and a status for each."""
     statuses = [status.upper() for status in StudyCounts._fields[1:] for _ in range(getattr(counts, status))]
     ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
     return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]
@@ -349,7 +349,7 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     if status == "INFEASIBLE":
         count = int(rng.integers(0, 3)) if rng.random() < 0.5 else count // 4
     step = np.cumsum(rng.integers(1, 40, count))
-    columns = {"step": step - step[:1], **_curves(path, count, rng)}  # from 0, as in the published ones
+    columns = {"step": step - step[:1], **_curves(path, count, rng)}  # starting from 0, as in the published files
     parameters: dict[str, Any] = {"learning_rate": 10 ** rng.uniform(-4, 1), "learning_rate_decay_steps": 450}
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):
@@ -382,7 +382,7 @@ def _archive(number: int, status: str, parameters: dict[str, Any], columns: dict
 
 
 def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Draws columns of decimals with few digits. Some reach the targets, some exactly, and some do not."""
+    """Draws columns of decimals with few digits. Some reach the targets, some of them exactly, and some do not."""
     hard = 0.03 if int(path.rpartition("/")[2]) >= 2**14 else 0.0
     done = np.arange(count) / max(count - 1, 1)
     curves: dict[str, np.ndarray] = {}
@@ -423,7 +423,7 @@ def _files(
 
 
 def _answer(path: str, trials: Sequence[ArchivedTrial], target: ArchivedTarget) -> ArchivedAnswer | None:
-    """Finds the smallest step strictly beyond the target among the first complete trials. Ties go to the lower id."""
+    """Returns the first step strictly beyond the target among the first complete trials. Ties go to the lower id."""
     sign = -1 if "precision" in target.column else 1
     considered = [trial for trial in sorted(trials, key=lambda t: t.id) if trial.status == "COMPLETE"][:FIRST]
     if not considered or target.column not in considered[0].columns:
@@ -444,7 +444,7 @@ def _sink(path: Path) -> Iterator[Callable[[str, bytes], None]]:
 
             def add(name: str, data: bytes) -> None:
                 folder = name.rpartition("/")[0]
-                if folder not in folders:  # entries for folders, as tar makes them
+                if folder not in folders:  # entries for folders, as in archives made by tar
                     folders.add(folder)
                     entry = tarfile.TarInfo(folder)
                     entry.type, entry.mode = tarfile.DIRTYPE, 0o755

@@ -1,13 +1,13 @@
-"""Does a change of the code change a result? Twelve released studies, measured by this checkout and another.
+"""Does a code change affect results? Compares twelve released studies, measured by this checkout and another.
 
     python benchmarks/bits.py [--against DIR]
 
-Prints one line for each study: its name, its number of measurements, a hash of the measurements of four trials, and
-how many released rows are identical to the bit. Rows are compared only if they were measured on a processor of this
-name. One name may stand for several processors whose last bits differ, so the release decides nothing.
+Prints one line for each study: its name, the number of measurements, a hash of the measurements of four trials, and the
+number of released rows that are bitwise identical. Rows are compared only if they were measured on a processor of the
+same name. Processors with the same name may differ in the last bits, so differences from the release are not errors.
 
-With --against, each checkout runs its own copy of this file, so names may differ between them. Both use the installed
-packages of this Python. The exit code is 1 if a line differs.
+With --against, each checkout runs its own copy of this file, so names may differ between them. Both use the packages
+installed for this Python. The exit code is 1 if any line differs.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE = ROOT / "results" / "published"
-# Data set, model, pruning, optimizer and batch size. The studies cover all networks and both prunings.
+# Data set, model, pruning, optimizer and batch size. The studies cover all networks and both kinds of pruning.
 STUDIES = (
     ("digits", "fully_connected_64", "off", "sgd", 16),
     ("digits", "fully_connected_64", "off", "lamb", 256),
@@ -86,10 +86,10 @@ def lines_of(checkout: Path) -> list[str]:
 
 
 def main() -> int:
-    """Prints the lines of this checkout and whether those of the other are equal."""
+    """Prints the lines of this checkout, and whether those of the other checkout are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout")
-    parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)  # older copies have it, too
+    parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)  # older copies also accept it
     options = parser.parse_args()
     if options.measured:
         measure()

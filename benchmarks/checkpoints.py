@@ -1,10 +1,10 @@
-"""How much does saving cost? Measures its share of the time of a study, and compares one large trial with Orbax.
+"""How expensive are checkpoints? Measures its share of a study's time, and compares a large trial with Orbax.
 
     python benchmarks/checkpoints.py [--json FILE] [--smoke]
 
-Studies run for five minutes with the defaults, which save all current trials every minute. The alternative is Orbax
-(`StandardCheckpointer`), the usual checkpoint library for Flax. Both save the arrays of ResNet-50 with momentum in
-turn, and each run ends when they are on disk.
+Studies run for five minutes with the default settings, which save all running trials every minute. The alternative is
+Orbax (`StandardCheckpointer`), the usual checkpoint library for Flax. Both save the arrays of ResNet-50 with momentum
+in turn, and each run ends when the arrays are on disk.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ MINUTES = 5.0
 TASKS = {"digits_fc": "momentum", "digits_cnn": "adam", "pydoc_transformer": "adamw"}
 ROUNDS = 5
 NUMBERS = 2 * 25_557_032  # parameters and momentum
-ARRAYS = 322  # that hold these numbers
+ARRAYS = 322  # number of arrays that hold these numbers
 SMOKE_NUMBERS = 1 << 12
 
 
@@ -47,7 +47,7 @@ class Timed(Checkpoints):
 
 
 def study(report: BenchmarkReport, task: str, optimizer: str) -> None:
-    """Runs a study of 32 endless trials for a few minutes."""
+    """Runs a study with 32 endless trials for a few minutes."""
     line = [f"task={task}", f"optimizer={optimizer}", "pruning=off", "task.targets=[]"]
     gentle = "optimizer.space.learning_rate={scale: LOG, low: 1e-4, high: 1e-3}"
     endless = "task.budget={steps: 100000000, epochs: null, examples: null, at_least_steps: null}"
@@ -58,9 +58,9 @@ def study(report: BenchmarkReport, task: str, optimizer: str) -> None:
     record = engine.run(plan, search.draw(plan, range(32)), settings, checkpoints=kept)
     assert record.run_seconds is not None
     share = 100 * sum(kept.took) / record.run_seconds
-    report.add(f"{task}, 32 trials: times saved", len(kept.took), "")
-    report.add(f"{task}: seconds of a save", statistics.median(kept.took), "s")
-    report.add(f"{task}: not spent on saving", 100 - share, "%", 98)
+    report.add(f"{task}, 32 trials: number of saves", len(kept.took), "")
+    report.add(f"{task}: seconds per save", statistics.median(kept.took), "s")
+    report.add(f"{task}: time not spent on saving", 100 - share, "%", 98)
 
 
 def against_orbax(report: BenchmarkReport) -> None:

@@ -2,9 +2,9 @@
 
     python benchmarks/code_size.py [PATH ...]
 
-Nodes do not depend on the layout of the text, and comments are not nodes. A clever form is a condition times a list, an
-unpacked conditional list, a nested conditional expression, or a statement with several assignment expressions. A long
-function has more than 60 lines without its docstring.
+The number of nodes does not depend on formatting or comments. A clever form is a condition times a list, an unpacked
+conditional list, a nested conditional expression, or a statement with several assignment expressions. A long function
+has more than 60 lines, not counting its docstring.
 """
 
 import ast
@@ -17,7 +17,7 @@ LONG = 60
 
 
 def clever(node: ast.AST) -> bool:
-    """Whether a node is an expression or statement that a plain ``if`` would replace."""
+    """Returns whether a node is an expression or statement that a plain ``if`` could replace."""
     match node:
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             conditions = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
@@ -25,14 +25,14 @@ def clever(node: ast.AST) -> bool:
             return has_list and any(isinstance(each, conditions) for each in (left, right))
         case ast.Starred(value=ast.IfExp()) | ast.IfExp(body=ast.IfExp()) | ast.IfExp(orelse=ast.IfExp()):
             return True
-        case ast.stmt():  # without the statements inside it
+        case ast.stmt():  # excluding nested statements
             own = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
             return sum(isinstance(each, ast.NamedExpr) for child in own for each in ast.walk(child)) > 1
     return False
 
 
 def is_long(node: ast.AST) -> bool:
-    """Whether a node is a function of more than 60 lines, without its docstring."""
+    """Returns whether a node is a function of more than 60 lines, not counting its docstring."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     first = node.body[1 if ast.get_docstring(node) is not None and len(node.body) > 1 else 0]
@@ -41,7 +41,7 @@ def is_long(node: ast.AST) -> bool:
 
 
 def main(paths: list[str]) -> None:
-    """Prints the counts, then the place of each clever form and each long function."""
+    """Prints the counts, then the location of each clever form and each long function."""
     command = ["git", "ls-files", "--", *(paths or PRODUCT)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     files = [file for file in listed if file.endswith(".py")]

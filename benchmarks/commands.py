@@ -1,14 +1,14 @@
-"""Do commands start fast, and how does their time grow with the size of a sweep or store?
+"""Do commands start quickly, and how does their time grow with the size of a sweep or store?
 
     python benchmarks/commands.py [--studies N] [--json FILE] [--smoke]
 
-Each command is a separate process. Its CPU time, including the start of Python, is the least of three runs. Commands
-are help, mistakes, plans, finished sweeps, the ledger, verification and compositions. Stores hold 300, 1,200 and N (by
-default 10,000) finished studies of two trials, each measured eight times. `sweeps.status` reads all stores, a finished
-sweep asks for the first 500 of 1,200 studies, and the two smaller stores are verified with all envelopes rebuilt.
-Compositions have points over optimizers, batch sizes and seeds, each of which is read, checked and looked up in a
-store. An exponent describes how CPU time grows from the smallest to the largest size, without the start-up time, which
-is that of the same command on eight studies.
+Each command runs in a separate process. Its CPU time, including the start of Python, is the minimum of three runs. The
+commands are help, invalid input, plans, finished sweeps, the ledger, verification and compositions. Stores contain 300,
+1,200 and N (by default 10,000) finished studies of two trials, each measured eight times. `sweeps.status` reads all
+stores, a finished sweep requests the first 500 of 1,200 studies, and the two smaller stores are verified with all
+envelopes rebuilt. Compositions have points over optimizers, batch sizes and seeds. Each point is read, checked and
+looked up in a store. An exponent describes the growth of CPU time from the smallest to the largest size, excluding
+start-up time, which is that of the same command on eight studies.
 """
 
 import datetime
@@ -35,14 +35,14 @@ from sweeps import overrides, planning
 from sweeps.rows import tables
 
 RUNS = 3
-START = 1.0  # limit in CPU seconds for help, a mistake or a plan
+START = 1.0  # limit in CPU seconds for help, invalid input or a plan
 SIZES, STUDIES = (8, 300, 1200), 10_000  # numbers of studies in stores
 ASKED, POINTS = 500, (300, 5000)
 MEASURED = 8  # evaluations of a trial
 FINISHED, COMPOSED, VERIFIED = 3.0, 15.0, 15.0  # CPU seconds of a finished sweep, of 5,000 points, of 1,200 studies
-STATUS = {1200: 2.0, 10_000: 15.0}  # CPU seconds, by studies
+STATUS = {1200: 2.0, 10_000: 15.0}  # CPU seconds, by number of studies
 EXPONENT = 1.1
-RESOLUTION = 0.01  # CPU seconds, of the system's clock of processes
+RESOLUTION = 0.01  # resolution of the system's CPU clock, in seconds
 COMMANDS = (
     "sweeps --help",
     "sweeps taks=digits_fc",
@@ -59,7 +59,7 @@ COMMANDS = (
 
 
 def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
-    """Returns the CPU time of a command in a separate process, which must end with one of the exit codes."""
+    """Returns the CPU time of a command in a separate process. It must end with one of the exit codes."""
     before = os.times()
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False, cwd=ROOT)
     after = os.times()
@@ -88,7 +88,7 @@ def write(folder: Path, studies: int) -> list[str]:
 
 
 def link(folder: Path, names: Sequence[str], to: Path) -> Path:
-    """Makes a store of some studies of another store, with hard links to its files."""
+    """Creates a store with some studies of another store, using hard links to its files."""
     for name in names:
         shutil.copytree(folder / name, to / name, copy_function=os.link)
     return to
@@ -120,7 +120,7 @@ def exponent(times: Mapping[int, float], start: float) -> float:
 
 
 def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float) -> None:
-    """Adds the limit relative to the CPU seconds, or only the CPU seconds if there is no limit."""
+    """Adds the limit relative to the CPU seconds, or just the CPU seconds if there is no limit."""
     if allowed is None:
         report.add(f"{what}: CPU seconds", taken, "s")
     else:
@@ -128,7 +128,7 @@ def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float)
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds all figures of commands to a report."""
+    """Adds all figures for commands to a report."""
     runs = 1 if report.smoke else RUNS
     for words in COMMANDS[:4] if report.smoke else COMMANDS:
         add(report, words, START, min(cpu_seconds(words.split(), (0, 2)) for _ in range(runs)))
@@ -157,7 +157,7 @@ def main(report: BenchmarkReport) -> None:
 
 
 def add_exponent(report: BenchmarkReport, what: str, grows: float) -> None:
-    """Adds the limit on an exponent minus the exponent."""
+    """Adds the difference between the limit on an exponent and the exponent."""
     report.add(f"{what}: {EXPONENT:g} - exponent ({grows:.2f})", EXPONENT - grows, "", 0)
 
 

@@ -1,4 +1,4 @@
-"""The checks of first_contact.py and their results."""
+"""Checks of first_contact.py and their results."""
 
 import json
 import statistics
@@ -21,22 +21,22 @@ ROUNDED = 1e-4, 5e-2  # relative differences of a gradient in bfloat16
 GOAL_LANES = 20.0
 LANES, LANE_STEPS, ROUNDS = 32, 300, 3
 STOPPED = 75  # exit code
-STOP_SECONDS = 10.0  # from SIGTERM to the end of the process: 5, and 5 for saving
+STOP_SECONDS = 10.0  # from SIGTERM to the end of the process: 5, plus 5 for saving
 TOLERANCE = 1e-3  # of losses after a resumption, if results are not bitwise identical
 RESUMED = ["task=digits_fc", "optimizer=momentum", "batch_size=64", "trials=8", "pruning=off", "task.targets=[]"]
 RESUMED += ["optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}", "launcher.workers=1"]
 RESUMED_STEPS, LONGER, ATTEMPTS, TRAINED_SECONDS = 40_000, 8, 3, 1.0
-MOST_APART = 1e-5  # 6e-7 between batched lanes and lanes in turn on a CPU
+MOST_APART = 1e-5  # measured 6e-7 between batched and sequential lanes on a CPU
 RELEASED = ["+experiment=published/digits", "task=digits_fc", "optimizer=momentum", "batch_size=64"]
 
 
 class Number(NamedTuple):
-    """A number that a check found.
+    """A number measured by a check.
 
     Attributes:
-      name, value, unit: the number and its meaning. The value is None if it is not finite.
-      goal: the goal as text, such as ≥ 20, or None.
-      met: whether the goal is met. True without a goal.
+      name, value, unit: name, value and unit of the number. The value is None if it is not finite.
+      goal: goal as text, such as ≥ 20, or None.
+      met: whether the goal is met (True without a goal).
     """
 
     name: str
@@ -47,14 +47,14 @@ class Number(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The result of a check: its numbers, and a reason for the outcome if the numbers do not show it."""
+    """The result of a check: its numbers, and a reason for the outcome if it does not follow from the numbers."""
 
     numbers: Sequence[Number]
     why: str = ""
-    outcome: str | None = None  # None: follows from the numbers
+    outcome: str | None = None  # by default derived from the numbers
 
     def judged(self) -> str:
-        """Returns fail if a goal is missed, pass if all are met, and measured without goals."""
+        """Returns fail if a goal is missed, pass if all goals are met, and measured without goals."""
         if self.outcome is not None:
             return self.outcome
         if not all(number.met for number in self.numbers):
@@ -63,13 +63,13 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: ``run(smoke)`` in a separate process with a time limit.
+    """A check, run as ``run(smoke)`` in a separate process with a time limit.
 
     Attributes:
-      run: returns the result.
-      seconds: the time limit.
-      on_device: whether this process computes on the device. Otherwise it starts processes that do.
-      accelerator: whether the check needs an accelerator.
+      run: function that returns the result.
+      seconds: time limit.
+      on_device: whether the check's process computes on the device itself, rather than starting processes that do.
+      accelerator: whether the check requires an accelerator.
     """
 
     run: Callable[[bool], Finding]
@@ -79,12 +79,12 @@ class Check(NamedTuple):
 
 
 def at_most(name: str, value: float, most: float, unit: str = "") -> Number:
-    """Returns a number whose goal is at most ``most``."""
+    """Returns a number with the goal of at most ``most``."""
     return Number(name, value, unit, f"≤ {most:g}", bool(value <= most))
 
 
 def at_least(name: str, value: float, least: float | None, unit: str = "") -> Number:
-    """Returns a number whose goal is at least ``least``. None means no goal."""
+    """Returns a number with the goal of at least ``least``. With None, there is no goal."""
     if least is None:
         return Number(name, value, unit)
     return Number(name, value, unit, f"≥ {least:g}", bool(value >= least))
@@ -109,7 +109,7 @@ def device(smoke: bool) -> Finding:
 
 
 def precision(smoke: bool) -> Finding:
-    """Measures relative errors of matmuls, compiled like those of the engine, and of a gradient in bfloat16."""
+    """Measures relative errors of matmuls, compiled as in the engine, and of a bfloat16 gradient."""
     import jax
     import numpy as np
     import training
@@ -177,7 +177,7 @@ def relative(found: Any, exact: Any) -> float:
 
 
 def release(smoke: bool) -> Finding:
-    """Reruns a study of the release with a sweep, and compares both."""
+    """Reruns a study of the release as a sweep, and compares both."""
     from results import store
 
     with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +204,7 @@ def release(smoke: bool) -> Finding:
     differ = [row for row in judged if row["result"] == "differ"]
     numbers = [
         at_most("answers that contradict the release", len(differ), 0, f"of {len(judged)}"),
-        at_least("answers that were judged", len(judged), 1),
+        at_least("answers that were compared", len(judged), 1),
         Number("trials in both", float(both["trial"].nunique())),
         at_most("largest relative difference of a loss at the first evaluation", apart, MOST_APART),
     ]
@@ -212,7 +212,7 @@ def release(smoke: bool) -> Finding:
 
 
 def lanes(smoke: bool) -> Finding:
-    """Measures trial-steps per second of all lanes and of one lane, in turn."""
+    """Measures trial-steps per second of all lanes and of a single lane, in turn."""
     import jax
     import training
     from report import in_turn, median_ratio
@@ -228,12 +228,12 @@ def lanes(smoke: bool) -> Finding:
     numbers = [Number(f"lanes: {count}", statistics.median(rates[count]), "trial-steps/s") for count in work]
     goal = None if jax.default_backend() == "cpu" else GOAL_LANES
     ratio = median_ratio(rates[str(many)], rates[str(groups)])
-    way = "one after the other" if programs.default_strategy() == "map" else "side by side"
+    way = "sequentially" if programs.default_strategy() == "map" else "concurrently"
     return Finding([*numbers, at_least(f"{LANES} lanes {way} / one at a time", ratio, goal, "×")])
 
 
 def resume(smoke: bool) -> Finding:
-    """Compares a sweep that is stopped and resumed with one that is not stopped."""
+    """Compares a sweep that is stopped and resumed with an uninterrupted sweep."""
     with tempfile.TemporaryDirectory() as name:
         folder, steps = Path(name), RESUMED_STEPS // (4 if smoke else 1)
         for _ in range(ATTEMPTS):
@@ -251,7 +251,7 @@ def resume(smoke: bool) -> Finding:
     numbers = [
         Number("exit code of the stopped sweep", code, "", f"= {STOPPED}", code == STOPPED),
         at_most("seconds from SIGTERM to its end", seconds, STOP_SECONDS, "s"),
-        at_most("trials and evaluations that only one of them has", rows, 0),
+        at_most("trials and evaluations in only one of them", rows, 0),
         at_most("largest relative difference of a loss", apart, 0.0 if exact else TOLERANCE),
     ]
     lost = f"exit code {code}, not {STOPPED}: unfinished trials started again" if code != STOPPED else ""
@@ -265,7 +265,7 @@ def sweep_command(store: Path, steps: int) -> list[str]:
 
 
 def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
-    """Runs a sweep and stops it after a second of training. Returns its exit code, and the seconds until it ends.
+    """Runs a sweep and stops it after a second of training. Returns its exit code, and the seconds until it ended.
 
     The exit code is 0 if the sweep ends earlier without an error.
     """
@@ -277,7 +277,7 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
         beats = [heartbeat.read(study) for study in store.glob("*") if study.is_dir()]
         if any(beat is not None and beat.doing == TRAINING for beat in beats):
             time.sleep(TRAINED_SECONDS)
-            process.terminate()  # does nothing if it has ended
+            process.terminate()  # no effect if it has ended
             break
         time.sleep(0.1)
     began = time.perf_counter()
@@ -285,11 +285,11 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
 
 
 def differences(one: Path, other: Path) -> tuple[int, float, bool]:
-    """Compares two stores of one study, which should be equal.
+    """Compares two stores with the same study, which should be equal.
 
     Returns:
-      The number of trials and evaluations that differ or that one store lacks, the largest relative difference of a
-      loss, and whether the device is a CPU, whose results are bitwise identical.
+      The number of trials and evaluations that differ or are missing from one store, the largest relative difference of
+      a loss, and whether the device is a CPU, on which results must be bitwise identical.
     """
     from results import store
 
@@ -306,7 +306,7 @@ def differences(one: Path, other: Path) -> tuple[int, float, bool]:
 
 
 def speed(name: str, precision: str) -> Callable[[bool], Finding]:
-    """Returns a check that measures steps per second of a network or task, and the share of the peak in bfloat16."""
+    """Returns a check that measures steps per second of a network or task, and the fraction of the bfloat16 peak."""
 
     def measured(smoke: bool) -> Finding:
         import training
@@ -327,17 +327,17 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),
             Number("steps per second of a device", rate, "1/s"),
-            Number("operations of a step", operations / 1e6, "M"),
+            Number("operations per step", operations / 1e6, "M"),
             Number("operations per second", operations * rate / 1e12, "T/s"),
-            Number("from lowering to the end of the first call", ready, "s"),
+            Number("time from lowering to the end of the first call", ready, "s"),
         ]
         most = training.peak()
         if precision != "bfloat16" or most is None:
             goal = training.GOALS.get(name) if precision == "bfloat16" else None
-            return Finding(numbers, "the peak of this device is not known" if goal else "")
+            return Finding(numbers, "the peak of this device is unknown" if goal else "")
         share = operations * rate / most
         numbers += [Number("peak of the device in bfloat16", most / 1e12, "T/s")]
-        numbers += [at_least("model FLOPs utilisation", share, training.GOALS.get(name), "of 1")]
+        numbers += [at_least("model FLOPs utilization", share, training.GOALS.get(name), "of 1")]
         return Finding(numbers)
 
     return measured

@@ -1,14 +1,14 @@
-"""Is the engine worth it? Compares it with the loop that a competent user would write, and with unpruned studies.
+"""Is the engine worth it? Compares it with the loop that an experienced user would write, and with unpruned studies.
 
     python benchmarks/engine.py [--json FILE] [--smoke]
 
-1. Steps per second, including evaluations: one process of ours, with lanes split over the physical cores, in turn with
-   a hand-written flax/optax loop. The loop trains one trial after the other in one donated jitted step without
-   recompiling, has NumPy batches, and syncs only at evaluations, which are the same. A second loop has its data on the
-   device. The loops use the convolutions and pooling of Flax.
-2. The share of the time of a Transformer that is spent on training, with evaluations capped.
+1. Steps per second, including evaluations: one process of the engine, with lanes split over the physical cores, in turn
+   with a hand-written flax/optax loop. The loop trains one trial after another with a jitted step that donates its
+   arguments and is not recompiled. It uses NumPy batches and blocks only at evaluations, which are the same. A second
+   loop keeps its data on the device. Both loops use Flax's convolutions and pooling.
+2. The fraction of a Transformer's time that is spent on training, with capped evaluations.
 3. Trial-steps of the quickstart's studies with exact pruning, relative to the same studies in which each trial stops at
-   its own last target. The answers must be identical.
+   its last target. The answers must be identical.
 """
 
 import functools
@@ -41,7 +41,7 @@ LOOP_TRIALS = 2
 
 
 class TimedTask(NamedTuple):
-    """A task to time: name, batch size, steps of a trial, trials of ours, and the target for the ratio."""
+    """A task to time: name, batch size, steps per trial, our number of trials, and the target for the ratio."""
 
     task: str
     batch_size: int
@@ -86,7 +86,7 @@ def study(*more: str) -> BatchStudy:
 
 
 def ours(plan: BatchStudy) -> Callable[[], float]:
-    """Returns a function that measures steps per second of the engine. It has warmed up."""
+    """Returns a function that measures steps per second of the engine, after a warm-up."""
     trials = search.draw(plan, range(plan.trials))
 
     def rate() -> float:
@@ -98,7 +98,7 @@ def ours(plan: BatchStudy) -> Callable[[], float]:
 
 
 def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
-    """Returns the same for a hand-written loop over trials. ``resident`` keeps the data on the device."""
+    """Returns the same for a hand-written loop over trials. With ``resident``, the data stay on the device."""
     row = registry.DATASETS[plan.dataset]
     splits = row.load()
     model = registry.MODELS[plan.model](classes=row.classes, **plan.model_options)
@@ -159,7 +159,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
 
 def speed(report: BenchmarkReport) -> None:
-    """Adds the rates of the three loops in turn, for every case."""
+    """Adds the rates of the three loops, measured in turn, for every case."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
         plan = study(*gentle(case))
@@ -173,7 +173,7 @@ def speed(report: BenchmarkReport) -> None:
 
 
 def gentle(case: TimedTask) -> list[str]:
-    """Returns a case as overrides, with metaparameters with which no trial diverges."""
+    """Returns a case as overrides, with metaparameters for which no trial diverges."""
     return [
         f"task={case.task}",
         "optimizer=nesterov",
@@ -187,7 +187,7 @@ def gentle(case: TimedTask) -> list[str]:
 
 
 def training_share(report: BenchmarkReport) -> None:
-    """Adds the share of training in the time of a Transformer, at the batch size with the most evaluations."""
+    """Adds the fraction of a Transformer's time spent on training, at the batch size with the most evaluations."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
     plan = study(*gentle(case))
     record = run_all(plan)

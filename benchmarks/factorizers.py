@@ -1,4 +1,4 @@
-"""Programs that factorize the same data in separate processes: ours with either kernel, and `implicit`.
+"""Programs that factorize the same data in separate processes: this project with both kernels, and `implicit`.
 
 python benchmarks/factorizers.py xla|fused|implicit FOLDER reads FOLDER/case.json, then one command per line:
 
@@ -21,10 +21,10 @@ class FactorizationCase(NamedTuple):
     """A factorization to time.
 
     Attributes:
-      dim: length of a row of the tables.
-      solver, cg_steps: those of ours. implicit takes 3 steps of conjugate gradients.
+      dim: row length of the tables.
+      solver, cg_steps: our solver and number of steps. implicit takes 3 steps of conjugate gradients.
       unobserved_weight, norm_penalty: α and λ, with a constant ridge.
-      threads: cores for either.
+      threads: number of cores for each program.
       gpu: whether to use an accelerator.
     """
 
@@ -41,7 +41,7 @@ Commands = tuple[Callable[[int], list[float]], Callable[[Path], None]]  # run an
 
 
 def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
-    """Returns the commands of this software, with one device per thread."""
+    """Returns the commands of this project, with one device per thread."""
     import jax
 
     if not case.gpu:
@@ -119,7 +119,7 @@ def theirs(folder: Path, case: FactorizationCase) -> Commands:
 
 
 def main(which: str, folder: Path) -> None:
-    """Runs commands until the input ends."""
+    """Runs commands until the end of the input."""
     case = FactorizationCase(**json.loads((folder / "case.json").read_text()))
     run, save = theirs(folder, case) if which == "implicit" else ours(folder, case, which)
     print("ready", flush=True)

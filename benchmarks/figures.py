@@ -1,13 +1,13 @@
-"""Are figures fast? Times all eleven of Shallue et al. 2018 from 70 million measurements, and the list of figures.
+"""Are figures fast? Times all eleven of Shallue et al. 2018 on 70 million measurements, and the list of figures.
 
     python benchmarks/figures.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store has the 454 published studies with 168,000 synthetic trials that reach the targets of every figure (1.8 GB).
-Missing studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 takes a hundredth of the
+Missing studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of the
 measurements. Files are in the page cache. Every run is a separate process and includes the start of Python.
 
-1. `python -m analysis figures --name shallue2018`: eleven PNG and eleven SVG files, with fits and their bands. All
-   panels and lines must be present. Seconds and peak memory of one run.
+1. `python -m analysis figures --name shallue2018`: eleven PNG and eleven SVG files, with fits and bands. All panels and
+   lines must be present. Reports the seconds and peak memory of a single run.
 2. `python -m analysis figures --list`: the median of nine runs.
 """
 
@@ -35,7 +35,7 @@ print(json.dumps([peak(), code]))
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds all measurements to a report. Writes the store if it is missing."""
+    """Adds all measurements to a report. Writes the store if it does not exist."""
     folder, out = report.options.store or report.folder / "store", report.folder / "figures"
     share, most = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
     studies = synthetic_store.studies(share, plausibly=True, most=most)
@@ -51,7 +51,7 @@ def main(report: BenchmarkReport) -> None:
     report.add("all eleven figures: peak memory", megabytes, "MB")
     report.add(f"all eleven figures: {MEGABYTES:g} MB / ours", MEGABYTES / megabytes, "×", 1)
     files = [len(list(out.glob(f"*.{suffix}"))) for suffix in ("png", "svg")]
-    report.add("figures drawn as PNG and as SVG", min(files), "", FIGURES)
+    report.add("figures as PNG and as SVG", min(files), "", FIGURES)
     report.add("panels and lines present", 1.0 - bool(missing), "of 1", 1)
     runs = 1 if report.smoke else LISTINGS
     listing = statistics.median(seconds(lambda: python("-m", "analysis", "figures", "--list")) for _ in range(runs))

@@ -1,25 +1,25 @@
-"""First contact with a GPU or TPU: are its results right, and how fast is it? At most ten minutes, on one host.
+"""First contact with a GPU or TPU: are its results correct, and how fast is it? Takes at most ten minutes on one host.
 
     make first-contact [EXTRA=cuda|tpu]
     python benchmarks/first_contact.py [--json FILE] [--only CHECK ...] [--smoke]
 
-Prints a line for each check when it begins and one for each of its numbers. Rewrites the JSON after each check, so an
-interruption does not lose results. Checks run one after the other in separate processes, so one that crashes or hangs
-does not affect the others. The checks:
+Prints a line when a check begins, and a line for each of its numbers. The JSON file is rewritten after each check, so
+that results survive an interruption. Checks run one after another in separate processes, so that a crash or hang does
+not affect the others. The checks are:
 
-- device: JAX computes on the accelerator of the machine, and not on its CPU.
-- precision: matmuls and convolutions of float32 are float32, compared with float64 of NumPy, and not the TF32 or
-  bfloat16 of the device's default. With precision=bfloat16 a gradient is rounded like bfloat16.
-- release: a study of the published release, measured again here, does not contradict the published results, and its
-  first losses agree within rounding.
-- lanes: 32 trials of digits at once against one at a time, in turn, in one run.
-- resume: a sweep stopped by SIGTERM ends with exit code 75, and the same command resumes it. On a CPU the tables then
-  equal those of a sweep that was not stopped. Elsewhere losses agree within 0.1 %.
-- speed:NETWORK: steps per second and the share of the device's peak, as in benchmarks/training.py.
+- device: JAX computes on the machine's accelerator rather than its CPU.
+- precision: float32 matmuls and convolutions have float32 accuracy, compared with float64 in NumPy, rather than the
+  device's default of TF32 or bfloat16. With precision=bfloat16, a gradient is rounded as expected for bfloat16.
+- release: a rerun of a published study does not contradict the published results, and its first losses agree up to
+  rounding.
+- lanes: 32 concurrent trials of digits against one at a time, measured in turn in one run.
+- resume: a sweep stopped by SIGTERM ends with exit code 75, and the same command resumes it. On a CPU, the tables are
+  then equal to those of an uninterrupted sweep. On other devices, losses agree within 0.1 %.
+- speed:NETWORK: steps per second and fraction of the device's peak, as in benchmarks/training.py.
 
-The outcome of a check is pass, fail, measured (it has no goal), not measured, or error (it could not run). The exit
-code is 1 if a check failed or is an error, 2 if JAX cannot use the accelerator, else 0. With --smoke, which takes tiny
-input and only checks that the checks run, only errors count. docs/accelerators.md describes the JSON.
+The outcome of a check is pass, fail, measured (without a goal), not measured, or error (it could not run). The exit
+code is 1 if a check failed or could not run, 2 if JAX cannot use the accelerator, and 0 otherwise. With --smoke, checks
+use tiny inputs and only errors count. docs/accelerators.md describes the JSON.
 """
 
 import argparse
@@ -43,21 +43,21 @@ from results.bad_input import BadInput, number_of
 from results.cli import guarded
 
 ALL_SECONDS = 600.0  # limit for all checks together
-LEAST_SECONDS = 10.0  # below which no further check begins
+LEAST_SECONDS = 10.0  # minimum remaining time to start another check
 
 
 def environment(name: str) -> dict[str, str]:
-    """Returns the environment of a check: that of a worker with one device, if the check computes on a device."""
+    """Returns the environment of a check: that of a worker with one device if the check computes on a device."""
     from sweeps.launchers import local
 
     own = local.slots(1)[0][1] if CHECKS[name].on_device else {}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # Without filtering, the last line of a traceback is the error.
+    # Disables traceback filtering, so that the last line of a traceback is the error.
     return os.environ | own | {"PYTHONPATH": path, "JAX_TRACEBACK_FILTERING": "off"}
 
 
 def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:
-    """Runs a check in separate processes, ends them after ``seconds``, and returns the outcome."""
+    """Runs a check in separate processes, kills them after ``seconds``, and returns the outcome."""
     command = [sys.executable, str(Path(__file__).resolve()), "--check", name]
     if smoke:
         command.append("--smoke")
@@ -94,7 +94,7 @@ def in_group(
 
 
 def write(path: Path | None, report: dict[str, Any]) -> None:
-    """Rewrites the report, if there is a path."""
+    """Rewrites the report, if a path is given."""
     if path is not None:
         durable.replace(path, json.dumps(report, indent=1, ensure_ascii=False).encode())
 
@@ -125,7 +125,7 @@ def main() -> int:
         return 0
     from harness import processors
 
-    kind, count = processors.accelerators()  # or one line with the packages to install
+    kind, count = processors.accelerators()  # or an error of one line that names the packages to install
     began = time.perf_counter()
     report = about(kind, count) | {"smoke": options.smoke, "seconds": 0.0, "checks": []}
     versions = ", ".join(f"{name} {version}" for name, version in report["package_versions"].items())
@@ -163,10 +163,10 @@ def child(name: str, smoke: bool) -> Finding:
 
 
 def about(kind: str, count: int) -> dict[str, Any]:
-    """Returns versions of the software and the device as JAX names it. A separate process asks JAX.
+    """Returns the versions of the software, and JAX's name of the device, which a separate process determines.
 
     Raises:
-      BadInput: JAX does not start, or does not use the accelerators, for example with a driver that is too old.
+      BadInput: JAX does not start or does not use the accelerators, for example because the driver is too old.
     """
     code = "import json; from harness import provenance as p; print(json.dumps(p.software() | p.device()))"
     done = subprocess.run(

@@ -1,10 +1,10 @@
-"""Is a fit fast? Points, weights, interval, verdict, half of the trials, checks, band and regimes take 50 ms.
+"""Is a fit fast? The target for a fit with points, weights, interval, verdict, checks, band and regimes is 50 ms.
 
     python benchmarks/fits.py [--json FILE] [--smoke]
 
-Curves have 100 trials at each of 6, 9 and 13 batch sizes, like those from a store. Each is fitted at new batch sizes,
-whose grid of curves must be computed, and again at the same ones. Then it runs the simulations of `analysis coverage`,
-in which thousands of curves share a few grids.
+Curves have 100 trials at each of 6, 9 and 13 batch sizes, like curves from a store. Each curve is fitted at new batch
+sizes, for which a grid of curves must be computed, and again at the same batch sizes. The simulations of `analysis
+coverage`, in which thousands of curves share a few grids, are also timed.
 """
 
 import statistics
@@ -20,12 +20,12 @@ from results.plans.study import Target
 
 TRIALS = 100
 CURVES = 15
-MILLISECONDS = 50.0  # for a fit with everything
+MILLISECONDS = 50.0  # for a complete fit
 DATASETS = 50
 
 
 def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
-    """Draws a curve with its knee in the middle, evaluations at steps that grow by 1.1, and one point per trial."""
+    """Draws a curve with its knee in the middle, evaluations at steps that grow by 1.1×, and a point per trial."""
     rng = np.random.default_rng(seed)
     least = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
     steps = least[:, None] * np.exp(np.abs(rng.normal(0, 0.7, (len(batch_size), TRIALS))))
@@ -45,7 +45,7 @@ def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
 
 
 def whole_fit(curve: Curve) -> None:
-    """Runs the whole analysis of a curve, and computes the numbers of its figure."""
+    """Runs the complete analysis of a curve, and computes the data of its figure."""
     points_fit = fits.of_points(curves.points(curve))
     assert points_fit.fit is not None and points_fit.checks and np.isfinite(points_fit.shift)
     sizes = np.geomspace(curve.batch_sizes[0], curve.batch_sizes[-1], 200)
@@ -54,12 +54,12 @@ def whole_fit(curve: Curve) -> None:
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds all figures of fits to a report."""
+    """Adds all figures for fits to a report."""
     count, datasets = (1, 1) if report.smoke else (CURVES, DATASETS)
     whole_fit(synthetic_curve(simulation.SIZES[6], 0))  # imports and one-time setup
     for n, sizes in sorted(simulation.SIZES.items()):
         samples = [synthetic_curve(sizes * (2 + i), seed=i) for i in range(count)]
-        # Every curve twice, one after the other: with a new grid of curves, and with the same one.
+        # Every curve is fitted twice in a row: with a new grid of curves, and with the same grid.
         durations = [[1e3 * seconds(lambda c=c: whole_fit(c)) for _ in range(2)] for c in samples]
         new, again = map(statistics.median, zip(*durations, strict=True))
         report.add(f"fit with everything, {n} new batch sizes: median", new, "ms")

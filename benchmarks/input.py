@@ -1,12 +1,12 @@
-"""Is the input fast? Two processes decode, crop and resize photographs, and keep a device busy up to some batch size.
+"""Is the input pipeline fast? Two processes decode, crop and resize photographs to keep a device busy.
 
     python benchmarks/input.py [--json FILE] [--smoke]
 
-The input is JPEG files of 500×375 pixels, about 80 kB each, in array_record files like those of ImageNet. They become
-224×224 as in training. The benchmark reports images per CPU second, in a plain loop over the same functions and in a
-stream, and images per wall-clock second in batches of 8. Then it assumes a device that needs 50 ms a step at any batch
-size, and reports how much of the time the device would be busy, and the largest batch size for which that is at least
-95 %. Needs the extra `data`.
+The input is JPEG files of 500×375 pixels, about 80 kB each, in array_record files like those of ImageNet. They are
+resized to 224×224 as in training. The benchmark reports images per CPU second, in a plain loop over the same functions
+and in a stream, and images per wall-clock second in batches of 8. It then simulates a device that needs 50 ms per step
+at any batch size, and reports the fraction of time that the device is busy, and the largest batch size for which this
+is at least 95 %. This requires the extra `data`.
 """
 
 import io
@@ -32,7 +32,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def photograph(index: int) -> bytes:
-    """Returns a JPEG file of 500×375 pixels with about the detail of a photograph."""
+    """Returns a JPEG file of 500×375 pixels with roughly the detail of a photograph."""
     from PIL import Image
 
     random = np.random.default_rng(index)
@@ -49,7 +49,7 @@ def photograph(index: int) -> bytes:
 
 
 def write(within: Path, images: int) -> Path:
-    """Writes a training split with the ImageNet builder of TFDS, and returns its folder."""
+    """Writes a training split with TFDS's ImageNet builder, and returns its folder."""
     from tensorflow_datasets.datasets.imagenet2012.imagenet2012_dataset_builder import Builder
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
@@ -66,7 +66,7 @@ def write(within: Path, images: int) -> Path:
 
 
 def processor_seconds() -> float:
-    """Returns the CPU time of the processes that decode."""
+    """Returns the CPU time of the decoding processes."""
     total = 0
     for process in data_stream._pool(PROCESSES)._processes:
         total += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
@@ -74,7 +74,7 @@ def processor_seconds() -> float:
 
 
 def busy(stream: Stream, batch_size: int, steps: int, first: int) -> tuple[float, int]:
-    """Returns how much of the time a device with 50 ms per step would be busy, and the next step."""
+    """Returns the fraction of time that a device with 50 ms per step would be busy, and the next step."""
     stream(1, first, batch_size, range(batch_size))
     began = time.perf_counter()
     for step in range(first + 1, first + 1 + steps):
@@ -97,7 +97,7 @@ def main(report: BenchmarkReport) -> None:
         for row in range(images):
             source.decode(records[row], Draws(0, 0, row))
         plain = images / (time.process_time() - began)
-        report.add("images per processor second, a plain loop", plain, "1/s")
+        report.add("images per CPU second, plain loop", plain, "1/s")
         stream = Stream(source, PROCESSES)
         batches = max(2, images // BATCH)
         stream(0, 0, BATCH, range(BATCH))
@@ -107,13 +107,13 @@ def main(report: BenchmarkReport) -> None:
         taken = (batches - 1) * BATCH
         elapsed, used = time.perf_counter() - began, processor_seconds() - before
         report.add("images per second, batches of 8, two processes", taken / elapsed, "1/s")
-        report.add("images per processor second, a stream", taken / max(used, 1 / TICKS), "1/s")
+        report.add("images per CPU second, stream", taken / max(used, 1 / TICKS), "1/s")
         step, largest = 0, 0
         for batch_size in (2, 4, 8, 16, 24, 32, 40, 48)[: 2 if report.smoke else None]:
             share, step = busy(stream, min(batch_size, images), steps, step)
-            report.add(f"share of the time that a device is busy, batches of {batch_size}", share, "")
+            report.add(f"fraction of time that a device is busy, batches of {batch_size}", share, "")
             largest = batch_size if share >= BUSY else largest
-        report.add("the largest batch that keeps it busy for 95 % of the time", float(largest), "images")
+        report.add("largest batch that keeps it busy for 95 % of the time", float(largest), "images")
         data_stream.close()
 
 

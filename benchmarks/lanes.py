@@ -1,9 +1,9 @@
-"""Is `vmap` or `lax.map` faster for lanes? Compares them for 1 to 256 lanes on this device.
+"""Is `vmap` or `lax.map` faster for lanes? Compares both for 1 to 256 lanes on this device.
 
     python benchmarks/lanes.py [--json FILE] [--smoke]
 
-Measures training steps per second of digits × fully connected at batch size 64, summed over lanes, with both strategies
-in turn. The engine uses `map` on a CPU and `vmap` elsewhere.
+Measures the training steps per second of digits × fully connected at batch size 64, summed over lanes, with both
+strategies in turn. The engine uses `map` on CPUs and `vmap` on other devices.
 """
 
 import functools
@@ -24,7 +24,7 @@ SMOKE_STEPS = 4
 
 
 def rate(lanes: int, strategy: str, steps: int) -> float:
-    """Returns the trial-steps per second of one run with ``lanes`` trials."""
+    """Returns the trial-steps per second of a run with ``lanes`` trials."""
     line = ["optimizer=nesterov", "batch_size=64", f"task.budget.steps={steps}", "pruning=off", "task.targets=[]"]
     gentle = "optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}"
     (plan,) = planning.request(overrides.command_line([*line, gentle])).studies

@@ -1,11 +1,12 @@
-"""How much does each launcher add to the cost of a study?
+"""How much overhead does each launcher add to a study?
 
     python benchmarks/launchers.py [--also slurm] [--also ray] [--json FILE] [--smoke]
 
-Runs `python -m sweeps` with few and with many small studies that share one program, one trial of two steps each, into
+Runs `python -m sweeps` with few and with many small studies (one trial of two steps each) that share a program, into
 new stores. The cost of a study is the difference per additional study, including its two steps. The cost of the same
-command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm needs a cluster that
-sbatch can reach from here, and --also ray needs the extra ray. There each study is a separate process that starts JAX.
+command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm requires a cluster that
+sbatch can reach from this machine, and --also ray requires the extra ray. With both, each study is a separate process
+that starts JAX.
 """
 
 import os
@@ -21,12 +22,12 @@ from report import ROOT, BenchmarkReport, open_report
 from tqdm import tqdm
 
 STUDY = ("task=digits_fc", "trials=1", "task.budget.steps=2", "checkpoint_seconds=null")
-MOST_SECONDS = 0.15  # per study with the local pool, without composing
+MOST_SECONDS = 0.15  # per study with the local pool, without composition
 ROUNDS = 3
 
 
 class Launcher(NamedTuple):
-    """A launcher: its label, the number of studies of a short and a long sweep, and the arguments that select it."""
+    """A launcher: its label, the number of studies in a short and a long sweep, and the arguments that select it."""
 
     name: str
     few: int
@@ -44,7 +45,7 @@ OTHERS = {
 
 
 class Cost(NamedTuple):
-    """Wall-clock seconds of a command, and CPU seconds of it and its children."""
+    """Wall-clock seconds of a command, and CPU seconds including its children."""
 
     clock: float
     processor: float
@@ -62,7 +63,7 @@ def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
 
 
 def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
-    """Adds the cost of a study with a launcher."""
+    """Adds the cost per study of a launcher."""
     few, many = (1, 2) if report.smoke else (launcher.few, launcher.many)
     costs: dict[tuple[bool, int], list[Cost]] = {}
     run(launcher.words, few, report.folder)  # compiles
@@ -77,15 +78,15 @@ def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
         return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (many - few)
 
     whole, composing = of_one(False, "clock"), of_one(True, "clock")
-    report.add(f"{launcher.name}: a study, composing included", whole, "s")
+    report.add(f"{launcher.name}: per study, including composition", whole, "s")
     report.add(f"{launcher.name}: composing it", composing, "s")
     target = 1.0 if launcher is LOCAL else None
     cost = max(whole - composing, 1e-9)
-    report.add(f"{launcher.name}: a study beyond composing", cost, "s")
+    report.add(f"{launcher.name}: per study, without composition", cost, "s")
     if target is not None:
-        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / that", MOST_SECONDS / cost, "×", target)
+        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / cost, "×", target)
         processor = of_one(False, "processor") - of_one(True, "processor")
-        report.add(f"{launcher.name}: that in seconds of the processor", processor, "s")
+        report.add(f"{launcher.name}: the latter in CPU seconds", processor, "s")
 
 
 if __name__ == "__main__":

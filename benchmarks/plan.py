@@ -1,13 +1,12 @@
-"""How accurate are predictions of the cost of a sweep, with and without measurements of this machine?
+"""How accurate are predictions of the cost of a sweep, with and without measurements on this machine?
 
     python benchmarks/plan.py [--json FILE] [--smoke]
 
-First compares measured times of matmuls with those that a probe predicts from other sizes, each as the median of three.
-
-Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them. Predicted and
-measured are CPU seconds of one worker for compiling, training and evaluating, without cached programs. Stores record
-wall-clock seconds, in which a worker may wait if others use the machine. Predictions after the sweep are therefore
-multiplied by the share of the time in which the worker did not wait.
+First compares measured times of matmuls with predictions of a probe from other sizes, each as the median of three. Then
+predicts sweeps of other networks before and after a sweep that scales predictions, and runs them. Predictions and
+measurements are CPU seconds of one worker for compilation, training and evaluation, without cached programs. Stores
+record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep are therefore
+multiplied by the fraction of time in which the worker was not waiting.
 """
 
 import math
@@ -30,7 +29,7 @@ from sweeps import costs, overrides, planning
 
 COMMON = ("pruning=off", "stop=budget", "-m")
 SCALED_BY = ("task=digits_fc,pydoc_lstm", "optimizer=sgd", "batch_size=4,32", "trials=4", "task.budget.steps=400")
-# The first two were used while the predictor was developed, the others only when it was finished.
+# The first two were used while the predictor was developed, the others only after it was finished.
 OTHERS = {
     "pydoc, a Transformer": ("task=pydoc_transformer", "optimizer=adam", "batch_size=2,16", "trials=2"),
     "digits, a convolutional network": ("task=digits_cnn", "optimizer=momentum", "batch_size=8,128", "trials=4"),
@@ -70,7 +69,7 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
 
 
 def products(smoke: bool) -> dict[str, float]:
-    """Returns measured relative to predicted seconds of matmuls of sizes that the probe does not measure."""
+    """Returns ratios of measured to predicted seconds of matmuls, of sizes that the probe does not measure."""
     most = 2e6 if smoke else 2e8
     sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
     others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
@@ -89,8 +88,8 @@ def main() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     with open_report(__doc__) as report, tempfile.TemporaryDirectory() as folder:
         for name, ratio in products(report.smoke).items():
-            report.add(f"a product of {name}, measured over predicted", ratio, "×")
-            report.add(f"a product of {name}, 1.5 over how far that is off", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
+            report.add(f"matmul of {name}, measured / predicted", ratio, "×")
+            report.add(f"matmul of {name}, 1.5 / error factor", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
         os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
         own = str(Path(folder) / "store")
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
@@ -104,16 +103,16 @@ def main() -> None:
         for name, words in others.items():
             seconds = max(0.1, measured(words, own)[0] - start)
             wide, narrow = before[name], after[name].times(min(1.0, processor / clock))
-            report.add(f"{name}: processor seconds, measured", seconds, "s")
-            report.add(f"{name}: predicted before, least", wide.low, "s")
-            report.add(f"{name}: predicted before, most", wide.high, "s")
-            report.add(f"{name}: width of that range", wide.high / wide.low, "×")
+            report.add(f"{name}: measured CPU seconds", seconds, "s")
+            report.add(f"{name}: predicted before, lower end", wide.low, "s")
+            report.add(f"{name}: predicted before, upper end", wide.high, "s")
+            report.add(f"{name}: width of this range", wide.high / wide.low, "×")
             inside = float(wide.low <= seconds <= wide.high)
-            report.add(f"{name}: measured is in it", inside, "(1: yes)", 1.0)
+            report.add(f"{name}: measured time is in the range", inside, "(1: yes)", 1.0)
             report.add(f"{name}: predicted after", narrow.middle, "s")
             off = max(seconds / narrow.middle, narrow.middle / seconds)
-            report.add(f"{name}: predicted after, off by", off, "× (at most 2)")
-            report.add(f"{name}: 2 over that", 2 / off, "×", 1.0)
+            report.add(f"{name}: predicted after, error factor", off, "× (at most 2)")
+            report.add(f"{name}: 2 / error factor", 2 / off, "×", 1.0)
 
 
 if __name__ == "__main__":

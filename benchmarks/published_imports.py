@@ -2,14 +2,14 @@
 
     python benchmarks/published_imports.py [--json FILE] [--smoke]
 
-The input is a synthetic archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all its
-trials, 220 MB of text. Every run is a separate process, and runs take turns. Ours ends when the store is flushed to
-disk. The start of Python is not timed.
+The input is a synthetic archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all of
+its trials, 220 MB of text. Every run is a separate process, and runs take turns. Our runs end when the store is flushed
+to disk. The start of Python is not timed.
 
-1. Folder to store, against pandas.read_csv per trial and one concat per study without output: median of the ratios of
-   three consecutive pairs of runs.
+1. Folder to store, against pandas.read_csv per trial and one concat per study without output: the median ratio of three
+   consecutive pairs of runs.
 2. .tar.bz2 to store, including sha256, against `bzip2 -dc` without output: the fastest of five runs of each. Ours uses
-   two cores and bzip2 one, so other work on the machine slows only ours. The median is also reported.
+   two cores and bzip2 one, so other load on the machine slows down only ours. The median is also reported.
 """
 
 import json
@@ -29,7 +29,7 @@ from results.importers import archive
 PAIRS = 3
 PACKED_PAIRS = 5
 EVERY = 15
-SMOKE_EVERY, SMOKE_SHARE = 200, 0.02  # every 200th study, and this share of its trials
+SMOKE_EVERY, SMOKE_SHARE = 200, 0.02  # every 200th study, and this fraction of its trials
 MEMORY_MB = 600
 
 IMPORT = (
@@ -79,7 +79,7 @@ def run_import(path: Path, folder: Path, digest: str = "") -> tuple[float, float
 
 
 def share_right(folder: Path, answers: list[archives.ArchivedAnswer]) -> float:
-    """Returns the share of the known answers that a store reproduces."""
+    """Returns the fraction of the known answers that a store reproduces."""
     names = {
         "{dataset}/{model}/{optimizer}/{batch_size}".format(**commit.plan): commit.name
         for commit in store.catalogue(folder)
@@ -96,9 +96,9 @@ def share_right(folder: Path, answers: list[archives.ArchivedAnswer]) -> float:
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds all figures of imports to a report."""
+    """Adds all figures for imports to a report."""
     if shutil.which("bzip2") is None:
-        sys.exit("bzip2 is missing, and this is compared with it. Install it.")
+        sys.exit("this benchmark compares with bzip2, which is not installed. Install it.")
     packed, unpacked, target = (report.folder / name for name in ("archive.tar.bz2", "archive", "imported"))
     every, share = (SMOKE_EVERY, SMOKE_SHARE) if report.smoke else (EVERY, 1.0)
     answers = archives.write(packed, studies=archives.published()[::every], trials=share)
@@ -124,7 +124,7 @@ def main(report: BenchmarkReport) -> None:
     report.add("import of a .tar.bz2: bzip2 -dc / ours, median", median_ratio(bzip2, packed_ours), "×")
     report.add("import: peak memory", memory, "MB")
     report.add(f"import: peak memory left of {MEMORY_MB} MB", MEMORY_MB - memory, "MB", 0)
-    report.add("import: known answers that came through", share_right(target, answers), "of 1", 1)
+    report.add("import: known answers that are reproduced", share_right(target, answers), "of 1", 1)
 
 
 if __name__ == "__main__":

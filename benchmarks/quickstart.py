@@ -1,10 +1,10 @@
-"""How long does `make quickstart` take? Measures CPU and wall time of each of its commands, with cold caches.
+"""How long does `make quickstart` take? Measures CPU and wall-clock time of each command, with cold caches.
 
     python benchmarks/quickstart.py [--against DIR] [--json FILE] [--smoke]
 
-The commands are those of the Makefile after the installation, with a new store and a new cache folder. CPU time is user
-and system time of a command and of all processes that it starts. --against first does the same with another checkout,
-with the installed packages of this Python.
+The commands are those of the Makefile after installation, with a new store and a new cache folder. CPU time is the user
+and system time of a command and of all processes that it starts. --against first measures another checkout, with the
+packages installed for this Python.
 """
 
 import os
@@ -22,14 +22,14 @@ LESS = 2.0  # target for the CPU time of the other checkout relative to this one
 
 
 class Cost(NamedTuple):
-    """Seconds of one command or several."""
+    """Seconds of one or several commands."""
 
     cpu: float
     wall: float
 
 
 def commands(checkout: Path, folder: Path) -> list[list[str]]:
-    """Returns the commands of `make quickstart` after the installation, with store and figures in ``folder``."""
+    """Returns the commands of `make quickstart` after installation, with store and figures in ``folder``."""
     where = [f"STORE={folder / 'store'}", f"FIGURES={folder / 'figures'}", f"BIN={Path(sys.executable).parent}"]
     lines = subprocess.run(
         ["make", "--no-print-directory", "-n", "quickstart", *where],
@@ -72,7 +72,7 @@ def measure(report: BenchmarkReport, checkout: Path, folder: Path, label: str) -
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds all figures of the quickstart to a report."""
+    """Adds all figures for the quickstart to a report."""
     against: Path | None = report.options.against
     before = measure(report, against.resolve(), report.folder / "before", "before: ") if against else None
     whole = measure(report, ROOT, report.folder / "here", "")

@@ -1,6 +1,6 @@
-"""The report of a benchmark: figures with units and targets, an exit code, and helpers for timing.
+"""Benchmark reports: figures with units and targets, an exit code, and timing helpers.
 
-With --smoke a benchmark takes tiny input. That only checks that it runs, so targets do not count.
+With --smoke, a benchmark uses tiny inputs to check that it runs, and targets do not count.
 """
 
 import argparse
@@ -32,10 +32,10 @@ class BenchmarkReport:
     """The figures of a benchmark, printed as they are added.
 
     Attributes:
-      options: the options of the command line.
-      smoke: whether the input must be tiny.
-      folder: a temporary folder, removed at the end.
-      rows: the figures in the format of --json.
+      options: command-line options.
+      smoke: whether to use tiny inputs.
+      folder: temporary folder, which is removed at the end.
+      rows: figures in the format of --json.
     """
 
     def __init__(self, options: argparse.Namespace, folder: Path):
@@ -43,7 +43,7 @@ class BenchmarkReport:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, name: str, value: float, unit: str, target: float | None = None) -> None:
-        """Adds a figure. ``target`` is the least value that passes."""
+        """Adds a figure. ``target`` is the minimum value that passes."""
         value = float(value)  # JSON does not support NumPy types
         target = None if self.smoke else target
         met = target is None or value >= target
@@ -56,17 +56,17 @@ class BenchmarkReport:
 def open_report(
     about: str | None, arguments: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[BenchmarkReport]:
-    """Yields a report. Then prints the machine, writes --json, and exits with 1 if a target is missed.
+    """Yields a report. Then prints the machine, writes --json, and exits with code 1 if a target is missed.
 
     Args:
-      about: the description in --help.
-      arguments: command-line arguments besides --json and --smoke: names and keywords of ``add_argument``.
+      about: description for --help.
+      arguments: command-line arguments in addition to --json and --smoke: names and keywords of ``add_argument``.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, keywords in (arguments or {}).items():
         parser.add_argument(name, **keywords)
-    parser.add_argument("--json", type=Path, help="write an array of {name, value, unit, target, met} here")
-    parser.add_argument("--smoke", action="store_true", help="take tiny input, only to check that it runs")
+    parser.add_argument("--json", type=Path, help="write an array of {name, value, unit, target, met} to this file")
+    parser.add_argument("--smoke", action="store_true", help="use tiny input, only to check that it runs")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = BenchmarkReport(options, Path(folder))
@@ -87,7 +87,7 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> dict[str, list[Any]]:
-    """Runs all pieces of work in turn, round by round, and returns the results of each."""
+    """Runs all pieces of work in turn, round by round. Returns the results of each."""
     results: dict[str, list[Any]] = {name: [] for name in work}
     for _ in tqdm(range(rounds), desc=label, disable=None):
         for name, piece in work.items():
@@ -101,7 +101,7 @@ def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs Python in the root of the repository. If it fails, exits with its errors."""
+    """Runs Python in the root of the repository. Exits with its errors if it fails."""
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:

@@ -1,16 +1,17 @@
-"""Is the store fast? Times answers from 70 million measurements, commits, verification and imports.
+"""Is the store fast? Times queries over 70 million measurements, commits, verification and imports.
 
     python benchmarks/stores.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store has the 454 published studies with 168,000 synthetic trials and 70 million measurements (1.3 GB). Missing
-studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 takes a hundredth of the
-measurements, and drops the targets of figures that depend on their number. Files are in the page cache, and the start
-of Python is not timed. Runs of part 1 are separate processes that take turns. Ratios are medians of pairs.
+studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of the
+measurements, and drops targets that depend on their number. Files are in the page cache, and the start of Python is not
+timed. The runs of part 1 are separate processes that take turns. Ratios are medians over pairs.
 
-1. First step at a target for every workload and batch size, in three ways: the scan with its commit records, `analysis
-   steps` from envelopes by both rules (the fastest of twenty), and reading everything into pandas. All must agree.
-2. Creating a file, and claiming, writing and committing a study of a few rows, relative to one fsync.
-3. `python -m results verify` on one core, by processor time.
+1. First step at a target for every workload and batch size, computed in three ways: scanning with commit records,
+   `analysis steps` from envelopes by both rules (the fastest of twenty), and reading everything into pandas. All must
+   agree.
+2. Creating a file, and claiming, writing and committing a study of a few rows, relative to an fsync.
+3. `python -m results verify` on one core, in CPU time.
 4. The figures of benchmarks/published_imports.py.
 """
 
@@ -35,8 +36,8 @@ from workloads import memory
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05
 SCAN_SECONDS, SCAN_MB, ENVELOPE_MS, FASTER = 2.0, 300, 50.0, 10.0
-VERIFY_ROWS_PER_S = 19e6  # equals 0.5 GB/s of the files of 20 November 2026, which took 26 bytes per row
-PANDAS_BYTES_A_ROW = 130  # approximate peak of reading everything
+VERIFY_ROWS_PER_S = 19e6  # equals 0.5 GB/s for the files of 20 November 2026, which had 26 bytes per row
+PANDAS_BYTES_A_ROW = 130  # approximate peak when reading everything
 COMMITS = 15
 VERIFIED = 5
 SMOKE_STUDIES, SMOKE_SHARE = 4, 1e-3
@@ -91,7 +92,7 @@ WAYS = {
 
 
 class TimedAnswers(NamedTuple):
-    """The cost of one way to answer, and its answers: steps to target by study, or None if not reached."""
+    """The cost of one method, and its answers: steps to target by study, or None if the target is not reached."""
 
     seconds: float
     megabytes: float
@@ -99,7 +100,7 @@ class TimedAnswers(NamedTuple):
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds all figures of stores to a report. Writes the synthetic store if it is missing."""
+    """Adds all figures for stores to a report. Writes the synthetic store if it does not exist."""
     folder = report.options.store or report.folder / "store"
     share, most = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
     write(report, folder, synthetic_store.studies(share, most=most))
@@ -120,7 +121,7 @@ def write(report: BenchmarkReport, folder: Path, studies: Sequence[synthetic_sto
 
 
 def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
-    """Adds the time of finding the first step at a target for every workload and batch size, in every way."""
+    """Adds the time of finding the first step at a target for every workload and batch size, with each method."""
     every = -(-rows * PANDAS_BYTES_A_ROW // _free_memory())
     work = {way: lambda way=way: _run(way, folder, every) for way in WAYS}
     runs = in_turn(work, 1 if report.smoke else PAIRS, "answers")
@@ -144,11 +145,11 @@ def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> No
     sizes = [commit.files["envelope"].bytes / 1e3 for commit in store.catalogue(folder)]
     report.add("size of an envelope, median", statistics.median(sizes), "kB")
     report.add("size of an envelope, largest", max(sizes), "kB")
-    report.add("answers that are the same in every way", _agreement(runs), "of 1", 1)
+    report.add("answers that agree between all methods", _agreement(runs), "of 1", 1)
 
 
 def commits(report: BenchmarkReport, folder: Path) -> None:
-    """Adds the cost of durability relative to one fsync, in turn."""
+    """Adds the cost of durability relative to an fsync, measured in turn."""
     costs: dict[str, list[float]] = {"fsync": [], "create": [], "commit": []}
     small = synthetic_store.studies(1e-3, most=SMOKE_STUDIES if report.smoke else COMMITS)
     tables = [(synthetic.study, synthetic_store.tables(synthetic, np.random.default_rng(0))) for synthetic in small]
@@ -167,9 +168,9 @@ def commits(report: BenchmarkReport, folder: Path) -> None:
 
 
 def verify(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
-    """Adds the number of measurements that one core verifies per second. More cores would wait for the GIL.
+    """Adds the number of measurements that one core verifies per second. More cores would contend for the GIL.
 
-    It is the fastest of five runs, because other work on the machine can only slow a run down.
+    It is the fastest of five runs, because other load on the machine can only slow a run down.
     """
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     program = (
@@ -196,7 +197,7 @@ def _run(way: str, folder: Path, every: int) -> TimedAnswers:
 
 
 def _agreement(runs: dict[str, list[TimedAnswers]]) -> float:
-    """Returns the share of the studies read by pandas for which scan and envelope give the same answer."""
+    """Returns the fraction of the studies read by pandas for which scan and envelopes give the same answer."""
     (truth, *_), (scan, *_), (enveloped, *_) = (runs[way] for way in ("pandas", "scan", "envelopes"))
     same = [scan.answers.get(name) == enveloped.answers.get(name) == steps for name, steps in truth.answers.items()]
     return float(np.mean(same)) if scan.answers.keys() == enveloped.answers.keys() else 0.0

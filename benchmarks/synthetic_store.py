@@ -1,10 +1,10 @@
-"""Writes a store of the size and shape of the data released with Shallue et al. 2018, with synthetic numbers.
+"""Writes a store with the size and structure of the data of Shallue et al. 2018, with synthetic numbers.
 
     python benchmarks/synthetic_store.py STORE [--share SHARE] [--plausible]
 
-It contains all 454 published studies with 168,000 trials and 70 million measurements, or a share of the measurements.
-With --plausible the trials reach the targets of every published figure, as in benchmarks/archives.py. Claims, parts,
-commit records and envelopes are those that an import writes.
+It contains all 454 published studies with 168,000 trials and 70 million measurements, or a fraction of the
+measurements. With --plausible, the trials reach the targets of every published figure, as in benchmarks/archives.py.
+Claims, parts, commit records and envelopes are the same as those written by an import.
 """
 
 import argparse
@@ -29,14 +29,14 @@ from results.plans.search_space import Range, SearchSpace
 TRIALS, ROWS = 168_000, 70_000_000
 SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-4, 10.0), "momentum": Range("REVERSE_LOG", 0.9, 0.9999)})
 METRICS = ("validation_loss", "validation_error", "test_loss", "test_error")
-# Arguments of benchmarks that use this store.
+# Arguments for benchmarks that use this store.
 ARGUMENTS = {"--store": {"type": Path}, "--share": {"type": float, "default": 1.0}}
 
 
 class SyntheticStudy(NamedTuple):
-    """A study to write, its number of trials by status, and the number of evaluations of a complete trial.
+    """A study to write, its number of trials by status, and the number of evaluations per complete trial.
 
-    ``path`` is its folder in the published archive if its trials must be plausible, else empty.
+    ``path`` is its folder in the published archive if trials must be plausible, otherwise empty.
     """
 
     study: Recorded
@@ -46,7 +46,7 @@ class SyntheticStudy(NamedTuple):
 
 
 def studies(share: float = 1.0, plausibly: bool = False, most: int | None = None) -> list[SyntheticStudy]:
-    """Returns the published studies, or the first ``most``, with about ``share`` of 70 million rows in all."""
+    """Returns the published studies, or the first ``most``, with about ``share`` of 70 million rows in total."""
     paths, *published = zip(*archives.published(), strict=True)
     counts = np.rint(np.transpose(published) * TRIALS / np.sum(published)).astype(int)
     whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, weighted by their share of the budget
@@ -79,7 +79,7 @@ def _space(path: str) -> SearchSpace:
 
 
 def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    """Draws the three tables of a study. Evaluations become rarer over a trial, as in the archive."""
+    """Draws the three tables of a study. As in the archive, evaluations become rarer over a trial."""
     if synthetic.path:
         return _plausible_tables(synthetic, rng)
     status = rng.permutation(np.repeat(STATUSES, synthetic.counts))
@@ -88,7 +88,7 @@ def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.
     rows = np.maximum(1, np.rint(shares * synthetic.evaluations).astype(int))
     grid = np.cumsum(rng.integers(1, 3, rows.max()) * (10 + np.arange(rows.max()) // 20)).astype(np.int32)
     trial = np.repeat(np.arange(1, trials + 1, dtype=np.int32), rows)
-    place = np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)  # of a row within its trial
+    place = np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)  # index of each row within its trial
     values = {name: [own.at(u) for u in rng.random(trials)] for name, own in SPACE.items()}
     return _tables(synthetic, status, grid[rows - 1], values, trial, grid[place], curves(rows, place, rng))
 
@@ -112,7 +112,7 @@ def _tables(
     step: np.ndarray,
     columns: Mapping[str, np.ndarray],
 ) -> dict[str, pa.Table]:
-    """Builds the tables from the status, last step and metaparameters of trials, and from the columns of rows."""
+    """Builds the tables from the status, last step and metaparameters of trials, and the columns of rows."""
     plan, trials = synthetic.study, len(status)
     study = {"study": [plan.name], "planned_trials": [trials], "plan": [plan.plan_json]}
     study |= {field: [getattr(plan, field)] for field in ("dataset", "model", "optimizer", "batch_size")}
@@ -134,11 +134,11 @@ def _tables(
 
 
 def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Draws noisy falling errors with few digits. Each trial has its own floor and rate.
+    """Draws noisy decreasing errors with few digits. Each trial has its own floor and rate.
 
     Args:
-      rows: int[trials], rows of each trial.
-      place: int[sum of rows], index of a row within its trial.
+      rows: int[trials], number of rows of each trial.
+      place: int[sum of rows], index of each row within its trial.
     """
     floor = np.repeat(rng.uniform(0.006, 0.3, len(rows)), rows)
     fall = np.exp(-place * np.repeat(10 ** rng.uniform(-3, -0.5, len(rows)), rows))
@@ -151,7 +151,7 @@ def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dic
 
 
 def write(folder: Path, synthetics: Sequence[SyntheticStudy], seed: int = 0) -> Iterator[int]:
-    """Writes the missing studies on all cores, and yields the number of rows of each."""
+    """Writes missing studies on all cores, and yields the number of rows of each."""
     folder.mkdir(parents=True, exist_ok=True)
     visible = {commit.name for commit in store.catalogue(folder)}
     jobs = [(folder, each, (seed, i)) for i, each in enumerate(synthetics) if each.study.name not in visible]
@@ -172,7 +172,7 @@ def _write(job: tuple[Path, SyntheticStudy, Any]) -> int:
     content, study = tables(synthetic, np.random.default_rng(seed)), synthetic.study
     save(folder, study, content)
     for part in (folder / study.name).glob("part-*"):
-        part.unlink()  # saves disk space: readers do not need the parts of a committed study
+        part.unlink()  # saves disk space, since readers do not need the parts of a committed study
     return len(content["measurements"])
 
 

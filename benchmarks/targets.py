@@ -1,4 +1,4 @@
-"""How hard should a task be? Sets its target by one rule, from a pilot with one optimizer at one batch size.
+"""How hard should a task be? Derives its target from a pilot with one optimizer at one batch size.
 
     python -m sweeps task=digits_fc,digits_cnn optimizer=momentum batch_size=64 trials=32 \\
       task.targets=[] pruning=off store=results/local/pilot -m
@@ -6,11 +6,11 @@
       task.targets=[] pruning=off store=results/local/pilot -m
     python benchmarks/targets.py results/local/pilot
 
-The target is the lowest validation loss that any trial of the pilot has within a share of its budget, rounded up to two
-digits. The share is an eighth on digits and a half on pydoc, so an optimizer or batch size that is slower by up to a
-factor of eight or two also reaches the target. The budget of pydoc is two passes, and an eighth of it teaches little
-more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs. Trials of the pilot are not part of
-any sweep, because the trials of a study depend on its targets.
+The target is the lowest validation loss that any trial of the pilot reaches within a fraction of its budget, rounded up
+to two digits. The fraction is an eighth on digits and a half on pydoc, so that optimizers or batch sizes that are
+slower by up to a factor of eight or two can also reach the target. The budget of pydoc is two epochs. In an eighth of
+it, models learn little more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs. Trials of
+the pilot are not part of any sweep, because the trials of a study depend on its targets.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from results import store
 from results.storage.commits import Commit, read_table
 
 METRIC = "validation_loss"
-SHARES = {"digits": 1 / 8, "pydoc": 1 / 2}  # of the budget of steps
+SHARES = {"digits": 1 / 8, "pydoc": 1 / 2}  # fraction of the step budget
 DIGITS = 2
 
 
@@ -34,7 +34,7 @@ def rounded_up(value: float, digits: int = DIGITS) -> float:
 
 
 def lowest(commit: Commit, share: float) -> float:
-    """Returns the lowest validation loss of any trial of a study within a share of its budget."""
+    """Returns the lowest validation loss of any trial of a study within a fraction of its budget."""
     table = read_table(commit, "measurements")
     step, loss = (table[name].to_numpy() for name in ("step", METRIC))
     return float(np.nanmin(loss[step <= share * commit.study.budget_steps]))
@@ -53,5 +53,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("store", type=Path, help="the store of the pilot")
+    parser.add_argument("store", type=Path, help="store of the pilot")
     main(parser.parse_args().store)

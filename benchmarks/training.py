@@ -1,17 +1,17 @@
-"""How fast does a trial train, how much of the device does it use, and how much does dividing a batch cost?
+"""How fast does a trial train, how well does it use the device, and how expensive is partitioning a batch?
 
     python benchmarks/training.py [--against DIR] [--precision bfloat16] [--json FILE] [--smoke]
 
 1. Steps per second of one trial on one device, without evaluations: the engine's compiled calls in turn with a
-   hand-written flax/optax loop of donated jitted steps. The loop has the same data on the device and the same
-   precision. ResNet-50 and Transformer base run at full size on an accelerator and in a tiny form on a CPU, and the
-   small tasks run on both.
-2. Model FLOPs utilisation = M × steps per second / peak. M is the FLOPs of the matmuls and convolutions in the loss and
-   gradient of one step, two per multiply-add (``harness.jaxpr_cost``). The peak is the vendor's number for dense
-   bfloat16 matmuls (``PEAKS``).
-3. On a CPU: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or
-   into four microbatches, relative to one lane per device.
-4. With --against DIR: CPU seconds of training whole studies, by another checkout in turn with this one. Each checkout
+   hand-written flax/optax loop over a jitted step with donated arguments. The loop has the same data on the device and
+   the same precision. ResNet-50 and Transformer base run at full size on accelerators and in a tiny version on CPUs.
+   The small tasks run on both.
+2. Model FLOPs utilization = M × steps per second / peak. M is the number of FLOPs of the matmuls and convolutions in
+   the loss and gradient of one step, two per multiply-add (``harness.jaxpr_cost``). The peak is the vendor's number for
+   dense bfloat16 matmuls (``PEAKS``).
+3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or into
+   four microbatches, relative to one lane per device.
+4. With --against DIR: CPU seconds of training whole studies, in another checkout and this one in turn. Each checkout
    runs its own copy of this file.
 """
 
@@ -33,8 +33,8 @@ if os.environ.get("JAX_PLATFORMS") == "cpu" or "--emulated" in sys.argv:
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, CALLS = 5, 3
 # FLOPs per second of dense bfloat16 matmuls, by the prefix of the device kind in JAX. The longest prefix counts.
-# NVIDIA's data sheets often give them with sparsity, which doubles them. Google's are on the page of each TPU below
-# cloud.google.com/tpu/docs.
+# NVIDIA's data sheets often list rates with sparsity, which are twice as high. Google's are on the page of each TPU
+# below cloud.google.com/tpu/docs.
 PEAKS = {
     "NVIDIA H100 80GB HBM3": 989.4e12,  # H100 Tensor Core GPU Architecture, table of H100 SXM5
     "NVIDIA H200": 989.4e12,  # H200 data sheet, SXM: 1,979 with sparsity
@@ -45,8 +45,8 @@ PEAKS = {
     "TPU v5": 459e12,  # v5p
     "TPU v6 lite": 918e12,  # v6e
 }
-GOALS = {"resnet_50": 0.35, "transformer_base": 0.5}  # of the peak, in bfloat16
-MICROBATCHES = (1, 2, 4, 8)  # as few as memory allows
+GOALS = {"resnet_50": 0.35, "transformer_base": 0.5}  # fraction of the bfloat16 peak
+MICROBATCHES = (1, 2, 4, 8)  # the smallest that fits in memory is used
 DIVIDED = ("digits_fc", "pydoc_transformer")
 COST, REPEATS = 1.05, 5
 STUDIES = {"digits_fc": (64, 20_000), "digits_cnn": (64, 800), "pydoc_transformer": (16, 120)}  # batch size, steps
@@ -60,8 +60,8 @@ class Network(NamedTuple):
       inputs, labels: shapes of one example.
       classes: number of classes of the labels.
       model, options: model in the registry and its options.
-      batch_size: examples per step.
-      steps: steps of one call.
+      batch_size: number of examples per step.
+      steps: number of steps per call.
     """
 
     dataset: str
@@ -121,7 +121,7 @@ def register(network: Network) -> None:
 
 
 def key_of(network: Network, precision: str) -> Any:
-    """Returns the key of the programs of a network."""
+    """Returns the program key of a network."""
     from harness.programs_key import ProgramsKey
 
     options = json.dumps(dict(network.options), sort_keys=True)
@@ -130,7 +130,7 @@ def key_of(network: Network, precision: str) -> Any:
 
 
 def key_of_task(task: str, batch_size: int, precision: str) -> Any:
-    """Returns the key of the programs of a task."""
+    """Returns the program key of a task."""
     from harness.programs_key import programs_key
     from sweeps import overrides, planning
 
@@ -140,7 +140,7 @@ def key_of_task(task: str, batch_size: int, precision: str) -> Any:
 
 
 def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
-    """Returns the key of the programs of a network or task, and the steps of a call. Registers its data."""
+    """Returns the program key of a network or task, and the steps per call. Registers its data."""
     if name in SMALL:
         batch_size, steps = SMALL[name]
         return key_of_task(name, batch_size, precision), 2 if smoke else steps
@@ -150,7 +150,7 @@ def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
 
 
 def fitting(key: Any, lanes: int) -> Any:
-    """Returns the division of a batch into the fewest microbatches that fit in memory."""
+    """Returns the batch partition with the fewest microbatches that fits in memory."""
     from harness import mesh, programs
     from harness.batch_partition import Division
 
@@ -213,7 +213,7 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 def by_hand(key: Any, steps: int) -> Callable[[], float]:
     """Returns a function that measures steps per second of a hand-written loop with a donated jitted step.
 
-    Its float32 matmuls are float32 like ours. Accelerators use fewer bits by default.
+    Its float32 matmuls have full precision, like ours. Accelerators reduce it by default.
     """
     import jax
     import jax.numpy as jnp
@@ -260,7 +260,7 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
 
 
 def speed(report: Any, precision: str) -> None:
-    """Adds the rates of ours and the hand-written loop in turn, and the share of the peak."""
+    """Adds the rates of the engine and the hand-written loop, measured in turn, and the fraction of the peak."""
     import jax
     from report import in_turn, median_ratio
 
@@ -278,14 +278,14 @@ def speed(report: Any, precision: str) -> None:
         report.add(f"{what}: ours / hand-written loop", median_ratio(mine, rates["by hand"]), "×")
         step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
         operations = jaxpr_cost.matrix_flops(step)
-        report.add(f"{what}: operations of a step", operations / 1e6, "M")
+        report.add(f"{what}: operations per step", operations / 1e6, "M")
         if most is not None and precision == "bfloat16":
-            report.add(f"{what}: model FLOPs utilisation", operations * rate / most, "of 1", GOALS.get(name))
+            report.add(f"{what}: model FLOPs utilization", operations * rate / most, "of 1", GOALS.get(name))
         programs.forget()
 
 
 def divided(report: Any) -> None:
-    """Adds the CPU time of shards and of microbatches relative to whole batches, on eight emulated devices."""
+    """Adds the CPU time with shards and with microbatches relative to whole batches, on eight emulated devices."""
     command = [sys.executable, __file__, "--emulated"]
     if report.smoke:
         command.append("--smoke")
@@ -313,12 +313,12 @@ def emulated(smoke: bool) -> None:
                 seconds[name].append(time.process_time() - began)
         for name in ways:
             ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[""], strict=True))
-            found[f"{task}, batch 64 {name}: processor time / whole batches"] = ratio
+            found[f"{task}, batch 64 {name}: CPU time / whole batches"] = ratio
     print(json.dumps(found))
 
 
 def measured(smoke: bool) -> None:
-    """Prints the CPU seconds of training by task as JSON, without compiling."""
+    """Prints the CPU seconds of training by task as JSON, excluding compilation."""
     from harness import engine, search
     from harness.run import Settings
     from sweeps import overrides, planning
@@ -338,7 +338,7 @@ def measured(smoke: bool) -> None:
 
 
 def against(report: Any, other: Path) -> None:
-    """Adds the CPU time of another checkout relative to this one, in turn."""
+    """Adds the CPU time of another checkout relative to this one, measured in turn."""
 
     def by(checkout: Path) -> dict[str, float]:
         environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}
@@ -351,7 +351,7 @@ def against(report: Any, other: Path) -> None:
     pairs = [(by(ROOT), by(other)) for _ in range(1 if report.smoke else REPEATS)]
     for task in STUDIES:
         ratio = statistics.median(theirs[task] / mine[task] for mine, theirs in pairs)
-        report.add(f"{task}: processor time of the other checkout × {COST} / of this", COST * ratio, "×", 1.0)
+        report.add(f"{task}: CPU time of the other checkout × {COST} / of this one", COST * ratio, "×", 1.0)
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""The configuration: one YAML file per task, optimizer and launcher; presets by the folder."""
+"""The configuration: one YAML file per task, optimizer and launcher, and folders of presets."""

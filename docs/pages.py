@@ -1,4 +1,4 @@
-"""Pages generated at every build: help of the commands, columns, notebooks, and the reference of every module."""
+"""Generates pages on every build: help of the commands, columns, notebooks, and the reference of all modules."""
 
 import os
 import re
@@ -24,13 +24,13 @@ ROOMS = ("results", "workloads", "harness", "sweeps", "analysis")
 COLUMNS_OF_HELP = "80"
 
 MODULES = {
-    "sweeps": "Runs one study, or a sweep of them.",
+    "sweeps": "Runs a study, or a sweep of studies.",
     "sweeps.plan": "Predicts the studies and the cost of a sweep without running it.",
     "sweeps.status": "Lists finished, running, missing and failed studies.",
     "harness.probe": "Measures how fast a device is, for predictions.",
     "analysis": "Prints numbers and fits of a store, and draws figures.",
     "results": "Checks the dataset, imports data, publishes releases.",
-    "workloads.prepare": "Downloads a data set, once.",
+    "workloads.prepare": "Downloads and prepares a data set.",
 }
 SUBCOMMANDS = {
     "analysis": arguments.COMMANDS,
@@ -47,8 +47,8 @@ _DICTIONARY = """\
 # Data dictionary
 
 A store and a release have the same three tables. `results.store.read` reads them into pandas. This page is generated
-from `results/plans/schema.py`, schema {version}. A release has a `DICTIONARY.md` of its own, which also lists the
-columns of its metaparameters and metrics.
+from `results/plans/schema.py`, schema {version}. Each release has its own `DICTIONARY.md`, which also lists the columns
+of its metaparameters and metrics.
 
 - After these columns `trials` has one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.
@@ -71,7 +71,7 @@ They read the published dataset and were executed when these pages were built. T
 
 
 def write_all(folder: Path) -> None:
-    """Writes the pages into the folder of the documentation, those that have changed."""
+    """Writes pages that have changed into the documentation folder."""
     _write(folder / "commands.md", "\n".join([_COMMANDS, *_help_of_commands()]))
     _write(folder / "dictionary.md", dictionary())
     for room in ROOMS:
@@ -86,7 +86,7 @@ def write_all(folder: Path) -> None:
 
 
 def dictionary() -> str:
-    """The data dictionary, as a release without studies would have it."""
+    """Returns the data dictionary of a release without studies."""
     further = [pa.schema([pa.field(c.name, c.type) for c in kind.columns]) for kind in KINDS.values()]
     own = {table: [schema.build(columns, {}, {}).schema] for table, columns in schema.COLUMNS.items()}
     own["measurements"] += further
@@ -97,11 +97,11 @@ def dictionary() -> str:
 
 
 def source(name: str, text: str) -> str:
-    """Returns the text of a page for Sphinx: ARCHITECTURE.md for the page that links to it, else its own.
+    """Returns the text of a page for Sphinx: ARCHITECTURE.md for the page that links to it, else the page's own.
 
     Args:
-      name: of the page, such as ``add/figure``.
-      text: as it is in the folder of the documentation.
+      name: name of the page, such as ``add/figure``.
+      text: text of the page in the documentation folder.
     """
     if name == "architecture":
         return relinked((ROOT / "ARCHITECTURE.md").read_text(), ROOT, DOCS)
@@ -110,14 +110,15 @@ def source(name: str, text: str) -> str:
 
 
 def relinked(text: str, origin: Path, folder: Path) -> str:
-    """Returns a text with its links as seen from another folder.
+    """Returns a text with links rewritten relative to another folder.
 
-    README files of rooms become pages of the reference. Links to other files outside ``docs`` become plain text.
+    Links to the README files of packages point to reference pages. Links to other files outside ``docs`` become plain
+    text.
 
     Args:
-      text: in Markdown.
+      text: Markdown text.
       origin: folder that the links of the text are relative to.
-      folder: folder of the page that shows the text, inside the documentation.
+      folder: folder, inside the documentation, of the page that shows the text.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -133,7 +134,7 @@ def relinked(text: str, origin: Path, folder: Path) -> str:
 
 
 def reference(room: str) -> str:
-    """Returns the page of a room: its README, then every module in the order in which the README names it."""
+    """Returns the page of a package: its README, then all modules in the order in which the README lists them."""
     text = (ROOT / room / "README.md").read_text()
     sections = [relinked(text, ROOT / room, DOCS / "api")]
     for folder in sorted({path.parent for path in modules(room)}):
@@ -146,7 +147,7 @@ def reference(room: str) -> str:
 
 
 def modules(room: str) -> list[Path]:
-    """Returns the files of the public modules of a room."""
+    """Returns the files of the public modules of a package."""
     files = (ROOT / room).rglob("*.py")
     return [path for path in files if not path.stem.startswith("_") and path.parent != NOTEBOOKS]
 
@@ -159,7 +160,7 @@ def _help_of_commands() -> Iterator[str]:
 
 
 def _help(*words: str) -> str:
-    """The help of a command as a block of text."""
+    """Returns the help of a command as a text block."""
     environment = os.environ | {"COLUMNS": COLUMNS_OF_HELP, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", *words, "--help"]
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
@@ -167,7 +168,7 @@ def _help(*words: str) -> str:
 
 
 def _write(path: Path, page: str) -> None:
-    """Writes a page unless it is there already, so that Sphinx does not read it again."""
+    """Writes a page unless it is unchanged, so that Sphinx does not read it again."""
     path.parent.mkdir(exist_ok=True)
     if not path.exists() or path.read_text() != page:
         path.write_text(page)

@@ -78,7 +78,7 @@ class Checkpoints:
         try:
             yield
         except OSError as error:
-            say(f"trials under way are not saved: {error}")
+            say(f"running trials are not saved: {error}")
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 

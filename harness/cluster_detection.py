@@ -114,7 +114,7 @@ def _kubernetes(environment: Environment) -> Place | None:
     own = socket.getfqdn()
     pod, dot, service = own.partition(".")  # JOB-INDEX.SERVICE.NAMESPACE…
     if not dot or not pod.endswith(f"-{index}"):
-        raise ValueError(f"{own} cannot be resolved by other pods; the job needs a headless service and its subdomain")
+        raise ValueError(f"{own} cannot be resolved by other pods. The job needs a headless service and its subdomain")
     return Place("Kubernetes", f"{pod.removesuffix(str(index))}0.{service}:{POD_PORT}", None, index)
 
 

@@ -68,7 +68,7 @@ def run(
       A record of all trials.
 
     Raises:
-      Stopped: the process must end. All trials under way are saved.
+      Stopped: the process must end. All running trials are saved.
       BadInput: the data on this machine differ from the data in the plan.
     """
     row = registry.dataset(study.dataset, source)
@@ -167,7 +167,7 @@ class _Run:
         """Saves and reports trials at the configured intervals, and ends trials that exceed the time limit.
 
         Raises:
-          Stopped: the process must end. All trials under way are saved.
+          Stopped: the process must end. All running trials are saved.
         """
         if self.shutdown.requested or multihost.preempted():
             self.hand_over()

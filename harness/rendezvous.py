@@ -179,7 +179,7 @@ def _differs(own: Arrival, other: Arrival, came: dict[int, socket.socket]) -> st
     if other.versions != own.versions:
         return f"host {other.host} has {other.versions}, but host 0 has {own.versions}. Install the same everywhere."
     if other.code != own.code:
-        return f"host {other.host} has other code of scaling-limits than host 0. Install the same commit everywhere."
+        return f"host {other.host} runs different code than host 0. Install the same commit everywhere."
     if other.command != own.command:
         return f"host {other.host} was given a different command than host 0. Only launcher.host and store may differ."
     return None

@@ -53,7 +53,7 @@ class TrialScheduler:
     Trials that confirm the best ones run after all others have ended and are never pruned.
 
     Args:
-      study: the plan.
+      study: plan of the study.
       trials: trials in the order in which they start.
       lanes: lane numbers, in the order in which they are filled.
       best: results to prune against from the start.

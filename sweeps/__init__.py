@@ -1,6 +1,6 @@
-"""Sweeps: turns a command line or plain arguments into plans, and runs the plans."""
+"""Turns command lines or keyword arguments into plans, and runs the plans."""
 
-import results  # noqa: F401  (refuses a Python that is too old)
+import results  # noqa: F401  (rejects old versions of Python)
 from sweeps.library import measure, study, sweep
 
 __all__ = ["measure", "study", "sweep"]

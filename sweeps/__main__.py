@@ -1,8 +1,8 @@
-"""python -m sweeps: runs one study, or a sweep of studies with -m. Stored trials are not run again."""
+"""python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated."""
 
 from results import cli
 
-if __name__ == "__main__":  # first, so that errors in the imports below are guarded too
+if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.__main__")
 
 import functools
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sweeps.planning import Request
     from sweeps.run import StudyOutcome
 
-# Imports inside functions keep --help, dry runs and finished sweeps fast.
-_NAMED = 5  # studies named in a line
+# Imports inside functions keep --help, dry runs and completed sweeps fast.
+_NAMED = 5  # maximum number of studies named in a line
 _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
 
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 def _note_withdrawn(folder: Path) -> None:
-    """Lists stored studies that this sweep does not resume because their data were withdrawn."""
+    """Reports stored studies that this sweep does not resume because their data were withdrawn."""
     from results.catalog import withdrawn
 
     for note in withdrawn.of_store(folder) if folder.is_dir() else ():
@@ -61,7 +61,7 @@ def _note_withdrawn(folder: Path) -> None:
 
 
 def _dry_run(request: "Request") -> int:
-    """Prints the folder and the command of every study that would run."""
+    """Prints the folder and the command of each study that would run."""
     from sweeps import planning
 
     header = ("study", "folder", "command")
@@ -105,7 +105,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
-    if not request.launcher["wait"]:  # the launcher has reported the jobs
+    if not request.launcher["wait"]:  # the launcher has already reported the jobs
         _show_no_rows()
         return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: cli.numbered(one.study))

@@ -1,4 +1,4 @@
-"""Calibration: compares measured seconds per step of a store with predictions, and returns their ratio."""
+"""Calibrates predictions: compares the measured seconds per step in a store with predicted ones."""
 
 import bisect
 import math
@@ -32,13 +32,13 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
-DECADES = 2  # of FLOPs, within which studies are comparable
+DECADES = 2  # studies are comparable within this range of FLOPs
 _TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", "shards", "microbatches")
-SAMPLED = 24  # most studies of a store used to scale a prediction
+SAMPLED = 24  # maximum number of a store's studies that scale a prediction
 
 
 class Device(NamedTuple):
-    """The kind of a device, by its name in stores, and its backend."""
+    """The kind of a device, by its name in stores, and the backend."""
 
     kind: str
     backend: str
@@ -52,14 +52,14 @@ class Known(NamedTuple):
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
-    """Returns the number of trials that share a step. On CPUs 1 unless batched, and 1 by default for streamed data."""
+    """Returns the number of trials that share a step: 1 on CPUs unless batched, and by default 1 for streamed data."""
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
 
 
 def commits(folder: Path) -> list[Commit]:
-    """Returns the studies of a store or release that we measured and whose costs can be counted. Empty without a store.
+    """Returns the measured studies of a store or release whose costs can be counted. Empty if there is no store.
 
     Raises:
       BadInput: the folder is not a store.
@@ -77,13 +77,13 @@ def commits(folder: Path) -> list[Commit]:
 
 
 class Measured(NamedTuple):
-    """A study of a store: measured on a kind of device, and predicted without measurements.
+    """Measured and uncalibrated predicted times of a stored study on a kind of device.
 
     Attributes:
-      device: the device of the runs.
-      study: the plan.
-      seconds, compiling: measured seconds of a step of a trial and of compiling. None if nothing was compiled.
-      predicted, predicted_compiling: the same, uncalibrated predictions.
+      device: device of the runs.
+      study: plan of the study.
+      seconds, compiling: measured seconds per trial-step, and of compilation (None if everything was cached).
+      predicted, predicted_compiling: uncalibrated predictions of the same.
       trial_steps: number of measured steps.
       flops: FLOPs of a step on one device.
     """
@@ -99,17 +99,17 @@ class Measured(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Measured over predicted seconds."""
+        """Ratio of measured to predicted seconds."""
         return self.seconds / self.predicted.middle
 
     @property
     def within(self) -> bool:
-        """Whether the measured seconds lie in the predicted range."""
+        """Whether the measured seconds are within the predicted range."""
         return self.predicted.low <= self.seconds <= self.predicted.high
 
 
 class MeasuredRun(NamedTuple):
-    """The total time of the runs of a study on equal devices."""
+    """Total time of the runs of a study on one kind of device."""
 
     commit: Commit
     device: Device
@@ -122,9 +122,9 @@ class MeasuredRun(NamedTuple):
 
 
 def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Measured]:
-    """Returns measured studies with their predictions from tables. A probe of the device is not used.
+    """Returns measured studies with predictions from tables. Probes are not used.
 
-    Leaves out studies that cannot be counted, and devices that are not in a table.
+    Studies that cannot be counted, and devices that are not in a table, are skipped.
     """
     runs = [run for commit in commits for run in runs_of(commit)]
     questions = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
@@ -136,7 +136,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
         rates = predictions.rates(*run.device, counts.precision)
         if rates is None:
             continue
-        # Devices of a group share a step. Groups run different trials.
+        # The devices of a group share a step. Different groups run different trials.
         groups = max(1, run.devices // counts.devices)
         lanes = max(1, lanes_of(run.settings, run.device, run.settings.lanes or 1) // groups)
         call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
@@ -157,7 +157,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
 
 
 def runs_of(commit: Commit) -> list[MeasuredRun]:
-    """Returns the runs of a study, summed over equal devices and divisions, without emulated devices."""
+    """Returns the runs of a study, summed by device and batch partition, without emulated devices."""
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
@@ -188,14 +188,14 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
 
 
 def _calls(commit: Commit) -> float:
-    """Returns program calls per step of a study. Each evaluation is a call."""
+    """Returns the number of program calls per step of a study. Each evaluation is a call."""
     grid = RUNNERS[commit.study.kind].evaluations(commit.study)
     taken = list(filter(None, read_table(commit, "trials")["steps"].to_pylist())) or [commit.study.budget_steps]
     return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
 
 
 class StoreRatios:
-    """The runs of a store that scale predictions."""
+    """Runs in a store that scale predictions."""
 
     def __init__(self, commits: Sequence[Commit], say: Say):
         self._commits = commits
@@ -203,13 +203,13 @@ class StoreRatios:
         self._measured: dict[tuple, list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
-        """Returns the ratios of runs on the same kind of device: of the same model if there are enough, or of all.
+        """Returns the ratios of runs on the same device kind, of the same model if there are enough of them.
 
-        Only runs of a similar size count.
+        Only runs of a similar size are used.
 
         Args:
-          device: device of the study.
-          study: the plan.
+          device: device that the study runs on.
+          study: plan of the study.
           flops: FLOPs of a step on one device.
         """
         for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
@@ -221,7 +221,7 @@ class StoreRatios:
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
-        """Returns the measured studies of a kind on a device, of one model or of all."""
+        """Returns the measured studies of a kind on a device, of one model or of all models."""
         key = device, kind, model
         if key not in self._measured:
             own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]
@@ -231,7 +231,7 @@ class StoreRatios:
 
 
 def _alike(one: float, other: float) -> bool:
-    """Returns whether two FLOPs of a step are similar."""
+    """Returns whether the FLOPs of two steps are similar."""
     return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
@@ -240,17 +240,17 @@ def _model(study: Plan) -> tuple[str, str]:
 
 
 def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
-    """Returns an evenly spread sample of the studies measured on a device."""
+    """Returns an evenly spaced sample of the studies measured on a device."""
     there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
     apart = math.ceil(len(there) / SAMPLED)
     return there[::apart] if apart else []
 
 
 def show(store: Path) -> int:
-    """Prints the calibration of all kinds of devices in a store or release, and returns the exit code 0.
+    """Prints the calibration of all device kinds in a store or release. Returns the exit code 0.
 
     Raises:
-      BadInput: there are no runs to compare with.
+      BadInput: there are no runs to compare.
     """
     found = measured(commits(store), cli.say)
     found.sort(key=lambda one: (one.device.kind, cli.numbered(one.study.name)))

@@ -1,4 +1,4 @@
-"""Composition: builds the configuration of every study on a command line, with one-line errors."""
+"""Composes the configuration of every study on a command line, with one-line errors."""
 
 import dataclasses
 import functools
@@ -26,8 +26,8 @@ from workloads import registry
 
 Plain = dict[str, Any]  # a configuration as plain data
 Overrides = Sequence[Override]
-_SHOWN = 5  # tasks named in a message
-_TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
+_SHOWN = 5  # maximum number of tasks named in a message
+_TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
 _OPEN = ("ratings", "task.model")  # sections whose keys depend on their `name`
 _ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that accept any key
@@ -35,7 +35,7 @@ _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError,
 
 
 class _Base(NamedTuple):
-    """The configuration that Hydra composes from choices in groups, with the name of the task and a preset's axes."""
+    """A configuration composed by Hydra from choices in groups, with the name of the task and the preset's axes."""
 
     config: DictConfig
     task: str
@@ -50,13 +50,13 @@ class _Base(NamedTuple):
 
 @dataclasses.dataclass
 class _Model:
-    """A composed point. Points that differ from it only in scalar values are copies of it.
+    """A composed point. Points that differ from it only in scalar values are derived from copies.
 
     Attributes:
-      config: the configuration of the point, on which new values are tried.
-      plain: the configuration as plain data.
-      texts: the overrides of the point, by key.
-      known: values converted to the schema's types, by override.
+      config: configuration of the point, on which new values are tried.
+      plain: configuration as plain data.
+      texts: overrides of the point, by key.
+      known: values by override, converted to the schema's types.
     """
 
     config: DictConfig
@@ -66,13 +66,13 @@ class _Model:
 
     @classmethod
     def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
-        """Makes a model of a point. None if one override could change several values, as with interpolation."""
+        """Returns the model of a point, or None if an override could change several values, as with interpolation."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
     def values(self, point: Overrides) -> Plain | None:
-        """Returns the values in which another point differs, by key. None if Hydra must compose one of them."""
+        """Returns the values in which another point differs, by key, or None if Hydra must compose one of them."""
         changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
         for override in changed:
             if str(override.input_line) not in self.known and not self._learn(override):
@@ -80,7 +80,7 @@ class _Model:
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
     def with_values(self, values: Config) -> Plain:
-        """Returns the plain data of the point with other values."""
+        """Returns the plain data of the point with some values replaced."""
         plain = _copied(self.plain)
         for key, value in values.items():
             *sections, name = key.split(".")
@@ -88,7 +88,7 @@ class _Model:
         return plain
 
     def _learn(self, override: Override) -> bool:
-        """Tries to set a scalar in place of an existing one. False if Hydra must compose the override instead."""
+        """Tries to replace an existing scalar. Returns False if Hydra must compose the override instead."""
         key = override.key_or_group
         value = override.value()
         if _adds(override) or override.package is not None or not isinstance(value, str | int | float):
@@ -121,7 +121,7 @@ def compose_all(line: CommandLine) -> list[Plain]:
 def compose_points(line: CommandLine) -> list[Point]:
     """Composes the configuration of every study on a command line.
 
-    Hydra composes each distinct choice from groups once. Values are then set on copies of the result.
+    Hydra composes each distinct choice of groups once. Values are then set on copies of the result.
 
     Returns:
       One point per study. The configuration is plain data in the shape of ``sweeps.kind_configs.config()``, and
@@ -159,10 +159,10 @@ def compose_points(line: CommandLine) -> list[Point]:
 
 
 def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
-    """Splits a command line into one per preset that it combines. Empty for a single preset with its own file.
+    """Splits a command line into one for each preset it combines. Empty for a single preset that has its own file.
 
     Raises:
-      BadInput: the presets are several or swept, and -m is missing.
+      BadInput: there are several presets, or a preset is a sweep, but -m is missing.
     """
     named = [override for override in parsed if override.key_or_group == "experiment"]
     if not named:
@@ -182,7 +182,7 @@ def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
 
 
 def _check_commas(parsed: Overrides) -> None:
-    """Raises BadInput if the commas of one mesh or layout in Mesh-TensorFlow's notation would make a sweep."""
+    """Raises BadInput if the commas of a mesh or layout in Mesh-TensorFlow's notation would be parsed as a sweep."""
     if not any(override.key_or_group == "strict" and override.value() is False for override in parsed):
         return
     for override in parsed:
@@ -201,10 +201,10 @@ def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
 
 
 def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _Base]) -> Iterator[Point]:
-    """Yields every point with its configuration. Adds missing choices to ``bases``.
+    """Yields each point with its configuration. Adds missing choices to ``bases``.
 
     Raises:
-      BadInput: an override of the command line applies to no point.
+      BadInput: an override on the command line does not apply to any point.
     """
     at = []
     for point in points:
@@ -272,7 +272,7 @@ def _adds(override: Override) -> bool:
 
 
 def _searched(key: str, config: DictConfig) -> str:
-    """Returns the end of an error line if the key is a searched metaparameter, else an empty string."""
+    """Returns the end of an error message if the key is a searched metaparameter, otherwise an empty string."""
     name = key.rpartition(".")[2]
     for section in ("task.space", "optimizer.space"):
         ranges = OmegaConf.select(config, section) or {}
@@ -283,7 +283,7 @@ def _searched(key: str, config: DictConfig) -> str:
 
 
 def _with(base: _Base, point: Overrides) -> DictConfig:
-    """Returns a base with the values of a point set, as Hydra would compose it. Raises the same errors."""
+    """Returns a base with the values of a point, as Hydra would compose it. Raises the same errors."""
     config = base.config.copy()
     try:
         for override in point:
@@ -318,7 +318,7 @@ def _with(base: _Base, point: Overrides) -> DictConfig:
 
 
 def _check_within(config: DictConfig, key: str, task: str) -> None:
-    """Raises BadInput for a key inside a section that is null: one of another task, or the targets."""
+    """Raises BadInput for a key inside a section that is null, because it belongs to another task or is the targets."""
     parts = key.split(".")
     for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
         if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
@@ -335,7 +335,7 @@ def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
 
 
 def _reword(error: Exception, lines: Sequence[str]) -> str:
-    """Shortens Hydra's error to one line that names the offending word."""
+    """Shortens Hydra's error to one line that includes the offending word."""
     text = f"{error}\n{error.__cause__ or ''}"
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown and unknown[1] not in _keys():
@@ -397,7 +397,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     """Returns every dotted key that an override may set, and `experiment`."""
     keys = ["experiment"] if not prefix else []
     for key, kind in _fields(shape or kind_configs.config()).items():
-        if not prefix and key == "kind":  # set only by the task's file
+        if not prefix and key == "kind":  # only a task's file sets it
             continue
         keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
         keys += [key] if key in GROUPS else []

@@ -1,4 +1,4 @@
-"""Configured study: a study of any kind as read from a configuration, and its search ranges."""
+"""A study of any kind read from a configuration, and its search ranges."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ Config = Mapping[str, Any]  # a configuration, or a section of one, as plain dat
 Say = Callable[[str], None]  # called with lines for the user
 Studies = Sequence[Plan]
 
-ABSENT = "absent"  # key for what a plan does not need: DATA or DEVICES
+ABSENT = "absent"  # key of requirements that plans do not have: DATA or DEVICES
 DATA = "data"
 DEVICES = "devices"
 P = TypeVar("P", bound=Plan)
@@ -19,7 +19,7 @@ _EXAMPLE = "Write a range, such as {scale: LOG, low: 1e-3, high: 1}."
 
 
 class ConfiguredStudy(NamedTuple, Generic[P]):
-    """A study, and its data source (plain data for its runner) if the plan does not name it."""
+    """A study, and its data source (plain data for its runner) if the plan does not contain it."""
 
     study: P
     source: Config | None = None

@@ -1,7 +1,7 @@
-"""Costs: predicts memory, seconds per step and device-hours of the studies of a sweep.
+"""Predicts memory, seconds per step and device-hours of the studies of a sweep.
 
-A subprocess counts FLOPs and bytes (``harness.costs``). Predictions are scaled by runs of the store on the same kind of
-device. Measured and predicted seconds never share a column.
+A subprocess counts FLOPs and bytes (``harness.costs``). Predictions are scaled by runs in the store on the same kind of
+device. Measured and predicted seconds are never in the same column.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ from sweeps.kind_configs import READERS
 from sweeps.planning import Request
 from sweeps.speeds import Lengths
 
-FEW_EXAMPLES = 1e7  # in a sweep; with fewer, only the largest networks take hours
-TIMEOUT_SECONDS = 3600.0  # for compiling for a topology
+FEW_EXAMPLES = 1e7  # in a sweep with fewer examples, only the largest networks take hours
+TIMEOUT_SECONDS = 3600.0  # timeout for compiling for a topology
 ENDED = "the compiler did not end"
 # Clock rates of cores in Hz, from Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
@@ -37,19 +37,19 @@ class StudyCost(NamedTuple):
     """The predicted cost of a study.
 
     Attributes:
-      study: the plan.
+      study: plan of the study.
       missing: number of trials to run.
-      counts: counted FLOPs and bytes. None if its kind is not counted.
-      verdict: the compiler's verdict. None without a topology, or if the compiler did not end.
-      asked: the requested topology.
-      device: the device of the prediction.
-      machine_bytes: memory of a device of this machine. None if unknown, and with a topology.
-      lanes: trials that run at once on all devices.
-      step: predicted seconds of a step of a trial. None for unknown devices.
-      alone: whether a single trial uses the devices, so that ``step`` is the time between steps.
-      steps, evaluations: expected numbers of a trial.
-      from_store: whether these come from curves of the store, and not from the budget.
-      device_seconds: predicted total of all trials to run, summed over devices.
+      counts: counted FLOPs and bytes, or None for kinds without counts.
+      verdict: verdict of the compiler, or None without a topology or if the compiler did not finish.
+      asked: requested topology.
+      device: device that the prediction is for.
+      machine_bytes: memory of a device of this machine, or None if unknown or with a topology.
+      lanes: number of trials that run concurrently on all devices.
+      step: predicted seconds per trial-step, or None for unknown devices.
+      alone: whether a single trial uses all devices, so that ``step`` is the time between steps.
+      steps, evaluations: expected number of steps and evaluations per trial.
+      from_store: whether these are derived from curves in the store rather than from the budget.
+      device_seconds: predicted seconds of all trials to run, summed over devices.
       by: source of the rates, or the reason why there is no prediction.
     """
 
@@ -71,26 +71,26 @@ class StudyCost(NamedTuple):
 
     @property
     def devices(self) -> int:
-        """The number of devices that the study occupies."""
+        """Number of devices that the study occupies."""
         if self.verdict:
             return self.verdict.devices
         return self.counts.devices if self.counts else 1
 
     @property
     def shards(self) -> int:
-        """The number of devices that share a step. Counts are of one device."""
+        """Number of devices that share a step. Counts are per device."""
         return self.verdict.shards if self.verdict else self.devices
 
     @property
     def idle(self) -> int:
-        """The number of unused devices of a topology, if there are fewer trials than groups of devices."""
+        """Number of unused devices of a topology, if there are fewer trials than device groups."""
         if self.verdict is None or not self.missing:
             return 0
         return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
 
     @property
     def fits(self) -> bool | None:
-        """Whether the study fits in memory, by the compiler or by this machine's memory. None if unknown."""
+        """Whether the study fits in memory, according to the compiler or this machine's memory. None if unknown."""
         if self.asked is not None:
             return None if self.verdict is None else self.verdict.fits
         if self.counts is None or self.machine_bytes is None:
@@ -117,14 +117,14 @@ def of_request(
     timeout_seconds: float = TIMEOUT_SECONDS,
     say: Say = lambda line: None,
 ) -> list[StudyCost]:
-    """Returns the predicted costs of the studies of a request, in its order.
+    """Returns the predicted costs of the studies of a request, in the same order.
 
     Args:
       request: the request.
       missing: number of trials to run, by study name.
       topology: topology of TPUs, which this machine need not have. None predicts for this machine.
       timeout_seconds: timeout for compiling all studies.
-      say: called with lines for the user.
+      say: called with messages for the user.
 
     Raises:
       BadInput: the topology does not exist, or a study cannot be compiled for it.
@@ -149,7 +149,7 @@ def of_request(
     steps = Lengths(stored)
     known = StoreRatios(stored, say)
     found = []
-    compiling = set()  # programs counted so far
+    compiling = set()  # keys of programs counted so far
     for study in request.studies:
         verdict = verdicts.get(study.name)
         device = Device(verdict.device_kind, "tpu") if verdict else fixed
@@ -175,7 +175,7 @@ def of_request(
 
 
 def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
-    """Returns the predicted device-seconds of a sweep on this machine. None if few or unknown, which is reported.
+    """Returns the predicted device-seconds of a sweep on this machine. None if small, or if unknown, which is reported.
 
     Counting takes some seconds, so it is skipped for sweeps with few examples.
     """
@@ -212,13 +212,13 @@ def _ask(
     topology: str | None = None,
     timeout_seconds: float | None = None,
 ) -> dict[str, Answer]:
-    """Returns answers by study name. Studies that share programs share an answer, and missing answers are left out.
+    """Returns answers by study name. Studies that share programs share an answer. Missing answers are omitted.
 
-    Counts are of one device, with the division of ``verdicts`` if there are any.
+    Counts are per device, with the batch partition of ``verdicts`` if given.
     """
     shared: dict[Any, Question] = {}
     keys = {}
-    # Only settings that costs depend on, so that cached answers are found for any others.
+    # Only settings that affect costs, so that cached answers are shared between all others.
     names = ("lanes", "lane_strategy", "shards", "microbatches")
     asked = Settings(**{name: getattr(request.settings, name) for name in names})
     for study in studies:
@@ -261,7 +261,7 @@ def _cost(
         return cost._replace(by=ENDED if verdict is None else "it does not fit")
     if counts is None or rates is None:
         return cost
-    # Counts are of one device already.
+    # Counts are already per device.
     evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
     call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
     if verdict is None:
@@ -272,7 +272,7 @@ def _cost(
     else:
         alone = verdict.shards == verdict.devices and verdict.lanes == 1
         step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
-        trials = verdict.lanes * math.ceil(missing / lanes)  # all devices are occupied while any trial runs
+        trials = verdict.lanes * math.ceil(missing / lanes)  # all devices are reserved while any trial runs
     total = NOTHING
     if missing:
         total = step.times(cost.steps).plus(evaluation).times(trials * cost.devices)
@@ -284,9 +284,9 @@ def _cost(
 
 
 def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
-    """Returns predicted seconds of a step of a trial in a compiled program: those of a device over its trials.
+    """Returns the predicted seconds per trial-step of a compiled program: the device's seconds over its trials.
 
-    The range includes the seconds of the compiler's schedule, if its cycles and the clock are known.
+    The range includes the seconds in the compiler's schedule, if its cycles and the clock rate are known.
     """
     assert verdict.flops is not None
     moved = counts.step.fused_bytes * verdict.lanes
@@ -300,9 +300,9 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 
 
 def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
-    """Returns predicted seconds of summing gradients over devices of this machine, from a probe or a table.
+    """Returns the predicted seconds of summing gradients over this machine's devices, from a probe or a table.
 
-    0 on a CPU, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
+    The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return NOTHING
@@ -317,7 +317,7 @@ def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
 
 
 def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
-    """Returns the memory in bytes of each device of a study on this machine. None if unknown."""
+    """Returns the bytes of memory of each device of a study on this machine, or None if unknown."""
     if device.backend == "cpu":  # its devices share the memory
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)
@@ -328,7 +328,7 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 
 
 def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
-    """Returns rates of a device: from tables scaled by runs of the store, or else from a probe, or from tables."""
+    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe, otherwise tables."""
     if ratios.steps is not None:
         tables = predictions.rates(*device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)

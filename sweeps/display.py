@@ -1,4 +1,4 @@
-"""Display: shows the progress of a sweep, as a bar on a terminal or a line every few seconds, and writes heartbeats."""
+"""Shows the progress of a sweep, as a bar on a terminal or as a line every few seconds, and writes heartbeats."""
 
 import itertools
 import math
@@ -20,20 +20,20 @@ from sweeps.forecast import Forecast, StudyRun, TimeLeft
 from sweeps.notify import FAILURE, STALL
 from sweeps.run import StudyUpdate
 
-BAR_SECONDS = 0.25  # between updates of the bar
-FORECAST_SECONDS = 1.0  # between forecasts, which are slow in large sweeps
-SILENT_SECONDS = 300.0  # silence that is reported
+BAR_SECONDS = 0.25  # interval between updates of the bar
+FORECAST_SECONDS = 1.0  # interval between forecasts, which are slow in large sweeps
+SILENT_SECONDS = 300.0  # silence after which a study is reported
 BAR_COLUMNS = 17  # width of the bar and its percentage
 
 
 class Display:
-    """The display of a running sweep. As a context it removes its heartbeats at the end.
+    """The display of a running sweep. Used as a context manager, it removes its heartbeats on exit.
 
     Args:
       store: folder of the store.
-      forecast: forecast of the sweep, which the display updates.
-      beats: whether to write heartbeats. False for studies on a cluster, which write their own.
-      notify: called when a study fails or stalls, as ``notify.Hook.send``.
+      forecast: forecast of the sweep, updated by the display.
+      beats: whether to write heartbeats. Studies on a cluster write their own.
+      notify: called when a study fails or stalls, with the arguments of ``notify.Hook.send``.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Display:
         self._began = self._forecast_at = time.monotonic()
         self._line_due = self._began + FIRST_SECONDS
         self._bar_due = 0.0
-        self._beats: dict[str, float] = {}  # due times of heartbeats by study
+        self._beats: dict[str, float] = {}  # times at which heartbeats are due, by study
         self._doing: dict[str, str] = {}  # last reported activity by study
         self._silent: dict[str, float] = {}  # seconds of silence by study
         layout = "{percentage:3.0f}%|{bar}| {desc}"
@@ -100,7 +100,7 @@ class Display:
         self.show(changed=update.outcome is not None)
 
     def show(self, *, changed: bool = False) -> None:
-        """Shows the updates that are due. Call it at least every second."""
+        """Shows pending updates. Call it at least every second."""
         now = time.monotonic()
         if now >= self._forecast_at:
             self._left = self._forecast.left(now)
@@ -117,7 +117,7 @@ class Display:
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _write(self, line: str, event: str, study: str) -> None:
-        """Writes a line above the bar, or with the time of day without a bar, and sends it as an event of a study."""
+        """Writes a line above the bar (without a bar: with the time of day), and sends it as an event of a study."""
         self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
         self._notify(event, line, study=study)
 
@@ -132,7 +132,7 @@ class Display:
         self._bar.set_description_str(cut(self._text(now), columns - BAR_COLUMNS))
 
     def _seconds_left(self, now: float) -> float | None:
-        """Returns the last forecast minus the time passed since."""
+        """Returns the last forecast minus the time elapsed since."""
         return self._left and max(0.0, self._left.seconds - (now + FORECAST_SECONDS - self._forecast_at))
 
     def _text(self, now: float, *, both: bool = False) -> str:
@@ -169,7 +169,7 @@ def _time() -> str:
 
 
 def short_names(slugs: Mapping[str, str]) -> dict[str, str]:
-    """Returns the slugs of studies without the words that all of them start with, by the same keys."""
+    """Returns slugs without the words that all of them start with, by the same keys."""
     words = {name: slug.split("-") for name, slug in slugs.items()}
     columns = list(zip(*words.values(), strict=False))
     shared = sum(itertools.accumulate((len(set(column)) == 1 for column in columns), min)) if len(words) > 1 else 0
@@ -184,5 +184,5 @@ def clock(seconds: float) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Shortens a text to a width, and ends it with … if anything is cut."""
+    """Truncates a text to a width, marked with …."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"

@@ -1,4 +1,4 @@
-"""Factorizations: reads configurations into plans of kind ``cores``, and prepares their data."""
+"""Reads configurations into plans of kind ``cores``, and prepares their data."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,25 +14,25 @@ from workloads import memory, registry
 from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
 
-DEFAULT_TRIALS = 16  # of a search
-MOST_EMULATED = 64  # cores; with several hundred, XLA's threads deadlock
-EVALUATED = 2  # fewest rows with held-out links
-# Memory of training, as measured: of the process, of a link while routes are built, of the tables and of their copies.
+DEFAULT_TRIALS = 16  # trials per search
+MOST_EMULATED = 64  # cores, because XLA's threads deadlock with several hundred
+EVALUATED = 2  # minimum number of rows with held-out links
+# Measured memory of training: the process, each link while routes are built, the tables and their copies.
 BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
-HUB_COPIES = 2  # of the matrices of split rows: 1.0 to 1.6 measured, with 1 core and 2, with any solver
+HUB_COPIES = 2  # copies of the matrices of split rows: measured 1.0 to 1.6 with 1 and 2 cores and all solvers
 
 
 def read(config: Config) -> ConfiguredStudy[Factorization]:
-    """Returns the study of a configuration that factorizes, and its data source: a name in the registry and options.
+    """Returns the study of a factorization's configuration, and its data source (registry name and options).
 
     Raises:
-      BadInput: the configuration is invalid, as far as can be checked without reading the data.
+      BadInput: the configuration is invalid. Only checks that do not read the data are made.
     """
     ratings = config["ratings"]
     als = config["als"]
     absent = config.get(ABSENT, ())
     source = _ratings_source(ratings, data_needed=DATA not in absent)
-    if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # hosts check this once connected
+    if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # hosts check this after connecting
         _check_cores(config["cores"])
     if als["kernel"] == "fused" and DEVICES not in absent:
         _check_fused()
@@ -55,14 +55,14 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
 
 
 def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> None:
-    """Prepares each data set of some studies on disk.
+    """Prepares the data sets of studies on disk.
 
     Args:
-      studies: the studies.
-      say: called with lines for the user about the data and emulated cores.
+      studies: studies that will run.
+      say: called with messages for the user about the data and emulated cores.
 
     Raises:
-      BadInput: the data cannot be used, or do not fit a study.
+      BadInput: the data cannot be used, or do not match a study.
     """
     by_data: dict[tuple[str, str], list[ConfiguredStudy[Factorization]]] = {}
     for one in studies:
@@ -85,18 +85,18 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
 
 
 def notes(studies: Sequence[Factorization]) -> list[str]:
-    """Returns notes for a reader of their plans."""
+    """Returns notes for readers of their plans."""
     return ["a step of als is an epoch, and its studies run one after another"]
 
 
 def links(one: ConfiguredStudy[Factorization]) -> float:
-    """Returns the number of links in an epoch of a study. Infinity if it is unknown until the data are prepared."""
+    """Returns the number of links in an epoch of a study, or infinity if it is unknown until the data are prepared."""
     size = prepared.size(registry.ratings(one.source or {}))
     return math.inf if size is None else float(size.links)
 
 
 def _version(source: RatingsSource, *, data_needed: bool) -> str:
-    """Returns the version of ratings. For missing ratings of known size, returns a name that is not a version."""
+    """Returns the version of ratings. For missing ratings of known size, returns a placeholder."""
     try:
         return source.version()
     except BadInput:
@@ -148,7 +148,7 @@ def _cores_here(study: Factorization) -> int:
 
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:
-    """Raises BadInput if there are too few test rows, or the tables are wider than the matrix or exceed memory."""
+    """Raises BadInput if there are too few test rows, or if the tables are wider than the matrix or exceed memory."""
     rows = sum(map(len, halves(ratings.history, ratings.heldout).values()))
     if rows < EVALUATED:
         raise BadInput(

@@ -1,7 +1,7 @@
-"""Forecast: tracks the progress of a sweep and estimates the time left.
+"""Tracks the progress of a sweep and estimates the time left.
 
-The time left of a study is the sum of its compilation, its steps and its evaluations. The number of steps and their
-duration are estimated from all trials of the sweep so far (``sweeps.speeds``). This module does not read a clock.
+The remaining time of a study is the sum of its compilation, steps and evaluations. The number and duration of steps are
+estimated from all trials of the sweep so far (``sweeps.speeds``). This module does not read a clock.
 """
 
 import collections
@@ -17,20 +17,20 @@ from results.plans.plan import Plan
 from sweeps.configured_study import Studies
 from sweeps.speeds import LifeTable, Pace, RemainingWork, Speeds, pace
 
-_WAITING = RunProgress()  # stands for the progress of a waiting study
+_WAITING = RunProgress()  # progress of a waiting study
 
 
 class TimeLeft(NamedTuple):
-    """The remaining seconds of a sweep. ``at_least`` if a kind in it has no measurement yet."""
+    """The remaining seconds of a sweep. ``at_least`` is True if a kind of study has not been measured yet."""
 
     seconds: float
     at_least: bool
 
 
 class _Recent:
-    """A mean of seconds in which each value has half the weight of the next.
+    """A weighted mean of seconds, in which each value has half the weight of the next.
 
-    First runs are slower, and the load of a machine changes.
+    Recent values count more because first runs are slower and the load of a machine changes.
     """
 
     def __init__(self) -> None:
@@ -42,16 +42,16 @@ class _Recent:
 
 
 class StudyRun:
-    """A study of the sweep and its progress.
+    """A study of a sweep and its progress.
 
     Attributes:
-      study: the plan.
-      trials: largest number of trials to run.
-      progress: the last reported progress. None while it waits.
-      since: when its current activity started, in seconds of the caller's clock.
-      heard: when it last reported, in the same seconds.
-      program: number of its program in the sweep, from 1 in the order of starts. None before its start.
-      builds: whether it is the first study of the sweep to build this program.
+      study: plan of the study.
+      trials: maximum number of trials to run.
+      progress: last reported progress, or None while the study waits.
+      since: start of the current activity, in seconds of the caller's clock.
+      heard: time of the last report, in the same seconds.
+      program: number of its program in the sweep, starting from 1 in the order of starts, or None before the start.
+      builds: whether this is the first study of the sweep that builds the program.
     """
 
     def __init__(self, study: Plan, trials: int):
@@ -65,7 +65,7 @@ class StudyRun:
 
     @functools.cached_property
     def programs(self) -> Hashable:
-        """The key of its programs, equal for studies that share them."""
+        """The key of its programs. Studies with equal keys share them."""
         return RUNNERS[self.study.kind].programs(self.study)
 
 
@@ -73,15 +73,15 @@ class Forecast:
     """The progress of a sweep and its remaining work.
 
     Args:
-      studies: the studies to run.
-      trials: largest number of trials to run, by study name.
+      studies: studies to run.
+      trials: maximum number of trials to run, by study name.
       workers: number of processes that run studies in parallel.
-      limit: time limit of a study, in seconds of training and evaluating. None means no limit.
-      elsewhere: whether studies run on a cluster. Each then starts its own process, and the parallel studies are
-        estimated by the most seen so far.
+      limit: time limit of a study in seconds of training and evaluation, or None for no limit.
+      elsewhere: whether studies run on a cluster. If so, each starts its own process, and the number of parallel
+        studies is estimated by the maximum observed so far.
 
     Attributes:
-      studies, trials: their total numbers.
+      studies, trials: total number of studies and of trials.
       ended: number of ended studies.
     """
 
@@ -109,32 +109,32 @@ class Forecast:
         self._life = LifeTable()  # of ended studies
         self._speeds = Speeds()  # of ended studies
         self._starts: dict[str, _Recent] = collections.defaultdict(_Recent)  # by kind
-        # By kind, and whether the program is new.
+        # By kind and by whether the program is new.
         self._compilations: dict[tuple[str, bool], _Recent] = collections.defaultdict(_Recent)
-        self._ends = _Recent()  # time between the last report and the end
+        self._ends = _Recent()  # time between the last report and the end of a study
 
     @functools.cached_property
     def programs(self) -> int:
-        """The number of distinct programs of all studies."""
+        """Number of distinct programs of all studies."""
         return len(self._begun.keys() | {run.programs for run in self.running + self.waiting})
 
     @property
     def waiting(self) -> list[StudyRun]:
-        """The studies that have not started."""
+        """Studies that have not started."""
         return list(self._waiting.values())
 
     @property
     def running(self) -> list[StudyRun]:
-        """The running studies, in the order of their starts."""
+        """Running studies, in the order in which they started."""
         return list(self._running.values())
 
     @property
     def trials_ended(self) -> int:
-        """The number of trials of all studies that have ended or are no longer needed."""
+        """Number of trials of all studies that have ended or are no longer needed."""
         return self._trials_ended + sum(_progress(run).trials_ended for run in self._running.values())
 
     def hear(self, study: Plan, progress: RunProgress | None, now: float) -> None:
-        """Handles the progress of a study at ``now``. None means that its process died, and it waits again."""
+        """Handles the progress of a study at ``now``. With None, its process died and it waits again."""
         if progress is None:
             run = self._waiting[study.name] = self._running.pop(study.name)
             run.progress = None
@@ -164,7 +164,7 @@ class Forecast:
             self._ends.add(now - run.heard)
 
     def left(self, now: float) -> TimeLeft | None:
-        """Returns the time left. None until a speed was measured."""
+        """Returns the time left, or None until a speed has been measured."""
         work = self._work()
         begun = set(self._begun)
         known = []
@@ -185,7 +185,7 @@ class Forecast:
         return TimeLeft(shared + alone, unknown > 0)
 
     def _work(self) -> Callable[[StudyRun], float | None]:
-        """Returns a function for the remaining seconds of a study's trials. It returns None for unknown speeds."""
+        """Returns a function that estimates the remaining seconds of a study's trials, or None for unknown speeds."""
         life = copy.deepcopy(self._life)
         speeds = copy.deepcopy(self._speeds)
         for run in self._running.values():
@@ -210,7 +210,7 @@ class Forecast:
     def _still(self, run: StudyRun, seconds: float, builds: bool, now: float) -> float:
         """Returns the remaining seconds of a study, including starting, compiling and storing.
 
-        An activity that is late is expected to take as much longer as it is late.
+        An activity that is late is expected to take that much longer again.
         """
         doing = _progress(run).doing
         kind = run.study.kind

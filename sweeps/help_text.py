@@ -11,11 +11,11 @@ from results.cli import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
-DEEP = 2  # choices in deeper folders are not listed, because a choice above combines them
+DEEP = 2  # choices in deeper folders are not listed, because other choices combine them
 
 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
-    """Splits a command line. With ``--help`` prints ``about`` and all keys and choices, and exits."""
+    """Parses a command line. With ``--help``, prints ``about``, all keys and all choices, and exits."""
     line = overrides.command_line(argv)
     cli.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
     if {"-h", "--help"} & set(argv):
@@ -65,7 +65,7 @@ def _help(about: str) -> str:
 
 
 def _about(group: str, name: str) -> str:
-    """Returns the first comment line of a choice's file, or the first above a preset in a table."""
+    """Returns the first comment line of a choice's file, or of a preset in a table."""
     place = overrides.place_in_table(name) if group == "experiment" else None
     if place is None:
         return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]

@@ -1,4 +1,4 @@
-"""Readers of configurations: one for each kind of study, with the keys that it takes."""
+"""Configuration readers for each kind of study, with the keys that they accept."""
 
 import dataclasses
 import functools
@@ -11,18 +11,18 @@ from sweeps.configured_study import ConfiguredStudy, Say
 
 
 class Reader(NamedTuple):
-    """The reader of configurations of a kind.
+    """A reader of configurations of one kind of study.
 
     Attributes:
-      noun: name of such a study in messages.
-      shape: dataclass of the keys of this kind, in addition to those of every study.
-      sections: keys that only tasks of this kind set. They are null in studies of other kinds.
-      read: reads a configuration (plain data) into a study. Raises BadInput if it is invalid.
+      noun: name of such studies in messages.
+      shape: dataclass of the keys of this kind, in addition to those of all studies.
+      sections: keys that only tasks of this kind set. In studies of other kinds they are null.
+      read: function that reads a configuration (plain data) into a study. Raises BadInput if it is invalid.
       command: command of ``python -m analysis`` that reads the results.
-      notes: returns notes for readers of some plans.
-      data_lines: returns lines for the user about the data of studies, before any of them runs.
-      examples: returns the examples or links in a step of a study. Infinity if unknown.
-      make_ready: prepares the data of studies, and reports about them line by line.
+      notes: function that returns notes for readers of some plans.
+      data_lines: function that returns lines for the user about the data of studies, called before they run.
+      examples: function that returns the number of examples or links in a step of a study, or infinity if unknown.
+      make_ready: function that prepares the data of studies, and reports on them line by line.
     """
 
     noun: str
@@ -63,14 +63,14 @@ READERS = {
 
 @functools.cache
 def config() -> type:
-    """Returns a dataclass with the keys of all kinds of study."""
+    """Returns a dataclass with the keys of all kinds of studies."""
     shapes = (schema.StudyConfig, *(reader.shape for reader in READERS.values()))
     return dataclasses.dataclass(type("Config", shapes[::-1], {}))  # fields of the last base come first
 
 
 def takes(kind: str, key: str) -> bool:
-    """Returns whether studies of a kind take a key, which may be dotted or the name of a group."""
-    if key in ("task", "experiment"):  # these decide the kind
+    """Returns whether studies of a kind accept a key, which may be dotted or the name of a group."""
+    if key in ("task", "experiment"):  # these determine the kind
         return True
     if key == "launcher.workers":
         return not kinds.KINDS[kind].alone

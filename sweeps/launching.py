@@ -1,4 +1,4 @@
-"""Launchers: the ways to run the studies of a sweep, by their names in `conf/launcher`."""
+"""Launchers by their names in `conf/launcher`: ways to run the studies of a sweep."""
 
 import dataclasses
 
@@ -29,8 +29,8 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput if a launcher's configuration is invalid for some studies.
 
     Args:
-      asked: the configuration ``launcher``.
-      studies: the studies to run.
+      asked: configuration of the launcher.
+      studies: studies to run.
       settings: settings of the runs.
     """
     name = asked["name"]

@@ -1,4 +1,4 @@
-"""Layouts: reads configurations into plans of kind ``layout``."""
+"""Reads configurations into plans of kind ``layout``."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from workloads.layouts.notation import Layout, Refused, read_layout, read_mesh
 from workloads.layouts.shapes import SHAPES, Shape
 
 ON_INVALID = ("error", "record")
-MOST_EMULATED = 64  # devices; with several hundred, XLA's threads deadlock
+MOST_EMULATED = 64  # devices, because XLA's threads deadlock with several hundred
 
 
 @dataclasses.dataclass
 class StepConfig:
     model: str = MISSING  # a key of ``workloads.layouts.shapes.SHAPES``
-    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # changed numbers of the shape
+    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # overridden sizes of the shape
     batch_size: int = MISSING
     length: int = MISSING
     steps: int = 3
@@ -35,7 +35,7 @@ class StepConfig:
 
 @dataclasses.dataclass
 class Keys:
-    """Further keys of a study of kind ``layout``."""
+    """Additional keys of studies of kind ``layout``."""
 
     step: StepConfig | None = None
     mesh: str | None = None
@@ -81,7 +81,7 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
-    """Returns notes for a reader of their plans."""
+    """Returns notes for readers of their plans."""
     engines = {study.engine_name for study in studies}
     texts = {
         EMULATED: "emulated devices show results, redundancy, memory and bytes, but not speed",
@@ -109,7 +109,7 @@ def _shape(step: Config) -> Shape:
 
 
 def _hardware(engine: str, asked: str | None) -> str:
-    """Returns the device whose costs are predicted: that of the topology, or else the requested one."""
+    """Returns the device whose costs are predicted: the topology's device, otherwise the requested one."""
     if asked is not None:
         check_choice("hardware", asked, HARDWARE)
     if not engine.startswith(f"{AHEAD}:"):
@@ -125,7 +125,7 @@ def _hardware(engine: str, asked: str | None) -> str:
 
 
 def _devices(engine: str, asked: int | None) -> int | None:
-    """Returns the number of devices of a mesh: that of the topology, or else the requested one. None if neither."""
+    """Returns the number of devices of a mesh: the topology's, otherwise as requested. None if neither is given."""
     if asked is not None:
         check_int("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):
@@ -137,7 +137,7 @@ def _devices(engine: str, asked: int | None) -> int | None:
 
 
 def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, int]:
-    """Reads the mesh, the layout and the number of devices. Keeps invalid texts if ``on_invalid=record``."""
+    """Reads the mesh, the layout and the number of devices. With ``on_invalid=record``, invalid texts are kept."""
     given = (config["mesh"] or "").strip()
     step = config["step"]
     asked = _devices(config["engine"], config["devices"])
@@ -154,7 +154,7 @@ def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, i
 
 
 def _check_devices(study: LayoutStudy) -> None:
-    """Raises BadInput if this machine lacks the devices of a study."""
+    """Raises BadInput if this machine lacks the devices for a study."""
     kind, devices = processors.accelerators()
     physical = len(processors.physical_cores())
     if study.engine_name == DEVICE and study.device_count > (devices or physical):

@@ -1,4 +1,4 @@
-"""The library: defines studies by keyword arguments and returns their measurements as tables.
+"""Python API: defines studies by keyword arguments and returns their measurements as tables.
 
     import sweeps
 
@@ -6,10 +6,9 @@
     tables = sweeps.measure(studies, "results/mine")
 
 Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
-and notebooks need no ``__main__`` guard, because workers are separate programs that do not run the script. They use
-only the models, optimizers and kinds of study of this package, not those that a script registers.
-
-Imports are inside functions, so that importing this module is fast.
+and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script.
+Workers only have the models, optimizers and kinds of studies in this package, not those registered by a script. Imports
+are inside functions so that importing this module is fast.
 """
 
 import dataclasses
@@ -29,13 +28,13 @@ Study: TypeAlias = "ConfiguredStudy[Any]"
 
 
 def study(**values: Any) -> Study:
-    """Returns a study, checked but not run. Does not import JAX.
+    """Returns a validated study without running it. Does not import JAX.
 
     Args:
       values: numbers, strings, booleans, None, lists and dicts by key, such as ``batch_size=64``.
 
     Raises:
-      BadInput: the study is invalid, as on a command line.
+      BadInput: the study is invalid. The checks are those of a command line.
     """
     if "experiment" in values:
         raise BadInput("experiment is the name of a sweep. Pass it to sweep().")
@@ -45,11 +44,11 @@ def study(**values: Any) -> Study:
 
 
 def sweep(**values: Any) -> list[Study]:
-    """Returns the studies of a sweep, checked but not run. Does not import JAX.
+    """Returns the validated studies of a sweep without running them. Does not import JAX.
 
     Args:
-      values: as for ``study``, but a list or tuple is an axis: every combination is a study. To pass a list as a value,
-        put it in a list. ``experiment="quickstart"`` selects a preset, which other values change.
+      values: as for ``study``, but a list or tuple is an axis, and each combination is a study. To pass a list as a
+        value, wrap it in another list. ``experiment="quickstart"`` selects a preset, which other values override.
 
     Raises:
       BadInput: a study is invalid.
@@ -65,21 +64,21 @@ def measure(
     settings: "Settings | None" = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> "Tables":
-    """Runs the trials that a store lacks in worker processes, and returns the stored results of the studies.
+    """Runs trials that are missing from a store in worker processes, and returns the results of the studies.
 
     Args:
-      studies: from ``study`` or ``sweep``.
-      store: folder of the store, which is created if missing.
-      workers: number of processes. None starts one per physical core or accelerator.
-      settings: settings of speed, and the time limit.
-      report: called with lines about the data.
+      studies: studies from ``study`` or ``sweep``.
+      store: folder of the store. It is created if it does not exist.
+      workers: number of processes, by default one per physical core or accelerator.
+      settings: settings of the run, such as the time limit.
+      report: called with messages about the data.
 
     Returns:
       The pandas tables ``studies``, ``trials`` and ``measurements``, as from ``results.store.read``.
 
     Raises:
-      BadInput: the store cannot be written or has another plan, or the data do not fit a study.
-      RuntimeError: studies failed. The others are stored, and the same call retries the failed ones.
+      BadInput: the store is not writable or has a different plan, or the data do not match a study.
+      RuntimeError: studies failed. The others are stored. Repeating the call retries the failed ones.
     """
     import pandas as pd
 

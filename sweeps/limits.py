@@ -1,4 +1,4 @@
-"""Limits of a sweep and its studies: hours, device-hours and failures. At a limit, studies are saved and end."""
+"""Limits of a sweep and its studies: hours, device-hours and failures. At a limit, studies are saved and ended."""
 
 import math
 import time
@@ -13,19 +13,19 @@ _HOUR = 3600.0
 
 
 NONE = Bounds()
-_time_is_up: list[bool] = []  # not empty once ``time_is_up`` was called
+_time_is_up: list[bool] = []  # not empty after ``time_is_up`` has been called
 
 
 def time_is_up() -> None:
-    """Ends all studies of this process as at a limit of the sweep. Called from a signal handler."""
+    """Ends all studies of this process, as if the sweep reached a limit. Called from a signal handler."""
     _time_is_up.append(True)
 
 
 class Limits:
-    """Counts the use of the limits of a sweep.
+    """Tracks usage against the limits of a sweep.
 
     Attributes:
-      ended: the limits that single studies have reached, by study name.
+      ended: limits that individual studies have reached, by study name.
 
     Args:
       sweep: limits of the sweep.
@@ -57,7 +57,7 @@ class Limits:
 
     @property
     def reached(self) -> str | None:
-        """The reached limit of the sweep as its key and value, or None."""
+        """The limit that the sweep has reached, as key and value, or None."""
         if _time_is_up:
             return "a limit of the command that started this one"
         now = time.monotonic()
@@ -69,7 +69,7 @@ class Limits:
         return None
 
     def is_over(self, name: str) -> bool:
-        """Returns whether a running study has reached its own limit or one of the sweep."""
+        """Returns whether a running study has reached its own limit or a limit of the sweep."""
         most = self.study.max_device_hours
         if most is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR

@@ -1,4 +1,4 @@
-"""Networks: reads configurations into plans of kind ``batch``."""
+"""Reads configurations into plans of kind ``batch``."""
 
 import math
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
 
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
-    """Returns notes on the ends of the trials of these studies."""
+    """Returns notes on when the trials of these studies end."""
     at_targets = [study for study in studies if study.ends_at]
     ends = []
     if at_targets:
@@ -105,7 +105,7 @@ def _targets(task: Config, dataset: Dataset) -> tuple[Target, ...]:
 
 
 def _confirm_top(config: Config) -> int:
-    """Returns the number of candidates: as requested, or else several with whole curves and one without."""
+    """Returns the number of candidates: as requested, or by default several with whole curves and one without."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
     return DEFAULT_CANDIDATES if config["confirm"] and _pruning(config) == "off" else 1
@@ -137,7 +137,7 @@ def _check_model(config: Config, options: Config, dataset: Dataset) -> None:
 
 
 def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str) -> None:
-    """Raises BadInput for an unknown metaparameter, or one without a range."""
+    """Raises BadInput for a metaparameter that is unknown or does not have a range."""
     needed = registry.tuned(optimizer, schedule)
     accepted = registry.tunable(dataset, optimizer, schedule)
     for name in space:
@@ -152,7 +152,7 @@ def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str)
 
 
 def _budget_steps(task: Config, dataset: Dataset, batch_size: int) -> int:
-    """Returns the steps of a trial: epochs or examples over the batch size, within ``at_least_steps`` and ``steps``."""
+    """Returns the steps of a trial: epochs or examples over the batch size, from ``at_least_steps`` to ``steps``."""
     budget = task["budget"]
     examples = dataset.train_examples
     for key, value in budget.items():
@@ -175,8 +175,9 @@ def _budget_steps(task: Config, dataset: Dataset, batch_size: int) -> int:
 def _evaluation_spacing(task: Config, dataset: Dataset, batch_size: int) -> float:
     """Returns the steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
 
-    An evaluated example counts as much as a trained one, although it needs no backward pass, because large evaluation
-    batches use caches less well. Work is counted and not timed, so that the grid is the same on every machine.
+    An evaluated example counts as much as a training example, although it does not need a backward pass, because large
+    evaluation batches use caches less efficiently. Work is counted rather than timed, so that the grid is the same on
+    every machine.
     """
     share = task["evaluation_share"]
     if not 0 < share <= 1:

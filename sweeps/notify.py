@@ -1,4 +1,4 @@
-"""Notify: sends events of a sweep to a command or a URL, in the background."""
+"""Sends events of a sweep to a command or a URL, in the background."""
 
 import concurrent.futures
 import contextlib
@@ -16,8 +16,8 @@ from results import exit_codes
 from results.bad_input import BadInput, first_line
 from results.cli import Terminated, say
 
-TIMEOUT = 10.0  # seconds for a command or a server
-_LAST = 30.0  # seconds that a sweep waits at its end for pending events
+TIMEOUT = 10.0  # seconds, for a command or a server
+_LAST = 30.0  # seconds to wait for pending events at the end of a sweep
 END = "end"
 FAILURE = "failure"
 STALL = "stall"
@@ -27,27 +27,27 @@ class Hook:
     """Sends events of a sweep as JSON objects. A failure prints one warning, and the sweep continues.
 
     Args:
-      target: a shell command that reads the object on standard input, an HTTP URL to which the object is posted, or
-        None to send nothing.
+      target: a shell command that reads the object from standard input, or an HTTP URL to which the object is posted.
+        With None, events are not sent.
       store: folder of the store.
     """
 
     def __init__(self, target: str | None, store: Path) -> None:
         self._target = target
         self._store = str(store.absolute())
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, "notify")  # its thread starts at the first event
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, "notify")  # its thread starts with the first event
         self._pending: list[concurrent.futures.Future[None]] = []
         self._warned = ""
 
     def send(self, event: str, line: str, **more: Any) -> None:
-        """Sends an event in the background. Keyword arguments are further keys of the object."""
+        """Sends an event in the background. Keyword arguments are additional keys of the object."""
         if self._target is not None:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
             about = {"event": event, "time": now, "store": self._store, "line": line, **more}
             self._pending.append(self._pool.submit(self._deliver, self._target, json.dumps(about)))
 
     def around(self, run: Callable[[], int]) -> int:
-        """Runs a sweep, sends an event at its end, and returns its exit code."""
+        """Runs a sweep, sends an event when it ends, and returns its exit code."""
         try:
             code = run()
         except BaseException as error:
@@ -77,7 +77,7 @@ class Hook:
 
 
 def is_url(target: str) -> bool:
-    """Returns whether a target is a URL and not a command."""
+    """Returns whether a target is a URL rather than a command."""
     return target.lower().startswith(("http://", "https://"))
 
 
@@ -101,7 +101,7 @@ def _run(command: str, text: str) -> None:
 
 
 def _code_of(error: BaseException) -> int:
-    """Returns the exit code of a command that ends with an exception."""
+    """Returns the exit code of a command that ended with an exception."""
     if isinstance(error, Terminated):
         return exit_codes.PREEMPTED if error.saved else exit_codes.TERMINATED
     if isinstance(error, KeyboardInterrupt):

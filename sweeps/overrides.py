@@ -1,4 +1,4 @@
-"""Command lines in Hydra's grammar: splits flags from overrides and checks each word."""
+"""Parses command lines in Hydra's grammar: separates flags from overrides and checks each word."""
 
 import difflib
 import functools
@@ -17,17 +17,17 @@ from results.bad_input import BadInput, check_choice
 from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
 
-Words = tuple[str, ...]  # of a command line
+Words = tuple[str, ...]  # words of a command line
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 OF_PAIRS = ("mesh", "layout")  # keys whose values are pairs separated by commas or semicolons
-# Keys whose values may contain any characters.
+# Keys whose values may contain arbitrary characters.
 _TEXTS = ("notify", "ratings.path", "ratings.heldout", "ratings.history", "table.path", *OF_PAIRS)
-_PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
-# Keys of earlier versions, with their replacements.
+_PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes
+# Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
-MANY = 12  # longer lists of names are not printed in a message
+MANY = 12  # messages do not contain longer lists of names
 DRY_RUN = "--dry-run"
 FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
 
@@ -36,9 +36,9 @@ class CommandLine(NamedTuple):
     """The parsed arguments of `python -m sweeps`.
 
     Attributes:
-      overrides: in Hydra's grammar.
+      overrides: overrides in Hydra's grammar.
       multirun: whether to run a sweep.
-      store: the folder of results, if given. It is not an override, because Hydra's grammar restricts its characters.
+      store: folder of results, if given. It is not an override because Hydra's grammar restricts its characters.
       dry_run: whether to list the studies without running them.
     """
 
@@ -61,9 +61,9 @@ class _Presets(NamedTuple):
     """Presets by name.
 
     Attributes:
-      united: the presets that a preset combines.
-      words: the overrides that a preset stands for.
-      places: the file that lists a preset, and its key there.
+      united: presets that a preset combines.
+      words: overrides that a preset stands for.
+      places: file that lists a preset, and its key in that file.
     """
 
     united: dict[str, Words]
@@ -73,10 +73,10 @@ class _Presets(NamedTuple):
 
 @functools.cache
 def _presets() -> _Presets:
-    """Reads the presets that combine others, and the presets listed in tables.
+    """Reads presets that combine others, and presets listed in tables.
 
-    A table is a file with a mapping ``presets`` from names to overrides, or to lists of presets. It is itself a preset
-    that combines all of its entries, unless its name is ``presets.yaml``.
+    A table is a file with a mapping ``presets`` from names to overrides or to lists of presets. The table itself is a
+    preset that combines all of its entries, unless its name is ``presets.yaml``.
 
     Raises:
       BadInput: an entry of a table is not a preset.
@@ -116,7 +116,7 @@ def _words_in(path: Path, key: str, content: Any) -> Words:
 
 
 def tasks(kind: str) -> list[str]:
-    """Returns the names of the tasks whose studies have a kind."""
+    """Returns the names of the tasks whose studies are of a kind."""
     root = Path(conf.__path__[0]) / "task"
     return [
         name
@@ -126,7 +126,7 @@ def tasks(kind: str) -> list[str]:
 
 
 def launcher_keys(name: str) -> list[str]:
-    """Returns the keys of a launcher: those in its file in conf/launcher, such as `name` and `workers`."""
+    """Returns the keys of a launcher, which are those in its file in conf/launcher, such as `name` and `workers`."""
     return [str(key) for key in OmegaConf.load(Path(conf.__path__[0]) / "launcher" / f"{name}.yaml")]
 
 
@@ -169,7 +169,7 @@ def check_once(words: Iterable[str]) -> None:
 
 
 def _unquoted(text: str) -> str:
-    """Returns a text without the quotes around it."""
+    """Returns a text without surrounding quotes."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
@@ -180,10 +180,10 @@ def as_text(text: str) -> str:
 
 
 def as_words(values: Mapping[str, Any]) -> Words:
-    """Returns overrides for values by key, as ``sweeps.sweep`` takes them. A list or tuple is an axis.
+    """Returns overrides for values by key, as in ``sweeps.sweep``. A list or tuple is an axis.
 
     Raises:
-      BadInput: an axis is empty, or a value has no form in Hydra's grammar.
+      BadInput: an axis is empty, or a value cannot be written in Hydra's grammar.
     """
     axes = {key: value if isinstance(value, list | tuple) else [value] for key, value in values.items()}
     for key, axis in axes.items():
@@ -222,7 +222,7 @@ def _literal(key: str, value: Any) -> str:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Parses overrides. The keys in ``_TEXTS`` need no quotes.
+    """Parses overrides. Values of the keys in ``_TEXTS`` do not need quotes.
 
     Raises:
       BadInput: a word is not an override.
@@ -233,7 +233,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             parsed += OverridesParser.create().parse_overrides([text])
         except (OverrideParseException, HydraException):
             key, _, value = text.partition("=")
-            if key in OF_PAIRS and "," in value and ";" in value:  # ambiguous: one text, or a sweep over several
+            if key in OF_PAIRS and "," in value and ";" in value:  # ambiguous: a single text, or a sweep over several
                 each = ",".join(f"'{part}'" for part in value.split(","))
                 raise BadInput(
                     f'{text} has both commas and semicolons. Put each {key} in quotes, as in {key}="{each}".'
@@ -245,14 +245,14 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def check(override: Override) -> None:
-    """Raises BadInput for words that Hydra would accept silently, or reject with a long text."""
+    """Raises BadInput for words that Hydra would accept silently or reject with a long message."""
     key = override.key_or_group
     text = str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(f"cannot use {text!r}. `python -m sweeps --help` lists the keys, and keys cannot be removed.")
     if key in RENAMED:
         raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}.")
-    if "???" in text:  # OmegaConf's mark for a missing value
+    if "???" in text:  # OmegaConf's marker of a missing value
         raise BadInput(f"{text}: a value is needed")
     if key == "experiment" and not override.is_add():
         raise BadInput(f"{text}: presets need a plus sign. Use +{text}.")
@@ -262,7 +262,7 @@ def check(override: Override) -> None:
 
 
 def _check_named(what: str, word: str, known: Sequence[str]) -> None:
-    """Raises BadInput for an unknown name, with the nearest names if the list is long."""
+    """Raises BadInput for an unknown name. If there are many names, the message contains only the nearest ones."""
     if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
         few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
         raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help` lists all.")
@@ -270,7 +270,7 @@ def _check_named(what: str, word: str, known: Sequence[str]) -> None:
 
 
 def values(override: Override) -> Iterator[str]:
-    """Yields every ``key=value`` that an override stands for."""
+    """Yields each ``key=value`` that an override stands for."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         yield f"{key}={override.get_value_element_as_str()}"

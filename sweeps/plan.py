@@ -1,14 +1,15 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and the predicted cost.
 
-Does not run anything. Predicts FLOPs, memory, seconds per step and device-hours of each study from shapes, without
-reading data. Predicted columns are named so, with a range that holds for 90 % of runs.
+This command does not run any study. It predicts FLOPs, memory, seconds per step and device-hours of each study from
+shapes, without reading data. Columns with predictions are labelled "predicted" and give a range that includes 90 % of
+runs.
 
-  topology=v5e:4x4   compiles for TPUs that you need not have, and checks whether each study fits (extra `plan`)
-  timeout=SECONDS    timeout for compiling; studies not compiled by then are unknown
+  topology=v5e:4x4   compiles for TPUs, which need not be attached, and checks whether each study fits (extra `plan`)
+  timeout=SECONDS    timeout for compilation; the costs of studies that are not compiled by then are unknown
   step_times=FILE    writes predicted seconds per step as a table for `python -m analysis payoff`
-  --calibration      compares predictions without measurements with the runs of the store, and prints no plan
+  --calibration      compares uncalibrated predictions with the runs in the store, instead of printing a plan
 
-Exit code 1: a study does not fit, or needs more memory than this machine has.
+The exit code is 1 if a study does not fit or needs more memory than this machine has.
 """
 
 import collections
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from results import cli, printing
 from results.bad_input import BadInput, number_of
 
-if __name__ == "__main__":  # first, so that errors in the imports below are guarded too
+if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.plan")
 
 from results import exit_codes
@@ -74,7 +75,7 @@ def main(argv: list[str]) -> int:
 
 
 def _to_run(request: "Request", studies: Sequence["Plan"]) -> dict[str, int]:
-    """Returns the number of trials that a store or release lacks, by study name."""
+    """Returns the number of trials that are missing from a store or release, by study name."""
     from results import store
 
     released = store.released_commits(request.store) if request.store.is_dir() else None
@@ -94,7 +95,7 @@ def _calibration(line: "CommandLine") -> int:
 
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into the words of this command, by key, and the others."""
+    """Splits a command line into this command's own words, by key, and the other words."""
     words = cli.as_pairs(argv, (*overrides.FLAGS, CALIBRATION))
     own = [word for word in words if word.partition("=")[0] in OWN]
     overrides.check_once(own)
@@ -121,7 +122,7 @@ def _seconds(text: str | None) -> float | None:
 def _costs(
     request: "Request", missing: dict[str, int], topology: str | None, seconds: float | None
 ) -> dict[str, "StudyCost"]:
-    """Returns the costs of all studies by name. Empty if they cannot be counted, with a line that reports why."""
+    """Returns the costs of all studies by name. If they cannot be counted, reports why and returns an empty dict."""
     from harness.costs import Unanswered
     from sweeps import costs
 
@@ -133,8 +134,8 @@ def _costs(
     return {cost.study.name: cost for cost in found}
 
 
-# Columns of the data table after those of the plan. Those named "predicted" are not measurements of these studies.
-# FLOPs and bytes are those of a step of one trial on one of its shards. Memory is per device.
+# Columns of the data table after those of the plan. Columns named "predicted" are not measurements. FLOPs and bytes are
+# per trial-step and shard. Memory is per device.
 COLUMNS = (
     "flops_per_step",
     "bytes_per_step",
@@ -198,7 +199,7 @@ def _cells(cost: "StudyCost") -> list[Any]:
         verdict.needed_bytes if verdict else memory,
         "compiler" if verdict else "about",
         verdict.device_bytes if verdict else cost.machine_bytes,
-        cost.fits if cost.asked or cost.fits is False else None,  # estimated memory does not show that a study fits
+        cost.fits if cost.asked or cost.fits is False else None,  # an estimate does not guarantee that a study fits
         _excess(cost),
         verdict_text,
         json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
@@ -217,7 +218,7 @@ def _cells(cost: "StudyCost") -> list[Any]:
 
 
 def _excess(cost: "StudyCost") -> float | None:
-    """Returns the missing bytes of a device. None if it fits or that is unknown."""
+    """Returns the bytes by which a study exceeds a device's memory. None if it fits, or if unknown."""
     verdict = cost.verdict
     if cost.fits is not False:
         return None
@@ -229,7 +230,7 @@ def _excess(cost: "StudyCost") -> float | None:
 
 
 def _verdict_text(cost: "StudyCost") -> str:
-    """Returns the verdict on a study for a table."""
+    """Returns the verdict on a study, formatted for a table."""
     if cost.fits is None:
         return "not known"
     if cost.fits:
@@ -273,7 +274,7 @@ def _show_text(
 
 
 def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints the table. On a terminal the workload is a separate column, which may become a heading."""
+    """Prints the table. On a terminal, the workload is a separate column, which may become a heading."""
     names = [_NAME.fullmatch(row[0]) for row in rows]
     if printing.width(sys.stdout) is not None and all(names):
         header = ["workload", *header]

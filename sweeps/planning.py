@@ -1,4 +1,4 @@
-"""The request: reads a command line or studies into plans, finds missing trials, and runs them."""
+"""Requests: reads a command line or studies into plans, finds missing trials, and runs them."""
 
 import dataclasses
 import os
@@ -24,8 +24,8 @@ from sweeps.limits import Bounds, Limits
 from sweeps.overrides import Words
 from sweeps.run import StudyOutcome, StudyUpdate
 
-_NAMED = 3  # studies named in a line
-# Keys that are not properties of a study.
+_NAMED = 3  # maximum number of studies named in a line
+# Keys that are not part of a study.
 OF_RUNS = (
     "store",
     "launcher",
@@ -40,21 +40,21 @@ OF_RUNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The request of a command line, checked as far as possible without compiling.
+    """The request of a command line, validated as far as possible without compiling.
 
     Attributes:
-      studies: the studies, with distinct names, in the requested order.
-      sources: data sources by study name, if the plan does not name them: plain data for the runner, as for
+      studies: requested studies, with distinct names, in the requested order.
+      sources: data sources by study name, unless the plan contains them: plain data for the runner, as in
         ``workloads.registry.ratings``.
       settings: settings of each run.
       store: folder of the results.
       launcher: configuration of the launcher, including its name.
-      mixed_backends: whether a study may continue on another backend than it was measured on.
-      ask_above_device_hours: predicted device-hours above which the sweep does not start. None means no limit.
+      mixed_backends: whether a study may continue on a backend other than the one it was measured on.
+      ask_above_device_hours: predicted device-hours above which the sweep does not start, or None for no limit.
       notify: target of a ``sweeps.notify.Hook``.
       limits: limits of the sweep and of each study.
-      words: command lines that request a single study, by its name, without store and launcher. A study that is
-        requested in several ways has several.
+      words: command lines that request a single study, by study name, without store and launcher. A study that is
+        requested in several ways has several command lines.
     """
 
     studies: tuple[Plan, ...]
@@ -73,9 +73,9 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     """Reads a command line into plans.
 
     Args:
-      line: the command line.
-      absent: requirements to skip because studies do not run: ``configured_study.DATA`` and ``DEVICES``.
-      written: whether the store will be written to. Otherwise it may be a release.
+      line: parsed command line.
+      absent: requirements that are not checked because studies do not run: ``configured_study.DATA`` and ``DEVICES``.
+      written: whether the store will be written to. If not, it may be a release.
 
     Raises:
       BadInput: a study of the sweep is invalid.
@@ -112,7 +112,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 def _words(
     studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
 ) -> dict[str, tuple[Words, ...]]:
-    """Returns the words that request each study. Prefers words that request all of its trials."""
+    """Returns the words that request each study, preferring words that request all of its trials."""
     by_plan: dict[str, dict[Any, Words]] = {}  # by plan and request
     for (study, _), own in zip(configured, words, strict=True):
         by_plan.setdefault(study.plan_json, {})[study.request] = own
@@ -131,17 +131,17 @@ def assemble(
     *,
     written: bool = True,
 ) -> Request:
-    """Makes a request for some studies. Studies with equal plans are merged.
+    """Returns a request for some studies. Studies with equal plans are merged.
 
     Args:
-      configured: the studies.
+      configured: studies to request.
       folder: folder of the store.
       settings: settings of each run.
-      launcher: configuration of the launcher, with the keys of ``sweeps.schema.LauncherConfig``.
+      launcher: configuration of the launcher, as in ``sweeps.schema.LauncherConfig``.
       written: as for ``request``.
 
     Raises:
-      BadInput: the settings are invalid, or the store cannot be written or has another plan.
+      BadInput: the settings are invalid, or the store is not writable or has a different plan.
     """
     studies: dict[str, Plan] = {}  # by plan
     sources = {}
@@ -172,8 +172,8 @@ class ToRun(NamedTuple):
     """The unfinished studies of a request.
 
     Attributes:
-      studies: the studies to run or commit.
-      missing: number of trials to run, by the names of all studies.
+      studies: studies to run or commit.
+      missing: number of trials to run, by name, for all studies.
       stored: number of stored trials.
       left_out: unfinished studies that have reached ``limits.study.max_failures``.
     """
@@ -192,13 +192,13 @@ def to_run(request: Request) -> ToRun:
     """
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
-    # A run killed before its commit has no trials left, but still has to commit.
+    # A run that was killed before its commit does not have trials left, but still has to commit.
     lacking = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
     stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
     left_out = tuple(study for study in lacking if _failed_too_often(request, study))
     missing |= {study.name: 0 for study in left_out}
     studies = tuple(study for study in lacking if study not in left_out)
-    # On a cluster the job of a study checks this.
+    # On a cluster, the job of the study checks this.
     if launching.LAUNCHERS[request.launcher["name"]].here and not request.mixed_backends:
         for study in studies:
             if 0 < missing[study.name] < study.request.planned:
@@ -207,7 +207,7 @@ def to_run(request: Request) -> ToRun:
 
 
 def _failed_too_often(request: Request, study: Plan) -> bool:
-    """Returns whether a study has reached its limit of failed attempts and has no SLURM job."""
+    """Returns whether a study has reached its limit of failed attempts and does not have a SLURM job."""
     folder = request.store / study.name
     if not failed_too_often(folder, request.limits[1].max_failures):
         return False
@@ -216,7 +216,7 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
 
 
 def make_ready(request: Request, studies: Studies, say: Say) -> None:
-    """Prepares the data of studies of a request, without writing to its store.
+    """Prepares the data of a request's studies, without writing to the store.
 
     Raises:
       BadInput: the data cannot be used.
@@ -242,13 +242,13 @@ def run(
     on_progress: Callable[[StudyUpdate], None] = lambda update: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[StudyOutcome]:
-    """Runs studies of a request with its launcher, within its limits. Returns an outcome for each that started.
+    """Runs studies of a request with its launcher and limits. Returns an outcome for each study that started.
 
     Args:
-      request: the request.
-      studies: the studies to run.
+      request: request of the command.
+      studies: studies to run.
       on_progress: called with every update.
-      on_wait: called about every second while no update arrives.
+      on_wait: called about every second while there are no updates.
     """
     launcher = launching.LAUNCHERS[request.launcher["name"]]
     devices = {study.name: launcher.devices(request.launcher, study, request.settings) for study in studies}
@@ -265,7 +265,7 @@ def run(
 
 
 def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterator[str]:
-    """Yields a line for each limit of single studies, with the ended studies that reached it."""
+    """Yields a line for each per-study limit, with the studies that reached it."""
     by_limit: dict[str, list[str]] = {}
     for name, limit in used.ended.items():
         by_limit.setdefault(limit, []).append(name)

@@ -1,4 +1,4 @@
-"""Rows: builds the three tables of a part from the record and the provenance of a run."""
+"""Builds the three tables of a part from the record and the provenance of a run."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.rules import confirmation
 
-_PROPERTIES = ("dataset", "optimizer", "batch_size", "budget_steps", "pruning")  # columns of studies from any plan
-_OF_PLAN = ("evaluation_ratio", "evaluation_spacing")  # columns of studies from only some plans
+_PROPERTIES = ("dataset", "optimizer", "batch_size", "budget_steps", "pruning")  # columns of `studies` from all plans
+_OF_PLAN = ("evaluation_ratio", "evaluation_spacing")  # columns of `studies` from some plans only
 _OF_RECORD = (
     *("compile_seconds", "run_seconds", "train_seconds", "evaluate_seconds", "trial_steps"),
     *("lanes", "lane_strategy", "shards", "microbatches"),
@@ -22,8 +22,8 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
     """Returns the three tables of a part, for ``results.storage.claims.Claim.write``.
 
     Args:
-      study: the plan.
-      record: the finished trials.
+      study: plan of the study.
+      record: finished trials.
       about: columns of provenance.
     """
     by_id = sorted(record.trials, key=lambda trial: trial.id)

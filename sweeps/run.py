@@ -1,4 +1,4 @@
-"""One study: finds the trials that the store lacks, runs them, commits them and reports progress."""
+"""Runs one study: finds missing trials, runs and commits them, and reports progress."""
 
 import collections
 import datetime
@@ -34,7 +34,7 @@ class RunSummary(NamedTuple):
 
 
 class StudyOutcome(NamedTuple):
-    """The outcome of a study: its summary, and after a failure its cause in one line and its places in our code."""
+    """The outcome of a study: its summary or, after a failure, the cause in one line and the traceback."""
 
     summary: RunSummary
     failure: str | None = None
@@ -42,14 +42,14 @@ class StudyOutcome(NamedTuple):
 
 
 class StudyUpdate(NamedTuple):
-    """An update on a study.
+    """An update about a study.
 
     Attributes:
-      study: the plan.
-      progress: its progress. None if it waits again or has ended.
-      outcome: set once it has ended.
-      silent: seconds since the last sign of life of its process. None if the update is itself a sign of life. All other
-        fields of an update with ``silent`` are old.
+      study: plan of the study.
+      progress: progress of the study, or None if it waits again or has ended.
+      outcome: outcome of the study once it has ended.
+      silent: seconds since the last sign of life of its process, or None if the update itself is a sign of life. If
+        ``silent`` is set, the other fields repeat the last update.
     """
 
     study: Plan
@@ -67,15 +67,15 @@ def run_study(
     source: Source = None,
     shutdown: Shutdown | None = None,
 ) -> RunSummary:
-    """Runs the trials of ``study`` that the store at ``folder`` lacks. Safe to repeat, and to run twice at once.
+    """Runs the trials of ``study`` that are missing from a store. Safe to repeat, and to run twice concurrently.
 
     Args:
       folder: folder of the store.
-      study: the plan. A stored study keeps its stored name.
+      study: plan of the study. A stored study keeps its stored name.
       settings: settings of the run.
       on_progress: called with the progress of the run.
-      source: the data source, if the plan does not name it. See ``sweeps.planning.Request``.
-      shutdown: the shutdown of this process, which waits for writes.
+      source: data source, if the plan does not contain it. See ``sweeps.planning.Request``.
+      shutdown: shutdown state of this process. Shutdown waits for writes.
 
     Raises:
       Stopped: the process must end. Running trials are saved, and the next call resumes them.
@@ -115,7 +115,7 @@ def run_study(
 
 
 def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shutdown) -> Outcomes:
-    """Runs the trials of ``run_study`` on the leading host in lockstep with it. Returns their outcomes."""
+    """Runs the trials of the leader's ``run_study`` in lockstep with it. Returns their outcomes."""
     work = multihost.broadcast(None)
     if work is None:
         return {}
@@ -149,7 +149,7 @@ def _now() -> dict[str, str]:
 
 
 def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
-    """Stores the missing trials as INCOMPLETE(``reason``: lost or failed). Does not initialise JAX."""
+    """Stores the missing trials as INCOMPLETE(``reason``: lost or failed). Does not initialize JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
         record = unmeasured(trials, TrialOutcome("INCOMPLETE", reason, 0))
@@ -165,7 +165,7 @@ def _missing(study: Plan, claim: Claim) -> list[int]:
 
 
 def _confirming(study: Plan, claim: Claim) -> list[Trial]:
-    """Returns the missing repeats of the best trials. Empty until the whole search is stored."""
+    """Returns the missing repeats of the best trials, or an empty list until the whole search is stored."""
     if not study.request.repeats.confirm:
         return []
     stored = claim.tables()
@@ -173,7 +173,7 @@ def _confirming(study: Plan, claim: Claim) -> list[Trial]:
 
 
 def _best(study: Plan, claim: Claim) -> BestSteps:
-    """Returns the best steps and the trial for each target, among the ended trials of the search."""
+    """Returns, for each target, the fewest steps and the trial, among the ended trials of the search."""
     measurements = claim.tables().measurements
     if len(measurements):
         measurements = measurements[~confirmation.is_repeat(measurements["trial"])]

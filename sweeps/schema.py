@@ -1,4 +1,4 @@
-"""The schema of the configuration: names and types of all keys of YAML files and overrides."""
+"""The configuration schema: names and types of all keys in YAML files and overrides."""
 
 import dataclasses
 from typing import Any
@@ -28,9 +28,9 @@ class BudgetConfig:
 @dataclasses.dataclass
 class TaskConfig:
     dataset: str = MISSING
-    model: Section = MISSING  # its name and its options
+    model: Section = MISSING  # name and options
     schedule: str = "constant"
-    targets: list[TargetConfig] | None = MISSING  # null: the targets of the data set
+    targets: list[TargetConfig] | None = MISSING  # null selects the targets of the data set
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
     evaluation_share: float = 0.5
@@ -54,7 +54,7 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
-    """Types of the keys of all launchers. Each file in conf/launcher has the keys of one and their defaults."""
+    """Types of the keys of all launchers. Each file in conf/launcher has one launcher's keys and their defaults."""
 
     name: str = "local"
     workers: int | None = None
@@ -103,11 +103,11 @@ class LimitsConfig:
 
 @dataclasses.dataclass
 class StudyConfig:
-    """Keys of a study of any kind."""
+    """Keys of studies of all kinds."""
 
     launcher: LauncherConfig = MISSING
     limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
-    kind: str = "batch"  # a key of ``sweeps.kind_configs.READERS``, set in the files of other tasks
+    kind: str = "batch"  # a key of ``sweeps.kind_configs.READERS``, set in task files
     trials: int | None = None
     seed: int = MISSING
     store: str = MISSING
@@ -136,7 +136,7 @@ class TableConfig:
 
 @dataclasses.dataclass
 class NetworkConfig:
-    """Further keys of a study of kind ``batch``."""
+    """Additional keys of studies of kind ``batch``."""
 
     task: TaskConfig | None = None
     table: TableConfig | None = None
@@ -156,8 +156,8 @@ class NetworkConfig:
 
 @dataclasses.dataclass
 class FactorizationConfig:
-    """Further keys of a study of kind ``cores``."""
+    """Additional keys of studies of kind ``cores``."""
 
-    ratings: Section | None = None  # the name of a data set and its options
+    ratings: Section | None = None  # name of a data set and its options
     als: AlsConfig | None = None  # type: ignore[valid-type]
     cores: int | None = None

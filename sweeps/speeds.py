@@ -1,4 +1,4 @@
-"""Speeds and lengths of trials as measured so far: seconds per step, and the steps of trials before they end."""
+"""Speeds and lengths of the trials measured so far: seconds per step, and the number of steps before trials end."""
 
 import collections
 import functools
@@ -14,17 +14,17 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
 
-SHARES = np.geomspace(1e-4, 1.0, 65)  # of a budget: the edges of the life table
+SHARES = np.geomspace(1e-4, 1.0, 65)  # fractions of a budget: the edges of the life table
 
 
 class Pace(NamedTuple):
-    """The properties of a study that decide its speed: studies with equal paces are equally fast.
+    """The properties of a study that determine its speed. Studies with equal paces are equally fast.
 
     Attributes:
       family: kind, data set and model.
-      along: batch size, or number of cores.
-      cost: cost of a step, in units that are comparable within a kind.
-      grid: int64[evaluations] as bytes, the steps with evaluations.
+      along: batch size or number of cores.
+      cost: cost of a step, in units that can be compared within a kind.
+      grid: int64[evaluations] as bytes, steps at which trials are evaluated.
     """
 
     family: tuple[str, str, str]
@@ -45,15 +45,15 @@ def pace(study: Plan) -> Pace:
 
 
 def step_cost(study: Plan) -> float:
-    """Returns the cost of a step of a study, in units that are comparable within a kind.
+    """Returns the cost of a step of a study, in units that can be compared within a kind.
 
-    A step costs as much as its examples plus 8, as measured on a small network.
+    A step costs its number of examples plus 8, a constant measured on a small network.
     """
     return (study.batch_size or 0) + 8.0
 
 
 class Mean:
-    """A mean of seconds weighted by counts. 0 if empty."""
+    """A mean of seconds, weighted by counts. It is 0 if empty."""
 
     def __init__(self) -> None:
         self.sum = self.count = 0.0
@@ -71,8 +71,8 @@ class Mean:
 class Speeds:
     """Measured seconds of a step by pace, and of an evaluation by family.
 
-    An unmeasured batch size (or number of cores) is interpolated between the measured ones of its family. Without any,
-    the mean of its kind is used.
+    Batch sizes (or numbers of cores) that have not been measured are interpolated between measured ones of the same
+    family. If there are none, the mean of the kind is used.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Speeds:
         self._all_evaluations[of.kind].add(others, evaluations)
 
     def of(self, of: Pace) -> tuple[float, float] | None:
-        """Returns the seconds of a step and of an evaluation. None if that kind was not measured."""
+        """Returns the seconds per step and per evaluation, unless the kind has not been measured."""
         if of.kind not in self._costs:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
@@ -105,17 +105,17 @@ class Speeds:
 
 
 def _between(measured: Mapping[float, float], at: float) -> float:
-    """Interpolates a positive function between logarithms. Outside the measured range returns the nearest value."""
+    """Interpolates a positive function in log-log space. Outside the measured range, returns the nearest value."""
     known = sorted(measured)
     logs = [math.log(max(measured[each], 1e-12)) for each in known]
     return math.exp(float(np.interp(math.log(at), np.log(known), logs)))
 
 
 class LifeTable:
-    """Counts the trials that passed each share of their budget, and those that ended there.
+    """Counts the trials that passed each fraction of their budget, and those that ended there.
 
-    Running trials count up to their current step, so that early ends are not taken for typical. Beyond the longest
-    trial, all trials are assumed to continue.
+    Running trials count up to their current step, which avoids a bias towards early ends. Beyond the longest trial, all
+    trials are assumed to continue.
     """
 
     def __init__(self) -> None:
@@ -131,17 +131,17 @@ class LifeTable:
                 self._ended[at] += count * ended * (steps < budget_steps)
 
     def survival(self, shares: np.ndarray) -> np.ndarray:
-        """Returns the positive share of trials that pass each share of the budget, in the shape of ``shares``."""
+        """Returns the positive fraction of trials that pass each fraction of the budget, in the shape of ``shares``."""
         hazards = self._ended / (self._past + self._ended + 1.0)
         return np.interp(np.log(np.maximum(shares, SHARES[0])), np.log(SHARES), np.cumprod(1.0 - hazards))
 
 
 class RemainingWork:
-    """The expected remaining steps and evaluations of trials on one grid.
+    """Expected remaining steps and evaluations of trials on one grid.
 
     Args:
-      grid: int64[evaluations] as bytes. The last is the budget.
-      life: the life table of the trials.
+      grid: int64[evaluations] as bytes. The last step is the budget.
+      life: life table of the trials.
     """
 
     def __init__(self, grid: bytes, life: LifeTable):
@@ -159,13 +159,13 @@ class RemainingWork:
 
 
 class Lengths:
-    """The expected steps and evaluations of trials, from the trials of a store."""
+    """Expected steps and evaluations of trials, estimated from the trials in a store."""
 
     def __init__(self, commits: Iterable[Commit]):
         self._commits = list(commits)
 
     def of(self, study: Plan) -> tuple[float, float, bool]:
-        """Returns the steps and evaluations of a trial of a study, and whether they come from the store."""
+        """Returns the expected steps and evaluations of a study's trial, and whether they come from the store."""
         grid = RUNNERS[study.kind].evaluations(study)
         life = self._tables.get(_family(study))
         if life is None:
@@ -191,6 +191,6 @@ class Lengths:
 
 
 def _family(study: Plan) -> tuple:
-    """Returns the key of studies whose trials have similar lengths as shares of their budgets."""
+    """Returns the key of studies whose trials have similar lengths relative to their budgets."""
     targets = tuple((target.metric, target.value) for target in study.ends_at)
     return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets

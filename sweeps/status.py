@@ -2,24 +2,25 @@
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process of this machine works on it, and `queued` while it waits for a cluster. It is
-`unfinished` while requested trials are missing; the same `python -m sweeps` command runs only those. `running 12/32`
-counts the ended trials, stored or not, of all planned trials. Studies of a release are `released`. The default is
-store=results/local. While any study is running, queued or failed, the first line counts studies by state. `retrying`
-studies run or wait again after a failed attempt. --failed shows failed and retrying studies, most failures first.
+`unfinished` while requested trials are missing. The same `python -m sweeps` command then runs only the missing trials.
+`running 12/32` means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are
+`released`. The default is store=results/local. While any study is running, queued or failed, the first line counts
+studies by state. `retrying` studies are running or waiting again after a failed attempt. --failed shows failed and
+retrying studies, most failures first.
 
-The table shows the host and the attempt of each running study, and the time since its last sign of life. A line below
-the table names its log. If the last attempt at an unfinished study failed, a line gives the cause and the log. Further
+The table shows the host and the attempt of each running study, and the time since its last sign of life. The log is
+listed below the table. If the last attempt at an unfinished study failed, the cause and the log are listed. Further
 lines show how similar studies differ.
 
---watch (or watch=true) shows the running studies, their speed and the time left, every second until no study is running
-or queued. The exit code is then 1 if studies are unfinished.
+--watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
+running or queued. The exit code is then 1 if there are unfinished studies.
 
 --csv and --json print only the table, without totals. --wide prints all columns on a terminal.
 """
 
 from results import cli
 
-if __name__ == "__main__":  # first, so that errors in the imports below are guarded too
+if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.status")
 
 import itertools
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
     from results.storage.heartbeat import Heartbeat
 
 # Imports inside functions keep --help fast.
-_MOST = 200  # largest number of studies with one slug that are compared in pairs
-_SHOWN = 60  # characters of a value
+_MOST = 200  # maximum number of studies with one slug that are compared pairwise
+_SHOWN = 60  # maximum length of a value
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Prints the ledger of a store, study by study. Returns 1 if a study is damaged."""
+    """Prints the ledger of a store, study by study. Returns 1 if a study is corrupt."""
     if {"-h", "--help"} & set(argv):
         answer_help((__doc__ or "").strip())
         return 0
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
     damaged = dict[str, Damaged]()
 
     def row_of(name: str, beat: "Heartbeat | None", unknown: int | None = None) -> tuple:
-        """Returns the row of a study, without a ledger if it is damaged, so that the others are still shown."""
+        """Returns the row of a study. The ledger of a corrupt study is omitted, so that the others are still shown."""
         try:
             return _row(folder, name, beat)
         except Damaged as error:
@@ -128,12 +129,12 @@ class Activity(NamedTuple):
     """The last attempt at a study. Fields are None if unknown.
 
     Attributes:
-      host: host that runs it or ran it.
-      attempt: its number.
-      heard: seconds since the last sign of life of its process, according to its heartbeat.
-      cause: cause of its end, unless it succeeded.
-      log: log with its output.
-      failures: number of failed attempts. None without any attempt.
+      host: host that runs or ran the study.
+      attempt: number of the attempt.
+      heard: seconds since the last sign of life of the process, according to its heartbeat.
+      cause: cause of the end, unless the attempt succeeded.
+      log: log with the output of the attempt.
+      failures: number of failed attempts, or None without attempts.
     """
 
     host: str | None = None
@@ -161,7 +162,7 @@ def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
 
 
 def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
-    """Returns the last attempts at studies of a store, by name, as far as they are known."""
+    """Returns the last attempts at studies of a store, by study name."""
     from results.storage import attempts, heartbeat
 
     found = {}
@@ -183,7 +184,7 @@ def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
 
 
 def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> str:
-    """Returns the table, with the columns of running attempts if any, and below it causes of failures and logs."""
+    """Returns the table, with columns for running attempts (if any), followed by causes of failures and logs."""
     total = [sum(row[i] or 0 for row in rows) for i in range(2, len(header))]
     shown = [
         field for field in ("host", "attempt", "heard") if any(getattr(a, field) is not None for a in runs.values())
@@ -219,7 +220,7 @@ def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
     planned = store.stored_plan(folder, name)
     assert planned is not None  # names() lists only studies with plans
     progress = store.progress(folder, planned)
-    ours = not KINDS[planned.kind].recorded  # a study that others measured cannot be continued
+    ours = not KINDS[planned.kind].recorded  # published studies cannot be continued
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
     state = "unfinished" if unfinished else "done"
     if beat is not None or store.is_running(folder, name):
@@ -232,7 +233,7 @@ def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
 
 
 def differences(folder: Path, names: Sequence[str]) -> list[str]:
-    """Returns a line for each study that shares its slug with others: the most similar one and their differences.
+    """Returns, for each study that shares its slug with others, a line about its differences from the most similar one.
 
     Args:
       folder: folder of the store.
@@ -261,7 +262,7 @@ def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
 
 
 def different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns the fields in which two plans differ, with both values. None for missing fields."""
+    """Returns the fields in which two plans differ, with both values. Missing fields have None."""
     keys = list(dict.fromkeys(itertools.chain(one, other)))
     return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
 

@@ -1,4 +1,4 @@
-"""Step times: writes a table of predicted seconds per step, for commands that read such tables."""
+"""Writes a table of predicted seconds per step, for commands that read such tables."""
 
 import csv
 import io
@@ -25,10 +25,10 @@ PREDICTED = "predicted"
 
 
 def write(name: str, costs: Sequence[StudyCost]) -> None:
-    """Writes the table as CSV. Replaces an existing file only if it is such a table.
+    """Writes the table as CSV. An existing file is replaced only if it is such a table.
 
     Raises:
-      BadInput: there are no predictions, or a file of that name is not such a table.
+      BadInput: there are no predictions, or the existing file is not such a table.
     """
     rows = {}
     for cost in costs:

@@ -1,4 +1,4 @@
-"""Watches a store while sweeps run: a table redrawn every second, or lines without a terminal."""
+"""Watches a store while sweeps run: a table that is redrawn every second, or lines without a terminal."""
 
 import os
 import shutil
@@ -18,12 +18,12 @@ from results.storage.heartbeat import Heartbeat
 from sweeps.display import clock, cut, short_names
 
 LOOK_SECONDS = 1.0
-SILENT_SECONDS = 60.0  # silence that is shown
-QUIET_LOOKS = 3  # looks in a row without a running or queued study, after which the sweep is over
+SILENT_SECONDS = 60.0  # silence after which it is shown
+QUIET_LOOKS = 3  # consecutive checks without a running or queued study after which the sweep is over
 
 
 class Study(NamedTuple):
-    """The current state of a study: running, queued, unfinished, damaged or done. Only running studies have a beat."""
+    """The state of a study: running, queued, unfinished, damaged or done. Only running studies have a heartbeat."""
 
     name: str
     state: str
@@ -32,16 +32,16 @@ class Study(NamedTuple):
 
     @property
     def settled(self) -> int:
-        """The number of trials that need no further run."""
+        """Number of trials that do not need another run."""
         return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
 
 
 def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
-    """Shows a store until no study is running or queued. Returns the exit code, 1 if studies are unfinished.
+    """Shows a store until no study is running or queued. Returns 1 if there are unfinished studies, otherwise 0.
 
     Args:
       folder: folder of the store.
-      row: returns the name, state and ledger of a study, given its name and its heartbeat.
+      row: function that returns the name, state and ledger of a study, given its name and heartbeat.
     """
     screen = _Screen()
     looks = _Looks(folder, row)
@@ -62,7 +62,7 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
 
 class _Looks:
-    """Reads the studies of a store. Skips those that are not running and whose folder is unchanged."""
+    """Reads the studies of a store. Studies that are not running and whose folders are unchanged are skipped."""
 
     def __init__(self, folder: Path, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder = folder
@@ -86,7 +86,7 @@ class _Looks:
 
 
 def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:
-    """Returns a summary of all studies, and the lines of a table of the running ones."""
+    """Returns a summary of all studies, and a table of the running ones as lines."""
     done = len(studies) - unfinished
     settled = sum(study.settled for study in studies)
     planned = sum(study.ledger.planned for study in studies)
@@ -119,7 +119,7 @@ def _cells(study: Study) -> tuple[str, str, str, str]:
 
 
 class _Screen:
-    """Standard output. On a terminal new lines replace the previous ones. Elsewhere the first is printed if due."""
+    """Standard output. On a terminal, new lines replace old ones. Elsewhere, the first line is printed at intervals."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()

@@ -36,7 +36,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 # First lines of help, by command.
 HELP = {
-    "sweeps": "python -m sweeps: runs one study, or a sweep of studies with -m. Stored trials are not run again.",
+    "sweeps": "python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated.",
     "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored,",
     "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed",
     "analysis": "usage: python -m analysis [-h]",
@@ -55,10 +55,9 @@ MISTAKES = {
     "taks=digits_fc": "error: unknown key 'taks'; did you mean 'task'?",
     "optimizer=adm": "error: unknown optimizer 'adm'; did you mean 'adam'?",
     "batch_sizes=3": "error: unknown key 'batch_sizes'; did you mean 'batch_size'?",
-    "batch_size=many": "error: batch_size=many: 'many' is not a whole number",
+    "batch_size=many": "error: batch_size=many: 'many' is not an integer",
     "lanes=0": "error: lanes must be at least 1, not 0",
-    "task.model.widths=64": "error: task.model: widths must be a list of whole numbers of at least 1, such as [64], "
-    "not 64",
+    "task.model.widths=64": "error: task.model: widths must be a list of integers of at least 1, such as [64], not 64",
     "task.targets=0.18": "error: task.targets=0.18: targets must be a list of metrics and values, such as "
     "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes",
     "task=webgraph_synthetic als.solver=qrr": "error: unknown solver 'qrr'; did you mean 'qr'?",

@@ -1,1 +1,1 @@
-"""Workloads: data sets, models, optimizers, and the pure functions they combine into."""
+"""Workloads: data sets, models, optimizers, and the pure functions that combine them."""

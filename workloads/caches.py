@@ -1,4 +1,4 @@
-"""The cache folder for files that can be rebuilt, and hashes to verify them."""
+"""Cache folder for files that can be rebuilt, and hashes to verify them."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from results.bad_input import BadInput
 
 
 def folder(kind: str) -> Path:
-    """Returns the folder of one kind of cache, in SCALING_LIMITS_CACHE or else in the user's cache folder.
+    """Returns the folder of one kind of cache, below SCALING_LIMITS_CACHE or the user's cache folder.
 
     Raises:
       BadInput: the user has no home folder.
@@ -20,9 +20,7 @@ def folder(kind: str) -> Path:
     try:
         return durable.local(named) / kind
     except BadInput:
-        raise BadInput(
-            "this user has no home folder. Choose a folder of caches with SCALING_LIMITS_CACHE=DIR."
-        ) from None
+        raise BadInput("this user has no home folder. Choose a cache folder with SCALING_LIMITS_CACHE=DIR.") from None
 
 
 def file_digest(file: Path) -> str:

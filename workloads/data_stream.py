@@ -1,8 +1,8 @@
-"""Streams: batches of records that do not fit in memory, decoded ahead of time by other processes.
+"""Streams of batches for data that do not fit in memory. Other processes decode the records ahead of time.
 
-Batch k of a trial is a function of (seed, k). Each epoch visits the records in its own order, taken from Grain, and
-drops the last partial batch: position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order.
-A stream can therefore start anywhere without a state, and does not depend on the number of processes.
+Batch k of a trial is a function of (seed, k). Grain shuffles the records in each epoch, and the last partial batch is
+dropped: position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order. A stream is
+therefore stateless: it can start anywhere, and does not depend on the number of processes.
 """
 
 import collections
@@ -26,21 +26,21 @@ import numpy as np
 from results.bad_input import BadInput
 from workloads.workload import Examples
 
-AHEAD_BYTES = 512 << 20  # size of all batches decoded ahead: two superbatches of the harness
+AHEAD_BYTES = 512 << 20  # limit on all batches decoded ahead: two superbatches of the harness
 MOST_AHEAD = 64  # batches decoded ahead per trial
-PART = 32  # examples that a process decodes at a time
+PART = 32  # examples that a process decodes at once
 DECODED_AHEAD = 4  # parts of evaluated examples decoded ahead, per process
-PATIENCE_SECONDS = 5.0  # between checks that the decoding processes are alive
+PATIENCE_SECONDS = 5.0  # interval between checks that the decoding processes are alive
 SHARED_BY = "SCALING_LIMITS_WORKERS"  # environment variable: number of processes that share the machine
 MOST_POSITIONS = 1 << 20  # largest batch size
 
 
 class Source(NamedTuple):
-    """The records of a split, and a function that decodes them. Pickled, so both must be importable.
+    """The records of a split, and a function that decodes them. Both must be importable, because a source is pickled.
 
     Attributes:
-      records: function that opens the records, a sequence of bytes with random access.
-      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays. Augments if it gets draws.
+      records: function that opens the records as a sequence of bytes with random access.
+      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays. Given draws, it augments the example.
       example_bytes: approximate size of one decoded example.
     """
 
@@ -50,13 +50,13 @@ class Source(NamedTuple):
 
 
 class Draws:
-    """Random numbers of one training example, a function of (seed, step, position)."""
+    """Random numbers of one training example, as a function of (seed, step, position)."""
 
     def __init__(self, seed: int, step: int, position: int):
         self._bits = np.random.Philox(key=[seed, step * MOST_POSITIONS + position])
 
     def uniform(self) -> float:
-        """Returns the next number in [0, 1), from raw bits, which are stable across versions of NumPy."""
+        """Returns the next number in [0, 1). Uses raw bits, which are stable across versions of NumPy."""
         return (int(self._bits.random_raw()) >> 11) * 2.0**-53
 
 
@@ -67,7 +67,7 @@ def processes() -> int:
 
 
 def record_index(examples: int, step: int, position: int, batch_size: int) -> int:
-    """Returns the index, in the repeated order, of the record at a position of a batch."""
+    """Returns the index in the repeated order of the record at a position of a batch."""
     epoch, in_epoch = divmod(step, examples // batch_size)
     return epoch * examples + in_epoch * batch_size + position
 
@@ -77,13 +77,13 @@ class Stream:
 
     Args:
       source: the training split.
-      workers: number of decoding processes; None for ``processes()``.
+      workers: number of decoding processes, by default ``processes()``.
     """
 
     def __init__(self, source: Source, workers: int | None = None):
         self._source = source
         self._workers = workers
-        # Batches by step, for each trial and range of positions.
+        # For each trial and range of positions, batches by step.
         self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
         self._lock = threading.Lock()
         _STREAMS.add(self)
@@ -91,13 +91,13 @@ class Stream:
     def __call__(self, seed: int, step: int, batch_size: int, positions: range) -> Examples:
         """Returns some positions of the batch of a trial (identified by its seed) at a step.
 
-        The same positions of the following batches are decoded in the background, up to ``AHEAD_BYTES`` over all
-        trials. ``keep`` stops this for trials that have ended.
+        The same positions of subsequent batches are decoded in the background, up to ``AHEAD_BYTES`` over all trials.
+        ``keep`` stops this for trials that have ended.
         """
         fed = _Fed(seed, batch_size, positions)
         try:
             parts = self._parts(fed, step)
-        except BrokenProcessPool:  # a process was killed, maybe for lack of memory
+        except BrokenProcessPool:  # a process was killed, possibly because it ran out of memory
             with self._lock:
                 self._ahead.clear()
                 close()
@@ -105,7 +105,7 @@ class Stream:
         return Examples(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _parts(self, fed: "_Fed", step: int) -> list[Examples]:
-        """Returns a batch in parts, and schedules the batches after it."""
+        """Returns a batch in parts, and schedules the following batches."""
         with self._lock:
             own = self._ahead.setdefault(fed, {})
             for passed in [at for at in own if at < step]:
@@ -115,8 +115,8 @@ class Stream:
             for at in range(step, step + 1 + min(MOST_AHEAD, held // len(self._ahead))):
                 if at not in own:
                     own[at] = self._submit(fed, at)
-            futures = own.pop(step)  # frees their memory after the copy
-            while sum(map(len, self._ahead.values())) > held:  # trials that started earlier took more
+            futures = own.pop(step)  # their memory is freed after the copy
+            while sum(map(len, self._ahead.values())) > held:  # trials that started earlier may hold more
                 most = max(self._ahead.values(), key=len)
                 _drop(most.pop(max(most)))
         return list(_results(futures))
@@ -161,7 +161,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
         for rows in itertools.islice(rest, parts):
             waiting.append((rows, pool.submit(_rows, source, rows)))
 
-    submit(DECODED_AHEAD * many)  # a future holds its part, so these few are in memory twice
+    submit(DECODED_AHEAD * many)  # futures hold their results, so these few parts are in memory twice
     try:
         while waiting:
             rows, future = waiting.popleft()
@@ -177,7 +177,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
 
 
 def order(records: Any, seed: int) -> Any:
-    """Returns Grain's endless order of records: a sequence with random access that permutes each epoch.
+    """Returns Grain's infinite order of records: a sequence with random access that shuffles each epoch.
 
     Raises:
       BadInput: Grain is not installed.
@@ -192,7 +192,7 @@ def order(records: Any, seed: int) -> Any:
 
 
 _STREAMS: "weakref.WeakSet[Stream]" = weakref.WeakSet()
-_POOLS: dict[int, ProcessPoolExecutor] = {}  # by size, shared by all streams
+_POOLS: dict[int, ProcessPoolExecutor] = {}  # pools by size, shared by all streams
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
@@ -202,14 +202,14 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def keep(seeds: Collection[int]) -> None:
-    """Drops the batches decoded ahead in all streams, except for trials with these seeds."""
+    """Drops batches decoded ahead in all streams, except for trials with these seeds."""
     for stream in list(_STREAMS):
         stream.keep(seeds)
 
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """Drops all batches decoded ahead at the end of the block, so that no process waits for them."""
+    """Drops all batches decoded ahead when the block exits, so that no process waits for them."""
     try:
         yield
     finally:
@@ -217,14 +217,14 @@ def ending() -> Iterator[None]:
 
 
 def close() -> None:
-    """Ends the decoding processes."""
+    """Stops the decoding processes."""
     _end_broken()
     while _POOLS:
         _POOLS.popitem()[1].shutdown(cancel_futures=True)
 
 
 def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
-    """Yields the results of futures; raises BrokenProcessPool if a decoding process has died."""
+    """Yields the results of futures. Raises BrokenProcessPool if a decoding process has died."""
     for future in futures:
         while not future.done():
             if not wait([future], PATIENCE_SECONDS).done:
@@ -233,10 +233,11 @@ def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
 
 
 def _end_broken() -> None:
-    """Ends pools that have lost a process, so that waiting for them fails.
+    """Shuts down pools that have lost a process, so that waiting for them raises an error.
 
-    An executor notices a lost process, except while it reads a result which that process had begun to write. It then
-    waits for the rest as long as the pipe has a writer, and it holds one itself. There is no public way to close that.
+    An executor detects a lost process, unless it is reading a result that the process had only partly written. It then
+    waits for the rest while the pipe has a writer, and it holds a writer itself, which cannot be closed through a
+    public API.
     """
     for pool in _POOLS.values():
         own = list((pool._processes or {}).values())
@@ -247,16 +248,16 @@ def _end_broken() -> None:
 
 
 def _begin() -> None:
-    """Prepares a decoding process: it ends with its parent, ignores the parent's signals and does not import JAX.
+    """Initializes a decoding process, which ends with its parent, ignores the parent's signals and does not import JAX.
 
-    A new session shields it from signals to the parent's group. SIGTERM ends it, because an executor that has lost a
-    process ends the others this way and then waits for them.
+    A new session shields it from signals to the parent's process group. SIGTERM must end it, because an executor that
+    has lost a process terminates the others and then waits for them.
     """
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if "jax" not in sys.modules:
-        sys.modules["jax"] = None  # type: ignore[assignment]  # Grain imports it if it can
+        sys.modules["jax"] = None  # type: ignore[assignment]  # Grain imports JAX if it can
     logging.getLogger("absl").setLevel(logging.ERROR)  # Grain logs that JAX is missing
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -1,6 +1,6 @@
-"""Losses of predicted classes or numbers, and the metrics that are sums of them.
+"""Losses for predicted classes or numbers, and metrics that are sums of them.
 
-Functions import JAX when they are called, so that the registry can be read without it.
+Functions import JAX when they are called, so that the registry can be read without JAX.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from workloads.workload import Array, ArrayPair, Loss, Metric, Product
 
-CHUNK_BYTES = 64 << 20  # size of the chunks of outputs of a lazy product
+CHUNK_BYTES = 64 << 20  # size of a chunk of the outputs of a lazy product
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
@@ -26,26 +26,27 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     import jax.numpy as jnp
 
     classes = logits.shape[-1]
-    # A product with a one-hot fuses with its neighbours. A gather, and the scatter of its gradient, would not.
+    # A product with a one-hot vector is fused with its neighbours. A gather, and the scatter in its gradient, would not
+    # be.
     one_hot = jax.nn.one_hot(labels, classes, dtype=logits.dtype)
     smooth = (1.0 - label_smoothing) * one_hot + label_smoothing / classes
     return -jnp.sum(jax.nn.log_softmax(logits) * smooth, axis=-1)
 
 
 def misclassified(logits: Array, labels: Array) -> Array:
-    """Returns 1 for labels that do not have the largest logit, else 0. Shapes as in ``softmax_cross_entropy``."""
+    """Returns 1 for labels that do not have the largest logit, else 0. Shapes are as in ``softmax_cross_entropy``."""
     import jax.numpy as jnp
 
     return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
 
 
 def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Returns the squared error of predicted numbers, in the square of the labels' unit.
+    """Returns the squared error of predicted numbers, in squared units of the labels.
 
     Args:
       outputs: float32[..., 1].
       labels: float32[...].
-      label_smoothing: not used. Numbers have no classes to smooth over.
+      label_smoothing: not used, since numbers do not have classes to smooth over.
 
     Returns:
       float32[...], one per label.
@@ -57,7 +58,7 @@ def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float 
 
 
 def total(values: Array, weights: Array | None) -> Array:
-    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B] or [B, ...], or None for ones."""
+    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B], [B, ...], or None for all ones."""
     import jax.numpy as jnp
 
     if weights is None:
@@ -66,7 +67,7 @@ def total(values: Array, weights: Array | None) -> Array:
 
 
 def _with_axes(weights: Array, ndim: int) -> Array:
-    """Returns weights [B, ...] with axes of size 1 added at the end."""
+    """Returns weights [B, ...] with trailing axes of size 1."""
     return weights.reshape(*weights.shape, *[1] * (ndim - weights.ndim))
 
 
@@ -75,8 +76,8 @@ def label_weights(labels: Array, weights: Array | None, padding: int | None) -> 
 
     Args:
       labels: int32[B, ...].
-      weights: float32[B], weights of examples, or None for ones.
-      padding: label of padding; None returns ``weights``.
+      weights: float32[B], weights of examples, or None for all ones.
+      padding: label that marks padding. With None, ``weights`` is returned.
     """
     import jax.numpy as jnp
 
@@ -96,10 +97,10 @@ def total_loss(
     """Returns the weighted sum of the losses of all labels, float32[].
 
     The outputs of a lazy product are computed in chunks of at most ``CHUNK_BYTES``, together with their gradients, so
-    that the backward pass does not compute them a second time.
+    that the backward pass does not recompute them.
 
     Args:
-      loss: as in Dataset.
+      loss: loss function, as in Dataset.
       outputs: array [B, ..., classes].
       labels: array [B, ...].
       weights: as in ``total``.
@@ -162,11 +163,11 @@ def largest_divisor(number: int, most: int) -> int:
 
 
 def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric:
-    """Returns the metric that is the mean of ``values`` over all labels, times a factor.
+    """Returns a metric: the mean of ``values`` over all labels, times a factor.
 
     Args:
       values: ``(outputs, labels) -> float32[B, ...]``.
-      factor: multiplies the mean.
+      factor: factor that the mean is multiplied by.
     """
     import numpy as np
 
@@ -196,14 +197,14 @@ def _r2_error(sums: Any) -> Array:
     return errors / (squares - labels * labels / count)
 
 
-# 1 − R²: the squared error over that of the mean of the same labels. Standardized labels avoid cancellation.
+# 1 − R²: the squared error relative to that of the mean label. Standardized labels avoid cancellation.
 R2_ERROR = Metric(_r2_sums, _r2_error)
 
 
 def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
     """Returns −(q ln p + (1 − q) ln (1 − p)) of each class, times the number of classes.
 
-    The mean over classes is therefore the usual sum over them.
+    The mean over classes is therefore the usual sum over classes.
 
     Args:
       logits: float32[..., classes].
@@ -229,7 +230,7 @@ FURTHER_BINS = 1 << 14
 
 
 def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:
-    """Returns two counts for each bin of scores, over all images and classes: of all labels, and of present ones."""
+    """Returns, for each bin of scores, the number of labels and of positive labels, over all images and classes."""
     import jax.numpy as jnp
 
     within = (jnp.clip(logits, -LINEAR, LINEAR) + LINEAR) * (SCORE_BINS / (2 * LINEAR))
@@ -247,19 +248,19 @@ def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Arra
 def _average_precision_error(sums: Array) -> Array:
     import jax.numpy as jnp
 
-    above = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this bin or a higher one
+    above = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this or a higher bin
     precision = above[:, 1] / jnp.maximum(above[:, 0], 1.0)
     return 1.0 - jnp.sum(precision * (sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)))
 
 
-# 1 − the area under the precision-recall curve over all images and classes. Scores in one bin count as equal.
+# 1 minus the area under the precision-recall curve over all images and classes. Scores in the same bin are ties.
 AVERAGE_PRECISION_ERROR = Metric(_precision_sums, _average_precision_error)
 MULTI_LABEL = {"loss": mean(sigmoid_cross_entropy), "average_precision_error": AVERAGE_PRECISION_ERROR}
 CLASSIFICATION = {"loss": mean(softmax_cross_entropy), "error": mean(misclassified)}
 
 
 def regression(deviation: float) -> Mapping[str, Metric]:
-    """Returns metrics for labels that were divided by ``deviation``. Squared errors are in the original unit."""
+    """Returns metrics for labels that were divided by ``deviation``. Squared errors are in squared original units."""
     return {
         "loss": mean(squared_error),
         "squared_error": mean(squared_error, deviation**2),

@@ -1,4 +1,4 @@
-"""Free memory of this process, and the error for data that would not fit."""
+"""Memory available to this process, and the error for data that would not fit."""
 
 import os
 from pathlib import Path
@@ -14,9 +14,9 @@ def require(needed: int, what: str, instead: str) -> None:
     """Raises BadInput unless ``needed`` bytes are free.
 
     Args:
-      needed: bytes.
-      what: the task that needs them, which starts the message.
-      instead: the remedy, a sentence without its full stop.
+      needed: number of bytes.
+      what: task that needs the memory, which starts the message.
+      instead: remedy, a sentence without its period.
     """
     free = available()
     if free is not None and needed > free:
@@ -24,7 +24,7 @@ def require(needed: int, what: str, instead: str) -> None:
 
 
 def available() -> int | None:
-    """Returns the bytes that this process can use without swapping, within its control group; None if unknown."""
+    """Returns the bytes that this process can use without swapping, within its control group, or None if unknown."""
     bounds = [bound for bound in (_free_on_machine(), _free_in_group()) if bound is not None]
     return min(bounds, default=None)
 
@@ -42,7 +42,7 @@ def _free_on_machine() -> int | None:
 
 
 def _free_in_group() -> int | None:
-    """Returns the bytes left under the tightest limit of the control groups (version 2) above this process."""
+    """Returns the bytes left under the tightest limit of this process's control groups (version 2)."""
     try:
         lines = OWN_GROUP.read_text().splitlines()
     except OSError:

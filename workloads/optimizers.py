@@ -1,7 +1,7 @@
-"""Optimizers as update rules with traced metaparameters, in the form of optax, and learning-rate schedules.
+"""Optimizers as optax update rules with traced metaparameters, and learning-rate schedules.
 
-The kind and length of a schedule are traced too, so that one program serves all of them. Functions import JAX and optax
-when they are called, so that the registry can be read without them.
+The kind and length of a schedule are also traced, so that all schedules share one program. Functions import JAX and
+optax when they are called, so that the registry can be read without them.
 """
 
 import operator
@@ -10,15 +10,15 @@ from typing import Any
 
 from workloads.workload import STACKED, Array, Params
 
-# The number that represents each kind of schedule in a program.
+# The number of each kind of schedule in a program.
 SCHEDULES = {"constant": 0, "linear": 1, "cosine": 2}
-# Metaparameters of decaying schedules, with their values for no decay: length in budgets, and final factor.
+# Metaparameters of decaying schedules, with values that disable decay: length in budgets, and final factor.
 NO_DECAY = {"decay_fraction": 1.0, "end_learning_rate_factor": 1.0}
 TUNED_DECAY = tuple(NO_DECAY)
 
 
 def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_decay: Array) -> Any:
-    """Returns gradient descent with momentum: one program for sgd, momentum and nesterov.
+    """Returns gradient descent with momentum, which is one program for sgd, momentum and nesterov.
 
     Each step sets v ← momentum · v + g. The update is −learning_rate · v, or −learning_rate · (momentum · v + g) for
     Nesterov momentum (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``. The gradient g
@@ -61,9 +61,9 @@ def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
     """Returns ``optax.lars``, layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888).
 
-    Biases and parameters of norms have no trust ratio or weight decay, as in the authors' LARSOptimizer for
-    TensorFlow. They use momentum at the plain learning rate. With weight decay, the denominator of a trust ratio is the
-    norm of gradient plus decay, as in optax. The paper adds the norms of the two.
+    As in the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
+    decay, and use momentum with the plain learning rate. With weight decay, the denominator of a trust ratio is the
+    norm of the sum of gradient and decay, as in optax. The paper adds the two norms.
     """
     import optax
 
@@ -82,8 +82,8 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
 def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Returns LAMB (You et al. 2020, arXiv 1904.00962), from the four parts of ``optax.lamb``.
 
-    Biases and parameters of norms have no trust ratio or weight decay, as in the authors' code for BERT, and follow
-    Adam. ``optax.lamb`` itself can only leave out the decay.
+    As in the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
+    Adam. ``optax.lamb`` can only mask the decay.
     """
     import optax
 
@@ -96,10 +96,10 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 
 
 def adaptation_mask(params: Params) -> Any:
-    """Returns a mask of the parameters with layer-wise rates: False for biases and parameters of norms.
+    """Returns a mask of the parameters with layer-wise rates: False for biases and norm parameters.
 
-    These are recognized by the names that Flax gives them, ``bias`` and ``scale``, as in the authors' code of LARS. The
-    number of dimensions would also exclude the noisy quadratic, whose only layer is one vector.
+    As in the authors' code of LARS, they are identified by their names, which are ``bias`` and ``scale`` in Flax. A
+    rule based on the number of dimensions would also exclude the noisy quadratic, whose only layer is a vector.
     """
     import jax
 
@@ -121,7 +121,7 @@ def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
 
 
 def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
-    """Returns schedule-free SGD (Defazio et al. 2024), which is evaluated at its ``average`` parameters."""
+    """Returns schedule-free SGD (Defazio et al. 2024), which is evaluated at the ``average`` parameters."""
     import optax
     from optax import contrib
 
@@ -131,7 +131,7 @@ def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
 
 
 def average(params: Params, state: Any) -> Params:
-    """Returns the running average of a schedule-free optimizer, at which it is evaluated."""
+    """Returns the averaged parameters at which a schedule-free optimizer is evaluated."""
     import jax
     from optax import contrib
 
@@ -188,9 +188,10 @@ def decay_factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array
     """Returns the factor of the initial learning rate at a step. Shallue et al. 2018 use linear decay.
 
     Args:
-      kind: int32[], a value of SCHEDULES.
-      step: int32[], steps already taken.
-      decay_steps: float32[], number of steps over which the factor falls from 1 to ``end_factor``, where it stays.
+      kind: int32[], value in SCHEDULES.
+      step: int32[], number of steps taken.
+      decay_steps: float32[], number of steps over which the factor decreases from 1 to ``end_factor``. It is constant
+        afterwards.
       end_factor: float32[].
 
     Returns:

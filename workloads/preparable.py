@@ -1,4 +1,4 @@
-"""Data sets that ``workloads.prepare`` can prepare, with their cost in time, disk and memory."""
+"""Data sets that ``workloads.prepare`` can prepare, with the time, disk space and memory required."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -24,18 +24,18 @@ class Preparable(NamedTuple):
     """A data set that can be prepared.
 
     Attributes:
-      content: description for the user.
-      download_bytes: size of the originals.
+      content: description of the data set for the user.
+      download_bytes: size of the original files.
       stored_bytes: approximate size of the array_record files.
       folder: function that returns the folder of these files within the folder of all data sets.
       check: function that raises BadInput unless all files exist.
-      builder: function that returns TFDS's builder, given the folder of all data sets and the folder of originals
-        downloaded by hand.
+      builder: function that returns TFDS's builder, given the folder of all data sets and the folder of manually
+        downloaded originals.
       examples: expected number of examples by split.
-      checksums: whether TFDS has checksums of the originals.
-      notes: further lines on time, disk and memory.
-      finish: function that derives further files in the data set's folder, such as subwords, and keeps existing ones.
-      is_finished: function of the folder of all data sets; returns whether these files exist.
+      checksums: whether TFDS has checksums for the originals.
+      notes: additional lines on time, disk space and memory.
+      finish: function that creates derived files in the data set's folder, such as subwords, unless they exist.
+      is_finished: function that returns whether these files exist, given the folder of all data sets.
     """
 
     content: str
@@ -92,7 +92,7 @@ def _images(name: str) -> Preparable:
     )
 
 
-# Approximate sizes of the originals and the files of each streamed data set, in bytes.
+# Approximate bytes of the originals and of the array_record files of each streamed data set.
 _STREAMED_BYTES = {
     "imagenet2012": (154_642_401_280, 155_000_000_000),
     "open_images_v4/200k": (606_785_000_000, 80_000_000_000),
@@ -115,7 +115,7 @@ def _streamed(name: str) -> Preparable:
     if name in ("imagenet2012", "c4/en"):
         notes += ["You must download its originals by hand."]
     if texts:
-        notes += ["Learning its subwords takes minutes more, and a few GB of memory."]
+        notes += ["Learning its subwords takes a few more minutes, and a few GB of memory."]
 
     def folder(within: Path) -> Path:
         return array_records.folder(name, version, within)

@@ -1,11 +1,11 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files.
 
-Imports TFDS and the registry inside functions, so that ``--help`` is fast.
+TFDS and the registry are imported inside functions, so that ``--help`` is fast.
 """
 
 from results import cli
 
-if __name__ == "__main__":  # before all other imports, so that errors in these are caught, too
+if __name__ == "__main__":  # precedes all other imports, so that import errors are caught
     cli.run("workloads.prepare")
 
 import contextlib
@@ -64,7 +64,7 @@ def _parser() -> CommandParser:
 
 
 def _check_needless(name: str) -> None:
-    """Raises BadInput unless the name is a data set that needs no preparation."""
+    """Raises BadInput unless the name is a data set that does not need preparation."""
     from workloads.registry import DATASETS  # imports JAX
 
     needless = {*DATASETS, "webgraph_synthetic"} - set(names())
@@ -86,7 +86,7 @@ def _prepare(name: str, within: Path) -> int:
         is_written = True
     except BadInput as absent:
         is_written = False
-        if place.exists():  # TFDS would treat it as the data set
+        if place.exists():  # TFDS would take it for the data set
             if "holds no complete" in str(absent):
                 return _fail(f"{place} exists but does not hold {name}. Move it or delete it.")
             return _fail(str(absent))
@@ -115,7 +115,7 @@ def _prepare(name: str, within: Path) -> int:
 
 
 def _too_little(name: str, what: Preparable, within: Path, there: int) -> str:
-    """Returns the error message for a disk with too little space; empty if there is enough."""
+    """Returns an error message if there is not enough disk space, otherwise an empty string."""
     there = min(there, what.download_bytes)
     needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all records twice, unsorted and sorted
     free = shutil.disk_usage(within).free
@@ -126,7 +126,7 @@ def _too_little(name: str, what: Preparable, within: Path, there: int) -> str:
 
 
 def _fetched(name: str, within: Path) -> Path | None:
-    """Returns TFDS's download folder for a data set; None if other data sets share it."""
+    """Returns TFDS's download folder for a data set, or None if other data sets share it."""
     kind = name.partition("/")[0]
     shared = sum(other.partition("/")[0] == kind for other in names()) > 1
     return None if shared else within / "downloads" / kind
@@ -138,7 +138,7 @@ def _fail(line: str) -> int:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Returns the types of errors caused by network, disk, checksums and wrong files."""
+    """Returns the types of errors raised for network, disk, checksum and file problems."""
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
     from tensorflow_datasets.core.download.util import DownloadError
 
@@ -146,7 +146,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the cause of an error in one line, with the address if there is one."""
+    """Returns the cause of an error in one line, including its URL if there is one."""
     if isinstance(error, BadInput):
         return str(error)
     address = getattr(getattr(error, "request", None), "url", None)
@@ -156,7 +156,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _write(what: Preparable, within: Path, manual: Path) -> None:
-    """Downloads and writes the data set. TFDS writes to a temporary folder and renames it at the end."""
+    """Downloads and writes a data set. TFDS writes to a temporary folder and renames it at the end."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
@@ -175,16 +175,16 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
 
 
 def manual_folder(name: str, within: Path) -> Path:
-    """Returns the folder for originals that were downloaded by hand."""
+    """Returns the folder for manually downloaded originals."""
     return within / "downloads" / "manual" / name
 
 
 def there_bytes(manual: Path, fetched: Path | None) -> int:
-    """Returns the size of the originals of a data set that exist already.
+    """Returns the size of a data set's originals that already exist.
 
     Args:
-      manual: folder of originals that were downloaded by hand.
-      fetched: TFDS's download folder; None if other data sets share it.
+      manual: folder of manually downloaded originals.
+      fetched: TFDS's download folder, or None if other data sets share it.
     """
     files = list(manual.glob("*"))
     if fetched:
@@ -213,13 +213,13 @@ def alone(name: str, within: Path) -> Iterator[bool]:
 
 
 def remove_leftovers(place: Path, fetched: Path | None) -> None:
-    """Removes unfinished downloads and files. Call it only in the process that is ``alone``.
+    """Removes unfinished downloads and files. Call it only in the process that holds the lock of ``alone``.
 
-    TFDS starts each of them in a new folder with a random name, which it never uses again.
+    TFDS writes each of them to a new folder with a random name that it never reuses.
 
     Args:
       place: folder of the data set's files.
-      fetched: TFDS's download folder; None if other data sets share it.
+      fetched: TFDS's download folder, or None if other data sets share it.
     """
     unfinished = [(place.parent, rf"incomplete\.[A-Z0-9]{{6}}_{re.escape(place.name)}")]
     if fetched:

@@ -1,4 +1,4 @@
-"""The registries: dicts whose keys are the names in YAML files."""
+"""The registries: dicts that map names in YAML files to data sets, models, optimizers and ratings."""
 
 import dataclasses
 import functools
@@ -47,14 +47,14 @@ Options = Mapping[str, Any]
 
 
 def _row(module: Any, name: str, splits: Names, classes: int, *, many: bool = False, **more: Any) -> Dataset:
-    """Returns the row of a data set whose labels are classes.
+    """Returns the registry row of a data set whose labels are classes.
 
     Args:
-      module: its module, with functions ``load``, ``version``, ``shapes`` and ``check`` of a name.
-      name: the argument of these functions.
+      module: module of the data set. Its functions ``load``, ``version``, ``shapes`` and ``check`` take a name.
+      name: argument of these functions.
       splits, classes: as in Dataset.
       many: whether an example may have several classes.
-      more: further fields of Dataset.
+      more: additional fields of Dataset.
     """
     calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
     shapes = module.shapes(name)
@@ -76,14 +76,14 @@ def _digits(name: str) -> Dataset:
 
 
 def _streamed_images(name: str) -> Dataset:
-    """Returns the row of photographs with one label each, or several."""
+    """Returns the registry row of photographs with one or several labels each."""
     source = streamed_images.SOURCES[name]
     feed = functools.partial(streamed_images.feed, name)
     return _row(streamed_images, name, ("validation",), source.classes, many=source.many, feed=feed)
 
 
 def _streamed_text(name: str) -> Dataset:
-    """Returns the row of texts as subwords."""
+    """Returns the registry row of texts as subwords."""
     classes = streamed_text.SOURCES[name].vocabulary
     feed = functools.partial(streamed_text.feed, name)
     return _row(streamed_text, name, ("validation",), classes, padding=streamed_text.PADDING, feed=feed)
@@ -177,17 +177,17 @@ OPTIMIZERS: dict[str, Optimizer] = {
     ),
 }
 
-# Metaparameters that a search space may give in addition to those that an optimizer requires.
+# Metaparameters that a search space may contain in addition to those that an optimizer requires.
 OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 
 def model_options(model: str) -> Names:
-    """Returns the names of the options that a model takes from a task."""
+    """Returns the names of a model's options that a task may set."""
     return tuple(name for name in inspect.signature(MODELS[model]).parameters if name != "classes")
 
 
 def ratings_options(name: str) -> Names:
-    """Returns the names of the options that ratings take from a task."""
+    """Returns the names of the options of ratings that a task may set."""
     return tuple(inspect.signature(GENERATED.get(name, RATINGS[name])).parameters)
 
 
@@ -195,30 +195,30 @@ def ratings(choice: Options) -> RatingsSource:
     """Returns a source of ratings.
 
     Args:
-      choice: its ``name``, a key of RATINGS, and its options.
+      choice: dict of ``name``, which is a key of RATINGS, and options.
     """
     options = dict(choice)
     return RATINGS[options.pop("name")](**options)
 
 
 def generated_from(choice: Options) -> dict[str, float]:
-    """Returns all parameters of generated ratings; empty for other ratings."""
+    """Returns all parameters of generated ratings, or an empty dict for other ratings."""
     options = dict(choice)
     name = options.pop("name")
     return dataclasses.asdict(GENERATED[name](**options)) if name in GENERATED else {}
 
 
 def tuned(optimizer: str, schedule: str) -> Names:
-    """Returns the names of the metaparameters that a search space must give."""
+    """Returns the names of the metaparameters that a search space must contain."""
     return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
 
 
 def dataset(name: str, source: Options | None = None) -> Dataset:
-    """Returns the row of a data set.
+    """Returns the registry row of a data set.
 
     Args:
       name: a key of DATASETS or OWN_DATASETS.
-      source: options, for a key of OWN_DATASETS.
+      source: options of the data set, for a key of OWN_DATASETS.
 
     Raises:
       BadInput: the user's own data or their options are invalid.
@@ -227,13 +227,13 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
 
 
 def tunable(row: Dataset, optimizer: str, schedule: str) -> Names:
-    """Returns the names of the metaparameters that a search space may give."""
+    """Returns the names of the metaparameters that a search space may contain."""
     further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].defaults)
     return tuned(optimizer, schedule) + further + row.tuned
 
 
 def metrics(row: Dataset) -> Names:
-    """Returns the names of the metrics measured on a data set, in the order of their columns."""
+    """Returns the names of the metrics measured on a data set, in column order."""
     return tuple(f"{split}_{kind}" for split in row.splits for kind in row.metrics)
 
 
@@ -241,11 +241,11 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     """Builds a workload from a data set and names. Reads the data only if the data set has no ``shapes``.
 
     Args:
-      row: the data set.
+      row: registry row of the data set.
       model, optimizer: keys of the registries.
-      options: options of the model.
-      precision: float32 or bfloat16. With bfloat16 the network computes on rounded parameters and inputs. Stored
-        parameters, and all computations on the network's outputs, are float32.
+      options: options for the model.
+      precision: float32 or bfloat16. With bfloat16, the network uses rounded parameters and inputs. Stored parameters,
+        and all computations on the network's outputs, are float32.
 
     Returns:
       The workload.

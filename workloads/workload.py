@@ -1,4 +1,4 @@
-"""Dataset, Model and Optimizer, and the Workload that they make up: NamedTuples of pure functions and arrays."""
+"""Dataset, Model, Optimizer, and the Workload that combines them: NamedTuples of pure functions and arrays."""
 
 import functools
 import hashlib
@@ -14,15 +14,15 @@ Params = Any  # a pytree of arrays
 State = Any  # a pytree of arrays
 Names = tuple[str, ...]
 Variables = tuple[Params, State]
-DATA = "data"  # mesh axis that a batch is divided over
-STACKED = "stacked"  # prefix of parameters whose first axis runs over layers compiled as one
+DATA = "data"  # mesh axis that batches are divided over
+STACKED = "stacked"  # prefix of parameters whose first axis is over layers that are compiled as one
 
 
 class Examples(NamedTuple):
     """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` [N, ...].
 
-    Labels are int32 for classes and float32 for numbers. Images may be uint8. ``registry.workload`` converts each batch
-    of them to float32 in [0, 1].
+    Labels are int32 for classes and float32 for numbers. Images may be uint8: ``registry.workload`` converts each batch
+    to float32 in [0, 1].
     """
 
     inputs: Array
@@ -43,19 +43,19 @@ class Splits(NamedTuple):
 
 
 class ArrayShape(NamedTuple):
-    """Shape and dtype of an array, without its values."""
+    """Shape and dtype of an array."""
 
     shape: tuple[int, ...]
     dtype: Any
 
 
 class Metric(NamedTuple):
-    """A metric as sums over examples, which can be computed part by part.
+    """A metric in terms of sums over examples, which can be computed in parts.
 
     Attributes:
-      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. Sums of several parts are added up.
-        Weights are float32[B] by example, float32[B, ...] by label, or None for ones.
-      finish: ``(sums) -> float32[]``, the metric.
+      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. Sums of several parts are added.
+        Weights are float32[B] by example, float32[B, ...] by label, or None for all ones.
+      finish: ``(sums) -> float32[]``, which returns the metric.
     """
 
     sums: Callable[[Array, Array, Array | None], Any]
@@ -63,31 +63,32 @@ class Metric(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """A row of the registry: the loader of a data set, and metadata available without loading it.
+    """A registry row: the loader of a data set, and metadata that are available without loading it.
 
     Attributes:
-      load: function that reads the splits; raises BadInput.
-      version: function that returns the version of the data, quickly. Part of every study's identity.
-      train_examples: size of the training split; None for an endless stream.
-      evaluation_examples: largest number of examples per split that an evaluation uses.
-      classes: size of the outputs: the number of values of a label, or 1 for a number.
+      load: function that reads the splits. It may raise BadInput.
+      version: fast function that returns the version of the data, which is part of every study's identity.
+      train_examples: size of the training split, or None for an infinite stream.
+      evaluation_examples: maximum number of examples per split that an evaluation uses.
+      classes: size of the outputs: the number of classes, or 1 for numbers.
       splits: names of the evaluated splits, out of train, validation and test.
       loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one value per label.
         Training minimizes its mean.
       metrics: metrics by kind (loss, error).
-      shapes: function that returns the shapes of the splits, so that programs compile without data. None uses the
-        shapes of the loaded splits.
-      tuned: metaparameters of the loss that a search space may give.
-      padding: label of padding, which is ignored by loss and metrics; None without padding.
-      draw: ``(key, batch_size) -> Examples``, a batch of an endless stream, made on the devices; None for epochs.
+      shapes: function that returns the shapes of the splits, so that programs can be compiled without data. With None,
+        the shapes of the loaded splits are used.
+      tuned: metaparameters of the loss that a search space may contain.
+      padding: label that marks padding, which is ignored by loss and metrics, or None without padding.
+      draw: ``(key, batch_size) -> Examples``, which generates a batch of an infinite stream on the devices, or None for
+        epochs.
       feed: ``(seed, step, batch_size, positions) -> Examples`` as NumPy arrays, for training data that are streamed to
-        the devices. Returns some positions of the batch of a trial (identified by its seed) at a step, so that each
-        host can get its own. ``load`` then has no training split.
-      check: function that raises BadInput if ``load`` would, without reading anything large.
-      options: choices for a user's own data that ``version`` does not cover, such as the split. Part of every study's
+        the devices. It returns some positions of the batch at a step of the trial with this seed, so that each host can
+        load its own. ``load`` then does not return a training split.
+      check: function that raises BadInput if ``load`` would, without reading large files.
+      options: options of a user's own data that ``version`` does not include, such as the split. Part of every study's
         identity.
-      models: names of the models that accept its inputs; None for no restriction.
-      targets: default metrics and values, for tasks without targets.
+      models: names of the models that accept the inputs, or None for all.
+      targets: default targets (metrics and values) for tasks without targets.
       lines: notes about the data for the user.
     """
 
@@ -112,7 +113,7 @@ class Dataset(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Lazy outputs ``features @ kernel``. Losses evaluate large ones in chunks.
+    """Lazy outputs ``features @ kernel``. Losses evaluate large outputs in chunks.
 
     Attributes:
       features: array [B, ..., D].
@@ -127,11 +128,11 @@ class Model(NamedTuple):
     """A network as pure functions.
 
     Attributes:
-      init: ``(key, inputs [B, ...]) -> (params, state)``. The state holds arrays that training changes without a
-        gradient, such as running statistics. It may be an empty tree.
+      init: ``(key, inputs [B, ...]) -> (params, state)``. The state contains arrays that are updated without gradients,
+        such as running statistics. It may be an empty tree.
       apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``. Each
-        example has a key, for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
-      group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group. Shards
+        example has a key for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
+      group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group, but shards
         may share one.
     """
 
@@ -141,7 +142,7 @@ class Model(NamedTuple):
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
-    """Returns the model of a Flax network without state. The network is built on first use: plans need no Flax."""
+    """Returns the model of a stateless Flax network, which is built on first use, so that plans do not need Flax."""
     made = functools.cache(network)
     return Model(
         lambda key, inputs: (made().init(key, inputs), ()),
@@ -153,9 +154,8 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
     """Returns the model of a Flax network that is called with (inputs, keys, train).
 
     Args:
-      network: builds the network, on first use. Its collections other than ``params`` are the state.
-      group: as in Model.
-    """
+      network: function that builds the network on first use. Collections other than ``params`` are the state.
+      group: number of examples normalized together, as in Model."""
     made = functools.cache(network)
 
     def init(key: Array, inputs: Array) -> Variables:
@@ -172,14 +172,14 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
 
 
 class Optimizer(NamedTuple):
-    """A row of the registry: an update rule and which of its metaparameters are tuned.
+    """A registry row: an update rule and the names of its tuned metaparameters.
 
     Attributes:
-      update_rule: ``(**metaparameters) -> optax.GradientTransformation``, with traced scalars as metaparameters.
-        Optimizers that share an update rule share compiled programs.
-      tuned: names of the metaparameters that a search space must give.
-      defaults: values of the others. A space may give those in ``registry.OPTIONAL``.
-      evaluated: ``(params, state) -> params``, the parameters to evaluate. Returns the trained ones by default.
+      update_rule: ``(**metaparameters) -> optax.GradientTransformation``. Metaparameters are traced scalars. Optimizers
+        that share an update rule share compiled programs.
+      tuned: names of the metaparameters that a search space must contain.
+      defaults: values of the other metaparameters. A space may override those in ``registry.OPTIONAL``.
+      evaluated: ``(params, state) -> params``, which returns the parameters to evaluate, by default the trained ones.
     """
 
     update_rule: Callable[..., Any]
@@ -189,19 +189,19 @@ class Optimizer(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload as the engine trains it: functions of data, and the shapes of the data.
+    """A workload for the engine: functions of data, and the shapes of the data.
 
     Attributes:
-      shapes: shapes of all splits, with ``ArrayShape`` for arrays. Includes the training split of streamed data.
+      shapes: shapes of all splits as ``ArrayShape``, including the training split of streamed data.
       padding, draw, feed: as in Dataset.
       group: as in Model.
-      init: ``(key) -> (params, state)``.
+      init: function ``(key) -> (params, state)``.
       loss: ``(params, state, Examples, weights, keys [B], label_smoothing float32[]) -> (float32[], state)``, the
         weighted sum of the losses of all labels. Weights are float32[B], or [B, ...] like the labels, or None for ones.
-      predict: ``(params, state, inputs) -> outputs``, for evaluations.
-      metrics: metrics by kind, for each of ``evaluated_splits``, in the order of their columns.
-      evaluated_splits: names of splits.
-      evaluation_examples: largest number of examples per split that is evaluated.
+      predict: function ``(params, state, inputs) -> outputs`` for evaluations.
+      metrics: metrics by kind for each of ``evaluated_splits``, in column order.
+      evaluated_splits: names of the evaluated splits.
+      evaluation_examples: maximum number of examples per split that an evaluation uses.
       update_rule, evaluated: as in Optimizer.
     """
 
@@ -224,7 +224,7 @@ def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape)
     """Returns the shapes of splits.
 
     Args:
-      counts: number of examples in train, validation and test; None for a missing split.
+      counts: number of examples in train, validation and test, or None for a missing split.
       inputs, labels: shapes of one example.
     """
 
@@ -244,9 +244,9 @@ def shapes_of(splits: Splits) -> Splits:
 
 
 def content(splits: Splits) -> str:
-    """Returns a hash of every array of a data set, by split: ``sha256:`` and 16 hex digits.
+    """Returns a hash of all arrays of a data set, by split: ``sha256:`` and 16 hex digits.
 
-    It is the same on machines of either byte order.
+    It does not depend on the machine's byte order.
     """
     digest = hashlib.sha256()
     for name, examples in splits._asdict().items():

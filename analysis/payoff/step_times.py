@@ -313,7 +313,7 @@ def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
         if name == "devices":
             wrong = wrong | (numbers != np.round(numbers))
         if wrong.any():
-            what = "a whole number" if name == "devices" else "a positive number"
+            what = "an integer" if name == "devices" else "a positive number"
             row = _row(wrong)
             raise BadInput(f"{flag}: {name} in row {row} is {str(rows[name].iloc[row - 1])!r}. It must be {what}.")
         rows[name] = numbers

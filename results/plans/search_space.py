@@ -59,7 +59,7 @@ class Range:
         if self.scale == "REVERSE_LOG" and high >= 1:
             raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}. Use a bound such as 0.999.")
         if self.scale == "INTEGER" and not whole:
-            raise BadInput(f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}")
+            raise BadInput(f"scale INTEGER takes integers, not low={low:g}, high={high:g}")
 
     def at(self, u: float) -> float:
         """Returns the value at quantile ``u`` in [0, 1) of this range."""

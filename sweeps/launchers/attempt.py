@@ -1,11 +1,11 @@
-"""An attempt at one study, as a job of a cluster: runs the study's command in a process that prints to a log.
+"""An attempt at a study as a cluster job: runs the study's command in a process that prints to a log.
 
     python -m sweeps.launchers.attempt STORE STUDY [--retries N] [--nodes N] [--port N] -- WORDS…
 
 This is the program of a SLURM job. WORDS are the arguments of `python -m sweeps` for this study only, or of several
-commands separated by semicolons. SIGTERM and SIGUSR2 announce the end of the job: the study is saved and the job is
-requeued. SIGUSR1 means that the sweep is stopped: the study is saved and not requeued. SIGHUP means that the time is
-up: the study is saved and ends as INCOMPLETE(time_limit). Never initialises JAX.
+commands separated by semicolons. On SIGTERM and SIGUSR2, which announce the end of the job, the study is saved and the
+job is requeued. On SIGUSR1, which stops the sweep, the study is saved and not requeued. On SIGHUP, which means that the
+time is up, the study is saved and ends as INCOMPLETE(time_limit). This module does not initialize JAX.
 """
 
 import argparse
@@ -35,16 +35,16 @@ from sweeps.launchers.launcher import RetryPolicy, record_failed, worst_code
 from sweeps.launchers.worker import Failure
 
 LOOK_SECONDS = 0.5
-PORTS = range(20000, 30000)  # on the first host, for studies on several
-REQUEUES = 12  # most tries to requeue a job
+PORTS = range(20000, 30000)  # ports on the first host, for multi-host studies
+REQUEUES = 12  # maximum number of attempts to requeue a job
 CANCELLED = "cancelled by scancel"
-KILL_SECONDS = 90.0  # time a study has to save before it is killed
+KILL_SECONDS = 90.0  # time that a study has to save before it is killed
 ROOT = Path(__file__).parents[2]
 _SWEEPS = (sys.executable, "-P", "-m", "sweeps")
 
 
 class Wish(enum.Enum):
-    """A request to an attempt: none, save and stop, or save and end because the time is up."""
+    """A request to an attempt: save and stop, or save and end because the time is up."""
 
     NOTHING = 0
     STOP = 1
@@ -52,15 +52,15 @@ class Wish(enum.Enum):
 
 
 class Fate(enum.Enum):
-    """SLURM's treatment of a job: it lets the job run, cancels it, or has requeued it."""
+    """The state of a job in SLURM: running, cancelled or requeued."""
 
-    RUNS = 0  # or is ended, and may be requeued
+    RUNS = 0  # or is ending, and may be requeued
     CANCELLED = 1
     REQUEUED = 2
 
 
 class Ending(NamedTuple):
-    """The end of an attempt: its exit code, or minus a signal, and whether it took a training step."""
+    """The end of an attempt: its exit code (or minus a signal), and whether it took a training step."""
 
     code: int
     advanced: bool
@@ -75,8 +75,8 @@ def command(
       words: arguments of `python -m sweeps` for the study.
       store: folder of the store.
       nodes: number of nodes.
-      port: port of the rendezvous on the first node.
-      silence_seconds: as for ``sweeps.launchers.local``. With several nodes JAX detects lost processes instead.
+      port: rendezvous port on the first node.
+      silence_seconds: as in ``sweeps.launchers.local``. With several nodes, JAX detects lost processes instead.
     """
     if nodes == 1:
         launcher = ["launcher=local", "launcher.workers=1", "launcher.retries=0"]
@@ -99,13 +99,13 @@ def address_of(node: str) -> str:
 
 
 def command_of_host(words: Sequence[str], store: Path, coordinator: str, count: int) -> list[str]:
-    """Returns the command that runs a study on one of several hosts, without ``launcher.host``."""
+    """Returns the command that runs a study on one of several hosts. It lacks ``launcher.host``."""
     launcher = ["launcher=hosts", f"launcher.coordinator={coordinator}", f"launcher.hosts={count}"]
     return [*_SWEEPS, *words, f"store={store}", *launcher]
 
 
 def port_of(study: str) -> int:
-    """Returns the port of a study on its first host: the same in every process, and usually unlike other studies'."""
+    """Returns a study's port on its first host: the same in all processes, and usually distinct from other studies."""
     return PORTS[zlib.crc32(study.encode()) % len(PORTS)]
 
 
@@ -115,17 +115,17 @@ def joined(commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def split(words: Sequence[str]) -> list[list[str]]:
-    """The inverse of ``joined``."""
+    """Inverts ``joined``."""
     return [list(own) for is_end, own in itertools.groupby(words, lambda word: word == ";") if not is_end]
 
 
 def code_of_hosts(output: Path, nodes: int, code: int) -> int:
-    """Returns the exit code of a command on several nodes, for which srun itself returns the largest.
+    """Returns the exit code of a command on several nodes. (srun returns the largest code.)
 
     Args:
-      output: output file of the job. Each node writes its code to a file next to it, which is removed here.
-      nodes: number of nodes. A node without a file is lost.
-      code: exit code of srun, used if no node wrote a code.
+      output: output file of the job. Each node writes its exit code to a file next to it, which is removed here.
+      nodes: number of nodes. A node without such a file is lost.
+      code: exit code of srun, used if there are no such files.
     """
     codes = []
     for node in range(nodes):
@@ -145,7 +145,7 @@ def run_each(
     asked: Callable[[], "Wish"],
     code_of: Callable[[int], int] = int,
 ) -> Ending:
-    """Runs commands one after another as one attempt, and stops at the first that fails. See ``run``.
+    """Runs commands one after another as a single attempt, and stops at the first failure. See ``run``.
 
     ``code_of`` converts the exit code of a process to that of its command.
     """
@@ -160,22 +160,22 @@ def run_each(
 
 
 def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish"]) -> Ending:
-    """Runs a command as an attempt at the study in a folder, and saves and ends it on request.
+    """Runs a command as an attempt at the study in a folder. On request, saves and ends the study.
 
     Args:
       folder: folder of the study.
-      words: the command.
-      log: log of the attempt.
-      asked: returns the request, and is called every half second.
+      words: words of the command.
+      log: log file of the attempt.
+      asked: function that returns the request. It is called every half second.
     """
     steps = 0
     asked_at = None
     heard = {Wish.NOTHING}
-    # The signal waits in the child until `end_with_parent` has set a handler.
+    # The signal stays pending in the child until `end_with_parent` has set a handler.
     with open(log, "ab", buffering=0) as file, blocked(signal.SIGUSR1):
         process = subprocess.Popen(
             words,
-            stdin=subprocess.PIPE,  # closes with this process, which ends the command
+            stdin=subprocess.PIPE,  # it closes when this process ends, which ends the command
             stdout=file,
             stderr=subprocess.STDOUT,
             env=os.environ | {attempts.VARIABLE: str(log), "PYTHONPATH": python_path()},
@@ -202,7 +202,7 @@ def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish
 
 @contextlib.contextmanager
 def blocked(*numbers: signal.Signals) -> Iterator[None]:
-    """Blocks signals in this process and in processes started within. They are delivered later."""
+    """Blocks signals in this process and in processes started in the context. They are delivered afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
@@ -211,7 +211,7 @@ def blocked(*numbers: signal.Signals) -> Iterator[None]:
 
 
 def description(log: Path, code: int) -> str:
-    """Describes the end of an attempt, with the study's own error if it printed one."""
+    """Describes the end of an attempt, including the study's own error if it printed one."""
     errors = re.findall(
         r"^(?:[\d:]{8} )?\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE
     )
@@ -219,13 +219,13 @@ def description(log: Path, code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """Ends this process by SIGTERM once the attempt that started it is gone, and its studies on SIGUSR1."""
+    """Ends this process by SIGTERM when the attempt that started it is gone, and its studies on SIGUSR1."""
     signal.signal(signal.SIGUSR1, lambda number, frame: limits.time_is_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # the attempt blocked it until now
 
     def wait() -> None:
         with contextlib.suppress(OSError):
-            while os.read(0, 1):  # returns nothing once the other end closes
+            while os.read(0, 1):  # returns b"" once the other end closes
                 pass
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -233,13 +233,13 @@ def end_with_parent() -> None:
 
 
 def is_again(folder: Path, job: str, end: Ending, retries: int) -> bool:
-    """Returns whether a job retries after an attempt that already has a log.
+    """Returns whether a job should retry after an attempt that already has a log.
 
     Args:
       folder: folder of the study.
-      job: the job, whose attempts count.
-      end: the end of the last attempt.
-      retries: retries of lost attempts.
+      job: job whose attempts count.
+      end: end of the last attempt.
+      retries: number of retries of lost attempts.
     """
     past = [each for each in attempts.read(folder) if each.job == job and each.began]
     policy = RetryPolicy(retries)
@@ -310,7 +310,7 @@ def job_of_slurm(environment: Any) -> str:
 
 
 def _log(folder: Path, job: str) -> Path:
-    """Returns the log of the attempt that begins now. It was created when the job was queued."""
+    """Returns the log of the current attempt. It was created when the job was queued."""
     waiting = [each.log for each in attempts.read(folder) if each.job == job and each.began is None]
     if not waiting:
         return attempts.begin(folder, "slurm", job)
@@ -319,7 +319,7 @@ def _log(folder: Path, job: str) -> Path:
 
 
 def _requeue(job: str) -> None:
-    """Requeues a job, unless SLURM has done so. Tries again if SLURM does not answer."""
+    """Requeues a job, unless SLURM has already done so. Retries if SLURM does not respond."""
     for _ in range(REQUEUES):
         done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
         if "nable to contact" not in done.stderr:
@@ -328,18 +328,18 @@ def _requeue(job: str) -> None:
 
 
 def _fate(job: str, is_out_of_time: bool) -> Fate:
-    """Returns SLURM's treatment of this job. A job that is being ended is COMPLETING while its processes live."""
+    """Returns the state of this job in SLURM. A job that is ending is COMPLETING while its processes live."""
     shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False).stdout
     return fate_of(shown, int(os.environ.get("SLURM_RESTART_COUNT", 0)), is_out_of_time)
 
 
 def fate_of(shown: str, restarts: int, is_out_of_time: bool) -> Fate:
-    """Returns SLURM's treatment of a job.
+    """Returns the state of a job in SLURM.
 
     Args:
-      shown: the output of `scontrol show job`.
-      restarts: number of restarts when the job began. A requeue adds one immediately.
-      is_out_of_time: whether the job was signalled near its time limit, which may have passed since.
+      shown: output of `scontrol show job`.
+      restarts: number of restarts when the job began. A requeue increments it immediately.
+      is_out_of_time: whether the job was signalled near its time limit, which may have passed in the meantime.
     """
     if not re.search(r"\bJobState=(COMPLETING|CANCELLED)\b", shown):
         return Fate.RUNS
@@ -351,7 +351,7 @@ def fate_of(shown: str, restarts: int, is_out_of_time: bool) -> Fate:
 
 
 def python_path() -> str:
-    """Returns a PYTHONPATH on which commands find this package."""
+    """Returns a PYTHONPATH that lets commands import this package."""
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 

@@ -1,4 +1,4 @@
-"""Hosts: the same command runs on several hosts, which run each study together. Host 0 leads, the others follow."""
+"""Multi-host launcher: the same command runs on several hosts, which run each study together. Host 0 is the leader."""
 
 import functools
 import mmap
@@ -24,14 +24,14 @@ from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for an invalid configuration, or studies that several hosts cannot run together."""
+    """Raises BadInput for an invalid configuration, or for studies that several hosts cannot run together."""
     _find(asked)
     check_over_hosts(studies, settings)
 
 
 def devices(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices of all hosts, which are connected by then."""
-    import jax  # not before `watched` has forked
+    """Returns the number of devices of all hosts. The hosts must be connected."""
+    import jax  # must not be imported before `watched` forks
 
     return jax.device_count()
 
@@ -42,7 +42,7 @@ def _find(asked: Config) -> multihost.Hosts:
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
-    """Runs studies on all hosts, one after another. Called on host 0.
+    """Runs studies on all hosts, one after another. Call it on host 0.
 
     Raises:
       Terminated: one of the hosts is terminated. Running trials are saved.
@@ -78,7 +78,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             if is_taken:
                 raise
             outcome = record_failed(store, study, "failed", why)
-            if not multihost.all_fail(study.name):  # then the others still wait in a collective
+            if not multihost.all_fail(study.name):  # the others are still waiting in a collective
                 raise
         outcomes.append(outcome)
         launch.report(StudyUpdate(study, outcome=outcome))
@@ -95,7 +95,7 @@ def in_order(store: Path, studies: Studies) -> list[Plan]:
 
 
 def follow() -> int:
-    """Runs the studies of host 0 in lockstep with it, until it sends no more. Called on the other hosts."""
+    """Runs the studies of host 0 in lockstep with it, until host 0 stops sending. Call it on the other hosts."""
     while (order := multihost.broadcast(None)) is not None:
         study = worker.plan_of(order)
         shutdown = Shutdown()
@@ -112,18 +112,18 @@ def follow() -> int:
 def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
-    JAX aborts the child if host 0 is lost or never connects. The child receives this process's SIGTERM, and never
-    outlives this process.
+    JAX aborts the child if host 0 is lost or never connects. The child receives this process's SIGTERM and ends with
+    this process.
 
     Args:
-      asked: the configuration of the launcher.
-      command: a hash of the request, equal on all hosts.
-      run: the command of host 0.
+      asked: configuration of the launcher.
+      command: hash of the request, which is equal on all hosts.
+      run: function that runs the command of host 0.
     """
     found = _find(asked)
     say(str(found))
     reader, writer = os.pipe()
-    came = mmap.mmap(-1, 1)  # shared by both
+    came = mmap.mmap(-1, 1)  # shared by both processes
     process = os.fork()
     if not process:
         os.close(writer)
@@ -160,7 +160,7 @@ _KEPT = "Stored results are kept. Run the same command to continue."
 
 
 def ended(run: Callable[[], int]) -> int:
-    """Runs a command and returns its exit code. After an error leaves the process, because other hosts may be gone."""
+    """Runs a command and returns its exit code. Exits the process after an error, because other hosts may be gone."""
     try:
         code = run()
         if multihost.leads():

@@ -1,6 +1,6 @@
-"""Launcher: the protocol for running studies, locally or on a cluster, and parts shared by all launchers.
+"""The protocol for running studies, locally or on a cluster, and code shared by all launchers.
 
-Does not import JAX.
+This module does not import JAX.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
 
-MOST_PREEMPTIONS = 1000  # per study and run of a command
+MOST_PREEMPTIONS = 1000  # per study, in one run of a command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Launch:
     """Studies to run, and how to run them.
 
     Attributes:
-      store: folder of the store.
-      studies: the studies. Running one again, or twice at once, is safe.
+      store: folder of the result store.
+      studies: studies to run. Running a study again, or twice concurrently, is safe.
       settings: settings of each run.
-      limits: limits of the sweep. Once one is reached, running studies are saved and ended, and no others start.
+      limits: limits of the sweep. Once a limit is reached, running studies are saved and ended, and no others start.
       sources: data sources by study name. See ``sweeps.planning.Request``.
-      words: command lines that run only one study, by its name: the words after `python -m sweeps`, without the
+      words: command lines that run a single study, by study name: the words after `python -m sweeps`, without the
         launcher and the store.
       on_progress: called with every update.
-      on_wait: called about every second while no update arrives.
+      on_wait: called about every second while there are no updates.
     """
 
     store: Path
@@ -50,25 +50,25 @@ class Launch:
     on_wait: Callable[[], None] = lambda: None
 
     def report(self, update: StudyUpdate) -> None:
-        """Counts an update towards the limits and passes it on."""
+        """Counts an update towards the limits and forwards it."""
         self.limits.hear(update)
         self.on_progress(update)
 
 
 def devices_asked(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices that run a study on one host: from its plan, from ``shards``, or 1."""
+    """Returns the number of devices that run a study on one host: from its plan, from ``shards``, or 1 by default."""
     return study.devices or settings.shards or 1
 
 
 def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, int]:
-    """Returns the CPUs and GPUs that a study needs on a node: those of the launcher's keys, or one per device."""
+    """Returns the CPUs and GPUs that a study needs on a node: as configured, or one per device."""
     devices = devices_asked(asked, study, settings)
     gpus = devices if asked["gpus"] is None else asked["gpus"]
     return asked["cpus"] or (1 if gpus else devices), gpus
 
 
 def check_least(asked: Config, **least: int) -> None:
-    """Raises BadInput if a value of a launcher's configuration is below its minimum. None is valid."""
+    """Raises BadInput if a value in a launcher's configuration is below its minimum. None is valid."""
     for key, value in least.items():
         if asked[key] is not None and asked[key] < value:
             raise BadInput(f"launcher.{key} must be at least {value}, not {asked[key]}")
@@ -94,16 +94,17 @@ def check_over_hosts(studies: Studies, settings: Settings) -> None:
 
 
 class Launcher(NamedTuple):
-    """A way to run studies, under its name in `conf/launcher`.
+    """A way to run studies, registered by its name in `conf/launcher`.
 
     Attributes:
-      check: raises BadInput for a configuration that cannot run some of the studies.
-      at_once: the expected number of studies that run at once.
-      run_all: runs studies and returns an outcome for each one that started, in the order they ended.
-      around: runs a command (the last argument) in the environment it needs and returns its exit code. The second
-        argument is a hash of the request.
-      here: whether studies run as child processes of this command, which then writes their heartbeats.
-      devices: the number of devices that run a study.
+      check: function that raises BadInput if the configuration cannot run some of the studies.
+      at_once: function that returns the expected number of concurrent studies.
+      run_all: function that runs studies and returns an outcome for each study that started, in the order of their
+        ends.
+      around: function that runs a command (the last argument) in the environment it needs and returns its exit code.
+        The second argument is a hash of the request.
+      here: whether studies run as child processes of this command. If so, this command writes their heartbeats.
+      devices: function that returns the number of devices that run a study.
     """
 
     check: Callable[[Config, Studies, Settings], None]
@@ -115,15 +116,15 @@ class Launcher(NamedTuple):
 
 
 class WorkerLost(Exception):
-    """A worker was lost in a command that is itself an attempt. The launcher of the attempt decides on a retry."""
+    """A worker was lost in a command that is itself an attempt. The attempt's launcher decides whether to retry."""
 
 
 @dataclasses.dataclass
 class RetryPolicy:
-    """Counts the attempts at a study and decides on retries.
+    """Counts attempts at a study and decides on retries.
 
-    A preempted attempt that took a step is free. A lost attempt uses one of ``retries``. Errors and lack of memory are
-    not retried, because they would recur.
+    An attempt that was preempted after taking a step does not count. A lost attempt uses one of ``retries``. Errors and
+    out-of-memory failures are not retried, because they would recur.
     """
 
     retries: int
@@ -131,7 +132,7 @@ class RetryPolicy:
     lost: int = 0
 
     def again(self, code: int, *, advanced: bool, out_of_memory: bool = False) -> bool:
-        """Returns whether to retry after an attempt that ended with an exit code, or minus a signal."""
+        """Returns whether to retry after an attempt that ended with an exit code (or minus a signal)."""
         if code == exit_codes.PREEMPTED and advanced:
             self.preempted += 1
             return self.preempted <= MOST_PREEMPTIONS
@@ -145,7 +146,7 @@ def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyO
     """Stores the missing trials of a study as INCOMPLETE(``reason``). Never raises."""
     try:
         return StudyOutcome(record_failure(store, study, reason), *why)
-    except Exception as error:  # an error in one study must not end the others
+    except Exception as error:  # an error in one study must not stop the others
         also = f"{why.cause} (storing this failed too: {failure(error).cause})"
         return StudyOutcome(RunSummary(study.name), also, why.places)
 
@@ -153,8 +154,8 @@ def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyO
 def worst_code(codes: Iterable[int]) -> int:
     """Returns the exit code of an attempt from those of its processes.
 
-    If one process fails or is preempted, the others end as if a peer were lost. So failures take precedence, then
-    preemption, then the largest code. Signals count by their number.
+    If one process fails or is preempted, the others end as if a peer were lost. Failures therefore take precedence,
+    then preemption, then the largest code. Signals are compared by number.
     """
     ended = set(codes)
     first = (code for code in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED) if code in ended)
@@ -168,7 +169,7 @@ def is_stored(store: Path, study: Plan) -> bool:
 
 
 def failed_too_often(folder: Path, most: int | None) -> bool:
-    """Returns whether the logs of a study's folder show ``most`` failed attempts or more."""
+    """Returns whether the logs in a study's folder show at least ``most`` failed attempts."""
     failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
     return most is not None and failures >= most
 
@@ -177,8 +178,8 @@ class RemoteStudy:
     """A study that runs on a cluster, observed through the store.
 
     Args:
-      launch: the launch of the sweep.
-      study: the plan.
+      launch: launch of the sweep.
+      study: plan of the study.
     """
 
     def __init__(self, launch: Launch, study: Plan):
@@ -192,13 +193,13 @@ class RemoteStudy:
         self._reported: heartbeat.Heartbeat | None = None
 
     def begins(self) -> None:
-        """Reports that it runs, or that its process is starting."""
+        """Reports that the study runs, or that its process is starting."""
         if self._began is None:
             self._began = time.monotonic()
             self._launch.report(StudyUpdate(self.study, RunProgress()))
 
     def look(self) -> None:
-        """Reads its heartbeat and reports progress, or the length of its silence."""
+        """Reads the study's heartbeat and reports its progress, or the length of its silence."""
         seen = heartbeat.seen(self._folder)
         now = time.monotonic()
         if seen is None or seen.alive is False:
@@ -219,13 +220,13 @@ class RemoteStudy:
         self._launch.report(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
 
     def waits(self) -> None:
-        """Reports that it waits again."""
+        """Reports that the study waits again."""
         if self._began is not None:
             self._began = self._seen = self._reported = None
             self._launch.report(StudyUpdate(self.study))
 
     def end(self, failure: str | None) -> StudyOutcome:
-        """Reports and returns its outcome after it has ended."""
+        """Reports and returns the outcome of the study after it has ended."""
         after = self._ledger()
         seconds = 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
@@ -245,7 +246,7 @@ class RemoteStudy:
 
 
 def cause(folder: Path) -> str | None:
-    """Returns the cause and log of the last attempt at the study in a folder. None if no attempt began."""
+    """Returns the cause and log of the last attempt at the study in a folder, or None without an attempt."""
     last = attempts.read(folder)[-1:]
     if not last or (last[0].code is None and last[0].began is None):
         return None
@@ -254,7 +255,7 @@ def cause(folder: Path) -> str | None:
 
 
 def wait(seconds: float, on_wait: Callable[[], None]) -> None:
-    """Waits, calling ``on_wait`` every second."""
+    """Waits, and calls ``on_wait`` every second."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(1.0, left))

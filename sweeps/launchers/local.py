@@ -1,7 +1,7 @@
-"""Local: worker processes on this machine, one per physical core or accelerator.
+"""Local launcher: worker processes on this machine, one per physical core or accelerator.
 
 Studies of an exclusive kind run after the others, one at a time, each in its own process on the cores that its plan
-requests. Never initialises JAX.
+requests. This module does not initialize JAX.
 """
 
 import contextlib
@@ -46,11 +46,11 @@ from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
 from workloads import data_stream
 
-Slot = tuple[Cpus, dict[str, str]]  # the logical processors of a process, and its environment
+Slot = tuple[Cpus, dict[str, str]]  # logical processors and environment of a process
 
-WAIT_SECONDS = 1.0  # longest time between looks at the sweep
-END_SECONDS = 30.0  # time a worker has to save before it is killed (two are enough on an idle machine)
-# The program of a worker. It uses the module search path of its parent.
+WAIT_SECONDS = 1.0  # maximum time between checks of the sweep
+END_SECONDS = 30.0  # time that a worker has to save before it is killed (on an idle machine, two suffice)
+# The program of a worker, which uses its parent's module search path.
 PROGRAM = """
 import json, sys
 descriptor, cpus, sys.path[:] = json.loads(sys.argv[1])
@@ -65,18 +65,18 @@ class Worker:
     """A worker process as seen by its parent.
 
     Attributes:
-      slot: index of its slot in the pool.
-      process: the process.
-      orders: the connection for orders and reports.
-      study: the study it runs. None while it is idle.
-      log: log of the attempt. None if its output is not redirected.
-      heard: whether it has started the study.
-      advanced: whether it has taken a step.
-      hurried: whether it was asked to end the study.
-      progress: the last reported progress.
-      silence: measures the time without a sign of life.
-      reported_silence: the last reported length of its silence, in seconds.
-      ended_silent: whether it was killed for its silence.
+      slot: index of the worker's slot in the pool.
+      process: process of the worker.
+      orders: connection for orders and reports.
+      study: study that the worker runs, or None while it is idle.
+      log: log of the attempt, or None if the output is not redirected.
+      heard: whether the worker has started the study.
+      advanced: whether the worker has taken a step.
+      hurried: whether the worker was asked to end the study.
+      progress: last reported progress.
+      silence: timer of the worker's silence.
+      reported_silence: last reported length of the silence, in seconds.
+      ended_silent: whether the worker was killed because of its silence.
     """
 
     slot: int
@@ -96,30 +96,30 @@ class Worker:
         self.silence = Silence(self.process.pid)
 
     def take(self, study: Plan, order: worker.Order) -> None:
-        """Assigns it a study, whose attempt begins here."""
+        """Assigns a study to the worker and starts an attempt."""
         folder = Path(order.store) / study.name
         self.log = attempts.begin(folder, "local") if folder.is_dir() and attempts.VARIABLE not in os.environ else None
         self.study, self.heard, self.advanced, self.hurried = study, False, False, False
         self.progress = RunProgress()
         self.silence.restart()
-        with contextlib.suppress(OSError):  # if it has died, `hear` reports that
+        with contextlib.suppress(OSError):  # if the worker has died, `hear` reports it
             self.orders.send(order._replace(log=None if self.log is None else str(self.log)))
 
     def ended(self, code: int, cause: str) -> None:
-        """Records in the log how the attempt ended. The output of a successful attempt is printed here."""
+        """Records in the log how the attempt ended. Prints the output of a successful attempt."""
         if self.log is not None:
             if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
                 cli.say(text)
             attempts.end(self.log, code, cause)
 
     def hurry(self) -> None:
-        """Asks it to save and end its study, because the time is up."""
+        """Asks the worker to save and end its study, because the time is up."""
         if self.heard and not self.hurried:
             self.hurried = True
             self.process.send_signal(signal.SIGUSR1)
 
     def hear(self) -> worker.WorkerReport | None:
-        """Receives its next report. None if it has died."""
+        """Returns the next report, or None if the worker has died."""
         try:
             report = self.orders.recv()
         except (EOFError, OSError):
@@ -129,9 +129,9 @@ class Worker:
         return report
 
     def silent(self, most: float | None, *, accelerated: bool) -> float:
-        """Returns the seconds since its last sign of life, and kills it after ``most`` seconds.
+        """Returns the seconds since the last sign of life. Kills the worker after ``most`` seconds.
 
-        On an accelerator a process can spin while its device hangs, so only reports count during training.
+        On accelerators a process can spin while its device hangs, so only reports count during training.
         """
         seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
         if most is not None and seconds >= most and not self.ended_silent:
@@ -140,20 +140,20 @@ class Worker:
         return seconds
 
     def bury(self) -> None:
-        """Waits for its end and closes its pipes."""
-        with self.process:  # closes its standard input, and waits
+        """Waits for the process to end and closes its pipes."""
+        with self.process:  # closes standard input and waits
             self.orders.close()
 
 
 def slots(workers: int | None, shards: int = 1) -> list[Slot]:
     """Returns the logical processors and the environment of each worker.
 
-    On accelerators a worker owns the devices of one batch, and further workers share them evenly. On a CPU a worker
-    has one physical core, which emulates several devices if needed. Further workers share cores.
+    On accelerators, a worker owns the devices of one batch, and additional workers share them evenly. On a CPU, a
+    worker has one physical core, which emulates several devices if necessary, and additional workers share cores.
 
     Args:
-      workers: number of workers. None uses all devices or cores.
-      shards: devices that each batch is divided over.
+      workers: number of workers. By default, all devices or cores are used.
+      shards: number of devices that each batch is divided over.
 
     Raises:
       BadInput: the machine has too few devices.
@@ -185,7 +185,7 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
 
 
 def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """Returns a slot for each study, as far as there are any. Unbound workers learn how many share the processors."""
+    """Returns a slot for each study, while slots are available. Unbound workers are passed the number of workers."""
     taken = slots[:studies]
     return [
         (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
@@ -196,11 +196,11 @@ def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
 def slot_alone(cores: int | None) -> Slot:
     """Returns the logical processors and the environment of an exclusive process.
 
-    On a CPU each core is a physical core and a JAX device, and other libraries use a single thread. If there are more
-    devices than physical cores, they share the cores. On accelerators each core is a device.
+    On a CPU, each core is a physical core and a JAX device, and other libraries use a single thread. If there are more
+    devices than physical cores, they share the cores. On accelerators, each core is a device.
 
     Args:
-      cores: number of cores. None uses all of them without binding.
+      cores: number of cores. With None, all are used without binding.
     """
     if cores is None:
         return (), {}
@@ -212,7 +212,7 @@ def slot_alone(cores: int | None) -> Slot:
 
 
 def cost(study: Plan) -> float:
-    """Returns the highest possible cost of a study, in arbitrary units: steps in its budget times cost of a step."""
+    """Returns the maximum cost of a study, in arbitrary units: steps in its budget times cost per step."""
     return study.request.planned * study.budget_steps * step_cost(study)
 
 
@@ -228,17 +228,17 @@ def at_once(asked: Config, studies: Studies, settings: Settings) -> int:
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
-    """Runs studies in worker processes, the largest first, and then the exclusive ones in their order.
+    """Runs studies in worker processes, largest first, followed by exclusive studies in their given order.
 
-    A study that raises is recorded as failed. A study whose worker dies is retried by ``RetryPolicy``, then recorded as
-    lost. The other studies continue.
+    A study that raises an error is recorded as failed. A study whose worker dies is retried according to
+    ``RetryPolicy``, then recorded as lost. Other studies continue.
 
     Args:
       asked: the configuration of the launcher.
-      launch: the studies to run.
+      launch: studies to run.
 
     Returns:
-      An outcome for each study that started, in the order they ended.
+      An outcome for each study that started, in the order of their ends.
     """
     outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
@@ -253,7 +253,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 class _Pool:
-    """Workers that run studies: one worker per slot, or fewer if there are fewer studies."""
+    """Workers that run studies: one per slot, or fewer if there are fewer studies."""
 
     def __init__(self, asked: Config, launch: Launch, studies: Studies, slots: Sequence[Slot]) -> None:
         self._launch = launch
@@ -267,7 +267,7 @@ class _Pool:
         self._workers = [start(i, *slot) for i, slot in enumerate(self._slots)]
 
     def run(self) -> list[StudyOutcome]:
-        """Runs all studies and returns their outcomes in the order they ended."""
+        """Runs all studies and returns their outcomes in the order of their ends."""
         try:
             while self._queue or any(one.study is not None for one in self._workers):
                 self._give_orders()
@@ -300,7 +300,7 @@ class _Pool:
                 self._launch.report(StudyUpdate(study, RunProgress()))
 
     def _watch(self, one: Worker, *, is_heard: bool) -> None:
-        """Ends a study that reached a limit, and reports a silent worker."""
+        """Ends studies that have reached a limit, and reports silent workers."""
         assert one.study is not None
         if self._launch.limits.is_over(one.study.name):
             one.hurry()
@@ -360,7 +360,7 @@ class _Pool:
             RUNNERS[study.kind].after_death(study)
         most = self._launch.limits.study.max_failures
         allowed = not failed_too_often(self._launch.store / study.name, most)
-        # A worker reports errors of a study before it ends, so any other code is a lost process.
+        # A worker reports a study's errors before it ends, so any other code means that the process was lost.
         counted = code if is_preempted else exit_codes.PEER_LOST
         if policy.again(counted, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
             self._queue.append(study)
@@ -379,7 +379,7 @@ class _Pool:
 
 
 def out_of_memory_kills() -> int:
-    """Counts the processes that the system has killed for lack of memory, on this machine and in its control group."""
+    """Returns the number of processes killed by the system for lack of memory, on this machine and in its cgroup."""
     files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
     found = 0
     for file in files:
@@ -393,8 +393,8 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
     """Describes the end of a process.
 
     Args:
-      exitcode: exit code of the process, or minus a signal.
-      no_memory: whether it was killed for lack of memory. None if unknown.
+      exitcode: exit code of the process (or minus a signal).
+      no_memory: whether the process was killed for lack of memory, or None if unknown.
     """
     if exitcode >= 0:
         return f"with exit code {exitcode}"
@@ -407,7 +407,7 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
 
 
 def end_all(workers: Sequence[Worker]) -> list[int]:
-    """Ends processes after they have handed over finished trials and saved the others. Returns their exit codes."""
+    """Ends processes after they have reported finished trials and saved the others. Returns their exit codes."""
     for one in workers:
         one.orders.close()
         one.process.terminate()
@@ -428,7 +428,7 @@ def _programs(study: Plan) -> Hashable:
 
 
 def _next(queue: list[Plan], in_use: set) -> Plan:
-    """Takes the largest study whose programs are not in use, and perhaps being compiled. Else the largest."""
+    """Takes the largest study whose programs are not in use (they may be compiling), otherwise the largest study."""
     for i in reversed(range(len(queue))):
         if _programs(queue[i]) not in in_use:
             return queue.pop(i)
@@ -436,9 +436,9 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
 
 
 def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
-    """Starts a process with an environment, which binds itself to ``cpus``, if any, before it imports JAX.
+    """Starts a process with an environment. The process binds itself to ``cpus``, if given, before it imports JAX.
 
-    The process runs its own program and not the main script of this process, which may be a notebook. Its standard
+    The process runs its own program rather than the main script of this process, which may be a notebook. Its standard
     input closes when this process ends for any reason.
     """
     ours, theirs = multiprocessing.Pipe()

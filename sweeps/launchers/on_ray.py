@@ -1,8 +1,8 @@
-"""Ray: runs studies as tasks of a cluster, each in a new process with the resources it needs, or on a slice of TPUs.
+"""Ray launcher: runs studies as tasks on a cluster, each in a new process with its own resources or on a TPU slice.
 
-A task is an attempt (``sweeps.launchers.attempt``) on a node that shares the store. Ray places it, and this module
-decides on retries. Tasks end with this process, and save their trials first. Ray is imported inside functions, because
-it is optional.
+A task is an attempt (``sweeps.launchers.attempt``) on a node that shares the store. Ray schedules the tasks, and this
+module decides on retries. When this process ends, tasks save their trials and end. Ray is imported inside functions
+because it is optional.
 """
 
 import contextlib
@@ -42,16 +42,16 @@ from sweeps.launchers.launcher import (
 from sweeps.launchers.local import cost, exit_description
 from sweeps.run import StudyOutcome
 
-FOLDER = LAUNCHERS[1]  # folder of a store for this process's requests to its tasks
+FOLDER = LAUNCHERS[1]  # folder in a store for this process's requests to its tasks
 LOOK_SECONDS = 1.0
 RESERVE_SECONDS = 10.0  # timeout for reserving a free slice
-RETRY_SECONDS = 60.0  # between tries to reserve a slice while none is released
+RETRY_SECONDS = 60.0  # interval between attempts to reserve a slice, unless a slice is released
 CONNECT_SECONDS = 10.0
-NAMES = {"v5e": "v5litepod"}  # Ray's names of TPU versions, if they differ
+NAMES = {"v5e": "v5litepod"}  # Ray's names for TPU versions, if they differ
 
 
 class Task(NamedTuple):
-    """A task: its study, Ray's references to its processes, and its slice, if any."""
+    """A task: its study, Ray's references to its processes, and its slice (optional)."""
 
     study: str
     references: tuple[Any, ...]
@@ -59,7 +59,7 @@ class Task(NamedTuple):
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for an invalid configuration, or without Ray."""
+    """Raises BadInput if the configuration is invalid or Ray is not installed."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, at_once=1)
     if asked["tpu_slice"] is not None:
@@ -80,17 +80,17 @@ def devices(asked: Config, study: Plan, settings: Settings) -> int:
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
-    """Runs studies as tasks of Ray.
+    """Runs studies as Ray tasks.
 
     Args:
-      asked: the configuration of the launcher.
-      launch: the studies to run.
+      asked: configuration of the launcher.
+      launch: studies to run.
 
     Returns:
-      An outcome for each study that started, in the order they ended.
+      An outcome for each study that started, in the order of their ends.
 
     Raises:
-      BadInput: there is no cluster at the address, or no node of it can ever run a study.
+      BadInput: there is no cluster at the address, or its nodes can never run one of the studies.
       Terminated: this process must end. Running trials are saved.
     """
     queue = sorted(launch.studies, key=cost)
@@ -100,7 +100,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
         slices = Slices(ray, asked["tpu_slice"])
-        running: dict[Any, Task] = {}  # by their first references
+        running: dict[Any, Task] = {}  # by first reference
         try:
             while queue or running or slices.coming:
                 while queue and len(running) + len(slices.coming) < (asked["at_once"] or len(studies)):
@@ -144,7 +144,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                 launch.on_wait()
                 look()
         except BaseException as error:
-            with contextlib.suppress(ray.exceptions.RayError):  # Ray itself may be gone
+            with contextlib.suppress(ray.exceptions.RayError):  # Ray itself may have stopped
                 slices.release()
                 saved = _stop(ray, running, wishes)
                 if isinstance(error, Terminated):
@@ -154,11 +154,11 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 class Slices:
-    """Reserves slices of TPUs for studies, and holds them until their hosts are ready.
+    """Reserves TPU slices for studies, and holds them until their hosts are ready.
 
     Args:
-      ray: the module.
-      asked: VERSION:TOPOLOGY of each slice. None without slices.
+      ray: module ``ray``.
+      asked: VERSION:TOPOLOGY of the slices, if slices are used.
 
     Attributes:
       coming: studies and their reserved slices, by a reference that is ready when all hosts of the slice are.
@@ -167,12 +167,12 @@ class Slices:
     def __init__(self, ray: Any, asked: str | None):
         self._ray = ray
         self._asked = asked
-        self._next = 0.0  # time of the next try
+        self._next = 0.0  # time of the next attempt
         self._reported = False
         self.coming: dict[Any, tuple[Plan, Any]] = {}
 
     def reserve(self, study: Plan) -> bool:
-        """Reserves a slice for a study if one is free. Tries at most once per ``RETRY_SECONDS``."""
+        """Reserves a slice for a study if one is free. Attempts it at most once per ``RETRY_SECONDS``."""
         from ray.util.tpu import slice_placement_group
 
         if time.monotonic() < self._next:
@@ -196,24 +196,24 @@ class Slices:
         return True
 
     def retry(self) -> None:
-        """Lets the next ``reserve`` try immediately, because a slice may have been released."""
+        """Makes the next ``reserve`` try immediately, because a slice may have been released."""
         self._next = 0.0
 
     def release(self) -> None:
-        """Releases the slices that are not ready."""
+        """Releases slices that are not ready."""
         while self.coming:
             self.coming.popitem()[1][1].shutdown()
 
 
 def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes: str, follows: bool = False) -> Ending:
-    """Runs an attempt at a study in a process of Ray.
+    """Runs an attempt at a study in a Ray process.
 
     Args:
       store: folder of the store.
       name: name of the study.
-      commands: the commands that run it.
-      wishes: folder with the requests of the sweep.
-      follows: whether this is not the first host of the study.
+      commands: commands that run the study.
+      wishes: folder with the sweep's requests.
+      follows: whether this host follows another, i.e. is not the study's first host.
     """
     folder = Path(store) / name
     if _wished(wishes, name) != Wish.NOTHING:
@@ -289,7 +289,7 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """Returns the end of a task from those of its processes. A process whose node is gone is a lost peer."""
+    """Returns the end of a task, given those of its processes. A process whose node is gone is a lost peer."""
     try:
         ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
@@ -307,7 +307,7 @@ def _ended_on_host(ray: Any, study: str, reference: Any) -> Ending:
 
 
 def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
-    """Saves and ends tasks, and waits for them. Returns whether any was saved."""
+    """Saves and ends tasks, and waits for them. Returns whether any task was saved."""
     if not running:
         return False
     say(f"stopping {number_of(len(running), 'Ray task')}. Running trials are saved first.")
@@ -328,12 +328,12 @@ def _needs(asked: Config, study: Plan, settings: Settings) -> dict[str, Any]:
 
 
 def _remote(ray: Any, function: Any, options: Config) -> Any:
-    """Makes a function a task in its own process, which Ray never retries."""
+    """Turns a function into a task that runs in its own process and is never retried by Ray."""
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
 def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput if no node has the resources of a study. Skips clusters that may grow."""
+    """Raises BadInput if nodes lack the resources for a study. Clusters that may grow are not checked."""
     if asked["tpu_slice"] is not None or asked["address"] not in (None, "auto"):
         return
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -370,9 +370,9 @@ def _cluster(asked: Config) -> Iterator[tuple[Any, Callable[[], None]]]:
     except (ConnectionError, RuntimeError, ValueError) as error:
         why = first_line(error)[:200]
         raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
-    ray._private.worker._worker_logs_enabled = False  # otherwise it prints the state of lost nodes to standard output
+    ray._private.worker._worker_logs_enabled = False  # otherwise Ray prints the state of lost nodes to standard output
     received = []
-    for number in handlers:  # Ray's own handler exits immediately, and Ray's waiting swallows exceptions of handlers
+    for number in handlers:  # Ray's handler exits immediately, and Ray's waiting swallows exceptions raised in handlers
         signal.signal(number, lambda number, frame: received.append(number))
 
     def look() -> None:
@@ -390,7 +390,7 @@ def _cluster(asked: Config) -> Iterator[tuple[Any, Callable[[], None]]]:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raises BadInput for an address without a listener, for which Ray itself would wait for hours."""
+    """Raises BadInput if nothing listens at an address. Ray itself would wait for hours."""
     if address in (None, "auto"):
         return
     host, _, port = str(address).partition(":")

@@ -1,7 +1,6 @@
-"""Silence: the time since a process's last sign of life. A stopped process is silent, or one whose device hangs.
+"""Measures the silence of a process: the time since its last sign of life. A stopped or hung process is silent.
 
-Reports and used processor time are signs of life, because compiling takes long and sends no reports. Without /proc
-only reports count.
+Reports and CPU time are signs of life. (Compilation may take long without a report.) Without /proc, only reports count.
 """
 
 import contextlib
@@ -9,15 +8,15 @@ import os
 import time
 from pathlib import Path
 
-LOOK_SECONDS = 2.0  # between looks at a process
-SHARE = 0.05  # of a core: a process that uses less is not computing
+LOOK_SECONDS = 2.0  # interval between checks of a process
+SHARE = 0.05  # fraction of a core below which a process is considered idle
 
 
 class Silence:
     """The silence of a process.
 
     Args:
-      process: the process id.
+      process: id of the process.
     """
 
     def __init__(self, process: int) -> None:
@@ -25,15 +24,15 @@ class Silence:
         self.restart()
 
     def restart(self) -> None:
-        """Starts counting again, after a report of the process."""
+        """Restarts the count, after a report of the process."""
         self._seconds = 0.0
         self._looked, self._computed = time.monotonic(), _processor_seconds(self._process)
 
     def look(self, *, by_computing: bool) -> float:
-        """Returns the seconds since the last sign of life. Time in which this process itself was stopped is excluded.
+        """Returns the seconds since the last sign of life, excluding time in which this process itself was stopped.
 
         Args:
-          by_computing: whether processor time is a sign of life.
+          by_computing: whether CPU time is a sign of life.
         """
         passed = time.monotonic() - self._looked
         if passed >= LOOK_SECONDS:
@@ -46,14 +45,14 @@ class Silence:
 
 
 def _processor_seconds(process: int) -> float:
-    """Returns the processor seconds of a process and its children, such as a GPU assembler. 0 if unknown."""
+    """Returns the CPU seconds of a process and its children, such as a GPU assembler. 0 if unknown."""
     ticks = 0
     waiting = [process]
     while waiting:
         folder = Path("/proc", str(waiting.pop()))
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-            ticks += sum(map(int, fields[11:15]))  # its own, and those of children that have ended
+            ticks += sum(map(int, fields[11:15]))  # of the process itself and of its ended children
             for task in (folder / "task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""SLURM: runs studies as elements of job arrays. Submits them, waits, and stops them if this sweep is stopped.
+"""SLURM launcher: submits studies as elements of job arrays, waits, and stops them if the sweep is stopped.
 
-Each element is a ``sweeps.launchers.attempt``. It saves its study and requeues itself before SLURM ends it. Jobs
-outlive this process: the same sweep finds the queued and running ones, and submits only the others.
+Each element is a ``sweeps.launchers.attempt``, which saves its study and requeues itself before SLURM ends it. Jobs
+outlive this process. If the same sweep is started again, it finds queued and running jobs and submits only the rest.
 """
 
 import collections
@@ -45,20 +45,20 @@ from sweeps.run import StudyOutcome
 
 Jobs = dict[str, str]  # by study
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
-FOLDER = LAUNCHERS[0]  # folder of a store for the output of jobs before their logs exist
-LISTED = 500  # most arrays in one query
-_ASK_SECONDS = 60.0  # timeout of a command of SLURM
+FOLDER = LAUNCHERS[0]  # folder in a store for the output of jobs that do not have logs yet
+LISTED = 500  # maximum number of arrays in a query
+_ASK_SECONDS = 60.0  # timeout of SLURM commands
 _JOB = re.compile(r"[0-9]{1,12}_[0-9]{1,9}")
 _ENDED = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
 )
-# Reasons for which SLURM never starts a job, even if others end.
+# Reasons for which SLURM never starts a job, even after other jobs end.
 _NEVER = re.compile(
     "BadConstraints|PartitionTimeLimit|(Account|QOS)NotAllowed|Invalid(Account|QOS)|(Assoc|QOS)Max\\w+Per(Job|Node)Limit"
 )
 _LESS = "Request less, or another launcher.partition."
-_HELD = "JobHeldUser"  # by the user, or by ``_submit`` until the logs exist
+_HELD = "JobHeldUser"  # held by the user, or by ``_submit`` until the logs exist
 _SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "open-mode", "chdir", "hold", "parsable"}
 
 
@@ -71,14 +71,14 @@ class Resources(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A job as SLURM shows it: its state, and the reason why it waits."""
+    """A job as reported by SLURM: its state, and the reason why it waits."""
 
     state: str
     reason: str
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for an invalid configuration, studies that several nodes cannot run, or without SLURM."""
+    """Raises BadInput for an invalid configuration, studies that cannot run on several nodes, or without SLURM."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
     if asked["grace_seconds"] < 1 or asked["poll_seconds"] <= 0:
@@ -101,21 +101,21 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
 
 
 def devices(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices that run a study on all its nodes."""
+    """Returns the number of devices that run a study, over all nodes."""
     if asked["nodes"] == 1:
         return devices_asked(asked, study, settings)
     return int(asked["nodes"] * (cpus_and_gpus(asked, study, settings)[1] or 1))
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
-    """Runs studies as jobs of SLURM.
+    """Runs studies as SLURM jobs.
 
     Args:
-      asked: the configuration of the launcher.
-      launch: the studies to run.
+      asked: configuration of the launcher.
+      launch: studies to run.
 
     Returns:
-      An outcome for each study that ended. Without ``wait`` only for those that had ended before.
+      An outcome for each study that ended. Without ``wait``, only for studies that had already ended.
 
     Raises:
       BadInput: SLURM rejects a job.
@@ -125,7 +125,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     if jobs:
         say(f"{number_of(len(jobs), 'study')} already queued or running")
     missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
-    ended = [s for s in missing if is_stored(launch.store, s)]  # by a job that has just ended
+    ended = [s for s in missing if is_stored(launch.store, s)]  # stored by a job that has just ended
     outcomes = [RemoteStudy(launch, study).end(None) for study in ended]
     jobs |= _submit_all(asked, launch, [s for s in missing if s not in ended])
     if not asked["wait"]:
@@ -174,13 +174,13 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Iterator[StudyOutcome]:
-    """Yields the outcome of a study whose job has ended, unless this sweep withdrew the job before it began.
+    """Yields the outcome of a study whose job has ended, unless the sweep withdrew the job before it started.
 
     Args:
-      launch: the launch of the sweep.
-      study: the study.
-      job: its job.
-      state: the final state of the job. None if SLURM has forgotten the job.
+      launch: launch of the sweep.
+      study: study of the job.
+      job: id of the job.
+      state: final state of the job, or None if SLURM no longer has it.
     """
     own = [each for each in attempts.read(launch.store / study.study.name) if each.job == job]
     if not own or state == "COMPLETED" or (state is None and study.is_done()):
@@ -200,7 +200,7 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
 
 
 def _adopted(launch: Launch) -> Jobs:
-    """Returns the queued and running jobs of an earlier run of the sweep, by study."""
+    """Returns the queued and running jobs of earlier runs of the sweep, by study."""
     last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
     named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
     jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
@@ -218,14 +218,14 @@ def _adopted(launch: Launch) -> Jobs:
 
 
 def _forget(folder: Path, job: str) -> None:
-    """Removes the logs of attempts of a job that never began."""
+    """Removes the logs of a job's attempts that never started."""
     for each in attempts.read(folder):
         if each.job == job and each.began is None:
             each.log.unlink(missing_ok=True)
 
 
 def _arrays(asked: Config, studies: Studies, settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
-    """Yields studies grouped by resources, in arrays no longer than SLURM allows."""
+    """Yields studies grouped by resources, in arrays of the size that SLURM allows."""
     by_need: dict[Resources, list[Plan]] = {}
     for study in studies:
         need = Resources(*cpus_and_gpus(asked, study, settings), KINDS[study.kind].alone)
@@ -237,7 +237,7 @@ def _arrays(asked: Config, studies: Studies, settings: Settings) -> Iterator[tup
 
 
 def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
-    """Submits studies and returns the job of each. After an error none of them stays queued."""
+    """Submits studies and returns the job of each. After an error, all of them are removed from the queue."""
     jobs: Jobs = {}
     try:
         for need, own in _arrays(asked, studies, launch.settings):
@@ -255,7 +255,7 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) ->
     script = batch_script(asked, launch, need, studies)
     jobs: Jobs = {}
     try:
-        with attempt.blocked(signal.SIGINT, signal.SIGTERM):  # an interrupt would lose the number of the array
+        with attempt.blocked(signal.SIGINT, signal.SIGTERM):  # an interrupt would lose the id of the array
             done = _ask(["sbatch", "--parsable", "--hold"], script)
             array = done.stdout.strip().partition(";")[0]
             if not done.returncode:
@@ -325,14 +325,14 @@ def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studie
 
 
 class _Queue:
-    """Reports the number of queued jobs and their reasons, every few seconds if they change."""
+    """Reports the number of queued jobs and their reasons, every few seconds when they change."""
 
     def __init__(self) -> None:
         self._reported = ""
         self._due = 0.0
 
     def report(self, reasons: Sequence[str]) -> None:
-        """Prints a line if one is due, given SLURM's reason for each queued job."""
+        """Prints a line if necessary, given SLURM's reason for each queued job."""
         known = [reason for reason in reasons if reason != "None"]
         text = f"{len(reasons)} queued: {_why(known)}"
         if known and text != self._reported and time.monotonic() >= self._due:
@@ -342,13 +342,13 @@ class _Queue:
 
 
 def _why(reasons: Iterable[str]) -> str:
-    """Joins reasons, the most frequent first, with their counts if there are several."""
+    """Joins reasons, most frequent first, with counts if there are several."""
     counts = collections.Counter(reasons).most_common()
     return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
 
 
 def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
-    """Returns the queued, running and recently ended jobs of some arrays. None if SLURM does not answer."""
+    """Returns the queued, running and recently ended jobs of arrays, or None if SLURM does not respond."""
     seen = {}
     arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
     for first in range(0, len(arrays), LISTED):
@@ -366,7 +366,7 @@ def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
 
 
 def _stop(jobs: Sequence[str], asked: Config) -> bool:
-    """Saves and ends jobs, and waits for them. Returns whether any was running."""
+    """Saves and ends jobs, and waits for them. Returns whether any job was running."""
     if not jobs:
         return False
     say(f"stopping {number_of(len(jobs), 'SLURM job')}. Running trials are saved first.")
@@ -379,7 +379,7 @@ def _stop(jobs: Sequence[str], asked: Config) -> bool:
         own = {job: one.state for job, one in (seen or {}).items() if job in jobs}
         ran |= {job for job, state in own.items() if state == "RUNNING"}
         if seen is not None and all(state in ("PENDING", *_ENDED) for state in own.values()):
-            _cancel(jobs, "PENDING")  # a job preempted meanwhile is queued again
+            _cancel(jobs, "PENDING")  # a job that was preempted in the meantime is queued again
             break
         time.sleep(min(1.0, asked["poll_seconds"]))
     else:
@@ -397,7 +397,7 @@ def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
 
 
 def _withdraw(launch: Launch, jobs: Mapping[str, str]) -> None:
-    """Removes jobs, given by study, from the queue before they begin."""
+    """Removes jobs, given by study, from the queue before they start."""
     if jobs:
         _cancel(list(jobs.values()))
     for name, job in jobs.items():
@@ -405,7 +405,7 @@ def _withdraw(launch: Launch, jobs: Mapping[str, str]) -> None:
 
 
 def _longest_array() -> int:
-    """Returns the largest number of elements that SLURM allows in an array."""
+    """Returns SLURM's maximum number of elements in an array."""
     done = _ask(["scontrol", "show", "config"])
     if done.returncode:
         raise BadInput(f"cannot reach SLURM from this machine: {_error(done)}")
@@ -430,6 +430,6 @@ def _tail(path: Path) -> str:
 
 
 def _word(value: Any) -> str:
-    """Quotes a value for a line of #SBATCH."""
+    """Quotes a value for an #SBATCH line."""
     text = str(value)
     return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

@@ -1,6 +1,6 @@
 """A worker process: binds itself to its processors and runs the studies that it receives, one after another.
 
-Modules that initialise JAX are imported inside functions, after the binding.
+Modules that initialize JAX are imported inside functions, after binding.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
 
 _ROOT = Path(__file__).parents[2]
-OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code of a worker
-_LONGEST = 300  # most characters of a cause
+OURS = ("harness", "results", "sweeps", "workloads")  # packages whose frames are reported in failures
+_LONGEST = 300  # maximum length of a cause
 
 
 class Order(NamedTuple):
-    """A study to run, as plain data that pickles: its plan, the trials requested, settings and data source.
+    """A study to run as picklable plain data: its plan, the requested trials, settings and data source.
 
-    ``log`` is the file to which the study's output goes. None leaves standard output and error unchanged.
+    The study's output is written to the file ``log``. With None, standard output and error are not redirected.
     """
 
     store: str
@@ -42,13 +42,13 @@ class Order(NamedTuple):
 
 
 def order(store: str, study: Plan, settings: Any, source: Source) -> Order:
-    """Makes the order to run a study.
+    """Returns the order to run a study.
 
     Args:
       store: folder of the store.
-      study: the plan.
-      settings: a ``harness.run.Settings``.
-      source: the data source, if the plan does not name it.
+      study: plan of the study.
+      settings: ``harness.run.Settings`` of the run.
+      source: data source, if the plan does not contain it.
     """
     trials, repeats = study.request
     about = None if source is None else dict(source)
@@ -56,12 +56,12 @@ def order(store: str, study: Plan, settings: Any, source: Source) -> Order:
 
 
 def plan_of(order: Order) -> Plan:
-    """Returns the plan in an order, with the trials requested."""
+    """Returns the plan in an order, with the requested trials."""
     return from_plan(order.plan, order.trials, Repeats(*order.repeats))
 
 
 class Failure(NamedTuple):
-    """The failure of a study: its cause in one line, and the lines of our code it passed through, innermost last."""
+    """The failure of a study: its cause in one line, and the traceback lines in this project's code, innermost last."""
 
     cause: str
     places: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class WorkerReport(NamedTuple):
 
     Attributes:
       kind: ``progress``, ``done``, ``failed``, or ``taken`` if another process has claimed the study.
-      value: a RunProgress, a RunSummary, or for the last two a Failure.
+      value: a RunProgress, a RunSummary, or a Failure for the last two kinds.
     """
 
     kind: str
@@ -80,11 +80,11 @@ class WorkerReport(NamedTuple):
 
 
 def main(descriptor: int, cpus: Sequence[int]) -> None:
-    """Runs studies until the parent, which holds the other end of standard input, is gone.
+    """Runs studies until the parent is gone, which holds the other end of standard input.
 
     Args:
-      descriptor: file descriptor of the connection that sends each ``Order`` and receives each ``WorkerReport``.
-      cpus: logical processors to bind to. Empty means no binding.
+      descriptor: file descriptor of the connection for orders and reports.
+      cpus: logical processors to bind to. If empty, the process is not bound.
     """
     orders = Connection(descriptor)
     for each in (signal.SIGINT, signal.SIGHUP):
@@ -157,7 +157,7 @@ def _printing_to(log: str | None) -> Iterator[None]:
 
 
 def failure(error: Exception) -> Failure:
-    """Describes an exception, with frames of our own code only. A ``BadInput`` gives only its message."""
+    """Describes an exception, with frames in this project's code only. For ``BadInput``, only the message."""
     if isinstance(error, BadInput):
         return Failure(str(error))
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
@@ -173,7 +173,7 @@ def taken(error: Exception) -> Failure:
 
 
 def _within_ours(file: str) -> str | None:
-    """Returns the path of a file of our code relative to the root. None for other files."""
+    """Returns the path of a file of this project relative to the root, or None for other files."""
     path = Path(file)
     if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in OURS:
         return None

@@ -207,4 +207,4 @@ def test_data_that_are_not_there_are_missed_before_anything_runs(tmp_path: Path)
     command = [sys.executable, "-m", "sweeps", "+experiment=shallue2018/figure2", "-m", f"store={tmp_path / 'store'}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: mnist is not here") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: mnist is not prepared") and done.stderr.count("\n") == 1

@@ -162,7 +162,7 @@ def test_where_nothing_can_be_saved_training_goes_on(
     (record,), _ = run(study, [0], tmp_path, shutdown=shutdown)
     assert_same(record, calm[0][0])
     assert not shutdown.saved
-    assert "trials under way are not saved: [Errno 28] No space left on device\n" in capsys.readouterr().err
+    assert "running trials are not saved: [Errno 28] No space left on device\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["an array less", "another shape", "another dtype", "other columns", "too many rows"])

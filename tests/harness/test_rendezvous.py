@@ -80,7 +80,7 @@ def test_the_first_does_not_come(port: int) -> None:
         ([arrival(1), arrival(1)], "two hosts were given the index 1 of 3"),
         ([arrival(1), arrival(2, versions="JAX 2")], "host 2 has JAX 2, but host 0 has JAX 1"),
         ([arrival(1), arrival(2, command="b")], "host 2 was given a different command than host 0"),
-        ([arrival(1), arrival(2, code="2")], "host 2 has other code of scaling-limits than host 0"),
+        ([arrival(1), arrival(2, code="2")], "host 2 runs different code than host 0"),
     ],
 )
 def test_hosts_that_were_told_differently(port: int, others: list[Arrival], line: str) -> None:

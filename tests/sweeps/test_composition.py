@@ -65,7 +65,7 @@ def test_points_share_nothing() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("batch_size=1,two",), "batch_size=two: 'two' is not a whole number"),
+        (("batch_size=1,two",), "batch_size=two: 'two' is not an integer"),
         (("seed=1,null",), "seed=null: a value is needed"),
         (("task=webgraph_synthetic", "cores=1,null"), "cores=null: a value is needed"),
     ],

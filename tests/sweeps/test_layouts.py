@@ -163,7 +163,7 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
         (["step.length=0"], "step.length"),
         (["hardware=v7"], "unknown hardware 'v7'"),
         (["mesh='???'"], "mesh='???': a value is needed"),
-        (["devices=0"], "devices must be a whole number of at least 1, not 0"),
+        (["devices=0"], "devices must be an integer of at least 1, not 0"),
         (["engine=tpu-aot:zzz"], "'zzz' is not a TPU slice. Give its chips along two directions, such as v5e:2x2"),
         (["engine=tpu-aot:v9:2x2"], "unknown TPU version 'v9'"),
         (["engine=tpu-aot:v5e:2x4", "hardware=v5p"], "hardware=v5p: engine=tpu-aot:v5e:2x4 predicts costs of v5e"),

@@ -68,8 +68,8 @@ def test_a_text_stays_as_it_is(text: str) -> None:
     [
         ({"taks": "digits_fc"}, "unknown key 'taks'; did you mean 'task'?"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean 'adam'"),
-        ({"batch_size": "1,2"}, "'1,2' is not a whole number"),
-        ({"batch_size": [1, 2]}, "'[1, 2]' is not a whole number"),
+        ({"batch_size": "1,2"}, "'1,2' is not an integer"),
+        ({"batch_size": [1, 2]}, "'[1, 2]' is not an integer"),
         ({"store": "x"}, "store is a setting of runs, not of studies. Pass it to measure()."),
         ({"launcher.workers": 2}, "launcher is a setting of runs"),
         ({"experiment": "quickstart"}, "experiment is the name of a sweep. Pass it to sweep()."),

@@ -356,7 +356,7 @@ def test_data_of_a_stated_size_need_not_be_here(tmp_path: Path, monkeypatch: pyt
     answering(monkeypatch, lambda question: None)
     words = ["task=web_graph", "ratings.variant=sparse", f"store={tmp_path}"]
     assert plan.main(words) == 0
-    with pytest.raises(BadInput, match="is not here"):
+    with pytest.raises(BadInput, match="is not prepared"):
         planning.request(overrides.command_line(words))
     cli.set_output()
 

@@ -167,7 +167,7 @@ def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels
 
 
 def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None:
-    """From the definition, with Grain's order of whole numbers; also where there are 30 million, after a billion."""
+    """From the definition, with Grain's order of integers; also where there are 30 million, after a billion."""
     n, batch = 23, 5
     order = data_stream.order(list(range(n)), 7)
     epochs = [

@@ -115,7 +115,7 @@ def test_files_that_are_not_all_there_in_the_end_are_one_line(
     monkeypatch.setattr(prepare, "_write", write_all_but_some)
     assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("error: mnist could not be prepared: mnist is not here: ")
+    assert line.startswith("error: mnist could not be prepared: mnist is not prepared: ")
     assert line.endswith(f"put the downloaded files into {tmp_path}/downloads/manual/mnist.")
 
 

@@ -69,7 +69,7 @@ def test_no_pairs_are_an_empty_matrix() -> None:
     ("rows", "columns", "text"),
     [
         ([0, -3], [0, 0], "here: row -3 is negative. Ids start at 0."),
-        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range. Ids go up to {MOST_IDS - 1}."),
+        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range. Ids go to {MOST_IDS - 1}."),
     ],
 )
 def test_ids_that_cannot_be(rows: list[int], columns: list[int], text: str) -> None:

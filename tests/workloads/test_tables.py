@@ -234,7 +234,7 @@ def test_texts_stay_as_they_are_written_whatever_is_around_the_name_of_their_col
 @pytest.mark.parametrize("whole", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
 def test_whole_numbers_that_float64_lacks_are_refused(whole: int, tmp_path: Path) -> None:
     (tmp_path / "own").write_text(f"a,b\n1,{2**53}\n2,{whole}\n")
-    with pytest.raises(BadInput, match=rf"row 2 has {whole} in column b; whole numbers go up to 2\*\*53"):
+    with pytest.raises(BadInput, match=rf"row 2 has {whole} in column b; integers go up to 2\*\*53"):
         table_files.read(tmp_path / "own")
 
 
@@ -317,7 +317,7 @@ MISTAKES: list[tuple[str | bytes, dict[str, Any], str]] = [
     (f"{NAMES}\n{TEXT}", {"task": "clasification"}, r"unknown table.task .* did you mean 'classification'\?"),
     (f"{NAMES}\n{TEXT}", {"validation": 0.0}, "table.validation=0 and table.test=0.2 are not shares"),
     (f"{NAMES}\n{TEXT}", {"validation": 0.5, "test": 0.5}, "their sum below 1"),
-    (f"{NAMES}\n{TEXT}", {"seed": -1}, "table.seed must be a whole number of at least 0"),
+    (f"{NAMES}\n{TEXT}", {"seed": -1}, "table.seed must be an integer of at least 0"),
     (f"{NAMES}\n{TEXT}".encode("utf-16"), {}, "is not UTF-8 text"),
     (f"{NAMES}\n{TEXT.replace('a', 'ä')}".encode("latin-1"), {}, "texts that are not UTF-8"),
     (f"ä,{NAMES[3:]}\n{TEXT}".encode("latin-1"), {}, "the names of its columns are not UTF-8"),
@@ -330,7 +330,7 @@ MISTAKES: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("v,label\n" + "".join(f"{i},1.5\n" for i in range(30)), {}, "label is 1.5 in 6 train rows, .* R² needs different"),
     ("v,label\n" + "".join(f"{i},{i}e300\n" for i in range(30)), {}, "label has a standard deviation of inf"),
     ("v,label\n" + "".join(f"{i}e300,{i % 2}\n" for i in range(30)), {}, "column v has values too far apart"),
-    ("v,label\n" + "".join(f"{i},{2**53 + i}\n" for i in range(2, 30)), {}, r"whole numbers go up to 2\*\*53"),
+    ("v,label\n" + "".join(f"{i},{2**53 + i}\n" for i in range(2, 30)), {}, r"integers go up to 2\*\*53"),
     (b"PAR1 and nothing else", {}, "cannot be read"),
     (b"PK\x03\x04 and nothing else", {}, "cannot be read"),
 ]

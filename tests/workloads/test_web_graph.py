@@ -126,7 +126,7 @@ def test_held_out_links_that_are_known_are_left_out(write: Callable[..., Graph])
     ratings = prepared.load(web_graph.source("in-dense"))
     assert ratings.heldout.row_count == len(rows["test"]) - 1
     assert as_sets(ratings.heldout)[0] == {8}
-    assert ratings.remarks == ("2 held-out links were known from training or history and are left out",)
+    assert ratings.remarks == ("2 held-out links also occur in training or history and are ignored",)
 
 
 def test_absent_data_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""TFDS's array_record files: folders, builders, checks, hashes, and records in order or with random access.
+"""TFDS's array_record files: folders, builders, checks, hashes, and sequential or random access to records.
 
-Records are parsed here because TFDS takes six times as long to decode them. TensorFlow is not needed. Streams read
-records without TFDS and JAX.
+This module parses records itself because TFDS needs six times as long to decode them. TensorFlow is not needed. Streams
+read records without TFDS or JAX.
 """
 
 import json
@@ -17,16 +17,16 @@ from results.bad_input import BadInput
 from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
-KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # keys and features, as a builder of TFDS yields them
+KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # keys and features, as yielded by a TFDS builder
 KeyedSplits = dict[str, KeyedExamples]  # by split
 
 
 def data_dir() -> Path:
-    """Returns the folder of all data sets; raises BadInput if the user has no home folder for it."""
+    """Returns the folder of all data sets. Raises BadInput if the user has no home folder."""
     try:
         return durable.local(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
     except BadInput:
-        raise BadInput("this user has no home folder. Choose a folder of data sets with TFDS_DATA_DIR=DIR.") from None
+        raise BadInput("this user has no home folder. Choose a data set folder with TFDS_DATA_DIR=DIR.") from None
 
 
 def folder(name: str, version: str, within: Path | None = None) -> Path:
@@ -41,7 +41,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with our split generators. It writes into the folder ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. It writes to the folder ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
@@ -50,7 +50,7 @@ def builder(
 
 
 def check(name: str, place: Path, splits: Sequence[str]) -> None:
-    """Raises BadInput unless all splits have array_record files. Only checks names of files."""
+    """Raises BadInput unless all splits have array_record files. Only file names are checked."""
     if (place / "dataset_info.json").is_file() and all(_files(place, name, split) for split in splits):
         return
     if any(place.glob("*.tfrecord*")):
@@ -59,17 +59,17 @@ def check(name: str, place: Path, splits: Sequence[str]) -> None:
             f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them."
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
-    raise BadInput(f"{name} is not here: {place} {what}. {remedy(name)}")
+    raise BadInput(f"{name} is not prepared: {place} {what}. {remedy(name)}")
 
 
 def remedy(name: str, place: Path | None = None) -> str:
-    """Returns the sentence that asks the user to prepare a data set, after deleting ``place`` if it is given."""
+    """Returns a sentence that asks the user to prepare a data set, after deleting ``place`` if it is given."""
     command = f"python -m workloads.prepare {name}"
     return f"Delete {place} and run {command}." if place else f"Run {command}."
 
 
 def check_file(name: str, file: Path) -> None:
-    """Raises BadInput unless a file that is derived from a data set exists."""
+    """Raises BadInput unless a derived file of a data set exists."""
     if not file.is_file():
         raise BadInput(f"{file} does not exist yet. {remedy(name)}")
 
@@ -114,7 +114,7 @@ def records(name: str, place: Path, split: str) -> Iterator[Any]:
         for start in range(0, len(source), BATCH):
             for record in source.__getitems__(list(range(start, min(start + BATCH, len(source))))):
                 yield features(record)
-    except Exception as error:  # the libraries under TFDS raise various types
+    except Exception as error:  # libraries used by TFDS raise various types
         reason = " ".join(str(error).split())[:160]
         raise BadInput(f"{place} cannot be read ({reason}). {remedy(name, place)}") from None
 
@@ -124,12 +124,12 @@ def _files(place: Path, name: str, split: str) -> list[Path]:
 
 
 class Records(Sequence[bytes]):
-    """The records of a split, or some of them, in the order of the files.
+    """Records of a split, or a subset of them, in the order of the files.
 
     Args:
       files: array_record files, in order.
-      rows: NumPy file with the indices of the records to use, in order; None for all records.
-      count: number of these to use, from the first; None for all.
+      rows: NumPy file with the indices of the records to use, in order, or None for all records.
+      count: number of these to use, starting with the first, or None for all.
     """
 
     def __init__(self, files: Sequence[str], rows: str | None = None, count: int | None = None):

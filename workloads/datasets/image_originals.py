@@ -17,7 +17,7 @@ from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 
 def builder(name: str, within: Path) -> Any:
-    """Returns the builder of a key of ``tfds_images.SOURCES``. It writes into the folder ``within``."""
+    """Returns the builder of a key of ``tfds_images.SOURCES``, which writes to the folder ``within``."""
     from tensorflow_datasets.image_classification import cifar, mnist
 
     original, split_generators = {
@@ -46,7 +46,7 @@ def _mnist_rows(images: Path, labels: Path) -> KeyedExamples:
 
 
 def _idx(path: Path) -> np.ndarray:
-    """Reads a gzipped idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, uint8 data."""
+    """Reads a gzipped idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, and uint8 data."""
     data = gzip.decompress(path.read_bytes())
     axes = data[3]
     shape = np.frombuffer(data, ">u4", axes, offset=4)
@@ -54,7 +54,7 @@ def _idx(path: Path) -> np.ndarray:
 
 
 def _cifar_splits(self: Any, dl_manager: Any) -> KeyedSplits:
-    """Returns the splits of CIFAR-10: batches of 3,073 bytes per example in a tar, a label before 3×32×32 pixels."""
+    """Returns the splits of CIFAR-10, a tar of batches with 3,073 bytes per example: a label, then 3×32×32 pixels."""
     source = self._cifar_info
     archive = dl_manager.download(source.url)
     folder = PurePosixPath(source.prefix)

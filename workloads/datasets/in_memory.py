@@ -18,11 +18,11 @@ TAGS = {"loop": (0, 4, 6, 8, 9), "odd": (1, 3, 5, 7, 9), "above four": (5, 6, 7,
 
 
 class Subset(NamedTuple):
-    """A part of ``digits``, as Shallue et al. (2018) train on parts of MNIST and ImageNet.
+    """A subset of ``digits``, analogous to the subsets of MNIST and ImageNet in Shallue et al. (2018).
 
     Attributes:
-      train_examples: number of training images of the classes, from the first.
-      validation_examples: number of validation images of the classes.
+      train_examples: number of training images of these classes to use, starting with the first.
+      validation_examples: number of validation images of these classes.
       classes: digits in the subset. Labels are their positions in this tuple.
     """
 
@@ -48,13 +48,14 @@ def digits() -> Splits:
     """Returns 1,797 handwritten digits of 8×8 pixels, scaled to [0, 1], split by writers.
 
     They are the test part of UCI's optical digits, whose writers did not contribute to its training part (Alpaydin &
-    Kaynak 1998, doi 10.24432/C50P49). The file keeps the order in which they filled in 14 forms of 122 to 130 digits
-    each. A form starts with three times 0 … 9, and its other labels are the same on every second form. Neighbours in
-    the file are mostly by one writer, so an image whose neighbours are in training is easier than one by a new writer.
+    Kaynak 1998, doi 10.24432/C50P49). The file preserves the order in which the writers filled in 14 forms of 122 to
+    130 digits each. A form starts with 0 … 9 three times, and its other labels are the same on every second form.
+    Neighbours in the file are mostly by one writer, so images whose neighbours are in the training split are easier
+    than images by a new writer.
 
-    The first three forms are validation, and forms are not cut. Forms do not identify writers. The 14 forms are
-    reported to be from 13 writers, and the two most similar forms, the first two, are on one side of the split.
-    Training images are ordered in strides, so that the first ones, which an evaluation uses, come from all writers.
+    The first three forms are the validation split, and forms are not cut. Forms do not identify writers: the 14 forms
+    are reported to be from 13 writers. The two most similar forms, the first two, are in the same split. Training
+    images are in strided order, so that the first ones, which are used in evaluations, come from all writers.
 
     Returns:
       Splits with inputs float32[N, 8, 8, 1] and labels int32[N].
@@ -106,13 +107,13 @@ def version(name: str) -> str:
 
 
 def check(name: str) -> None:
-    """Raises BadInput unless scikit-learn's file is there."""
+    """Raises BadInput unless scikit-learn's file exists."""
     del name
     _file()
 
 
 def _file() -> Path:
-    """Finds scikit-learn's file without importing scikit-learn, which takes seconds."""
+    """Returns the path of scikit-learn's file without importing scikit-learn, which takes seconds."""
     package = importlib.util.find_spec("sklearn")
     for folder in package.submodule_search_locations or () if package else ():
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"

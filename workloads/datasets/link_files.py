@@ -1,6 +1,6 @@
 """Files of links: SciPy CSR matrices (``.npz``) and parquet files with integer columns ``row`` and ``col``.
 
-Values are ignored: every entry that is not an explicit zero is a link.
+Values are ignored. Every entry except explicit zeros is a link.
 """
 
 import math
@@ -17,7 +17,7 @@ from results.bad_input import BadInput, meaning
 from workloads.factorization import links
 
 BATCH = 1 << 20  # rows of parquet read at once
-ROW_BYTES = 64  # largest size of a row of parquet, encoded and decoded
+ROW_BYTES = 64  # maximum size of a parquet row, encoded and decoded
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
 
 LinkBlocks = Iterator[tuple[np.ndarray, np.ndarray]]
@@ -25,12 +25,12 @@ MatrixShape = tuple[int, int]
 
 
 class LinkFileHeader(NamedTuple):
-    """Metadata of a file, available without reading its links.
+    """Metadata of a file that are available without reading its links.
 
     Attributes:
-      shape: shape of a matrix; None for a parquet file.
+      shape: shape of the matrix, or None for a parquet file.
       links: number of stored links.
-      bytes: size of a matrix's arrays, all of which are in memory during reading; 0 for a parquet file.
+      bytes: size of the matrix's arrays, which are read into memory completely, or 0 for a parquet file.
     """
 
     shape: MatrixShape | None
@@ -39,7 +39,7 @@ class LinkFileHeader(NamedTuple):
 
 
 def header(file: Path) -> LinkFileHeader:
-    """Returns the header of a file; raises BadInput unless its format is supported."""
+    """Returns the header of a file. Raises BadInput unless its format is supported."""
     if not file.exists():
         raise BadInput(f"{file} does not exist. It should be {HOW}{meaning(file)}")
     if not file.is_file():
@@ -181,5 +181,5 @@ def _unreadable(file: Path, error: Exception) -> BadInput:
 
 
 def reason(error: Exception) -> str:
-    """Returns the text of an error in one line, shortened; the name of its type if it has none."""
+    """Returns the message of an error, shortened to one line, or the name of its type if the message is empty."""
     return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -49,11 +49,11 @@ SIZES = {
 
 
 def source(variant: str, seed: int = 0) -> RatingsSource:
-    """Returns the data set of a key of SIZES, split by a seed; raises BadInput for other keys."""
+    """Returns the data set of a key of SIZES, split by a seed. Raises BadInput for other keys."""
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise BadInput(f"seed of movielens must be a whole number of at least 0, not {seed!r}")
+        raise BadInput(f"seed of movielens must be an integer of at least 0, not {seed!r}")
     return RatingsSource(
         f"movielens-{variant}",
         functools.partial(version, variant, seed),
@@ -79,7 +79,7 @@ def version(size: str, seed: int) -> str:
 
 
 def check(size: str) -> None:
-    """Raises BadInput if the files do not exist or there is too little memory."""
+    """Raises BadInput if the files do not exist or memory is insufficient."""
     check_files(size)
     ratings = SIZES[size].ratings
     memory.require(ratings * (BYTES_PER_LINK + 8), f"reading movielens/{size}", "Choose a smaller one")

@@ -1,4 +1,4 @@
-"""New noise at every step: the endless stream for training a noisy quadratic."""
+"""Fresh noise at every step: the infinite stream for training a noisy quadratic."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ DIMENSIONS = 100
 
 
 def load() -> Splits:
-    """Returns one validation example without noise, whose loss is the expected loss, and no training split.
+    """Returns a single noiseless validation example, whose loss is the expected loss, and no training split.
 
     Returns:
       Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.
@@ -26,7 +26,7 @@ def shapes() -> Splits:
 
 
 def draw(key: Array, batch_size: int) -> Examples:
-    """Draws the mean of ``batch_size`` standard normal vectors, which is also normal and needs only one draw.
+    """Draws the mean of ``batch_size`` standard normal vectors, which is itself normal and needs a single draw.
 
     Returns:
       Examples with inputs float32[1, DIMENSIONS] of variance 1 / batch_size, and labels int32[1], zero.
@@ -39,6 +39,6 @@ def draw(key: Array, batch_size: int) -> Examples:
 
 
 def loss(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Returns the outputs of the model, float32[B], which are losses already."""
+    """Returns the outputs of the model, float32[B], which are already losses."""
     del labels, label_smoothing
     return outputs

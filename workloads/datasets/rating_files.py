@@ -1,12 +1,12 @@
 """The user's own ratings: files of links (see ``link_files``), by role.
 
-All matrices must have the same shape. Parquet files do not store one, so without a matrix the largest ids of all files
-determine it.
+All matrices must have the same shape. Parquet files do not store a shape, so without a matrix it is determined by the
+largest ids in all files.
 
-Rows with links in ``heldout`` are the evaluation rows. Without ``history``, such a row is solved from its links in
-``path``. It then also takes part in training, so recall measures new links of known rows. With a ``history``, and rows
-that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that are also in ``path`` or
-``history`` are left out, and a remark reports their number.
+Rows with links in ``heldout`` are the evaluation rows. Without ``history``, they are solved from their links in
+``path`` and are also used in training, so recall measures new links of known rows. With ``history`` and evaluation rows
+that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that also occur in ``path`` or
+``history`` are dropped, and a remark reports their number.
 """
 
 import functools
@@ -36,9 +36,9 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
     """Returns the data set of these files.
 
     Args:
-      path: file of the links to train on.
-      heldout: file of the links to be found.
-      history: file of the links that held-out rows are solved from; None for those in ``path``.
+      path: file with the training links.
+      heldout: file with the held-out links.
+      history: file with the links that held-out rows are solved from, by default those in ``path``.
 
     Raises:
       BadInput: ``path`` or ``heldout`` is missing, or one of the three is not a file name.
@@ -54,14 +54,14 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
 
 
 def version(files: Files) -> str:
-    """Returns the hash of the files' contents. It does not depend on their names or places."""
+    """Returns the hash of the files' contents. It does not depend on file names or locations."""
     for file in filter(None, files):
         link_files.header(file)  # raises BadInput
     return short(READER, *(file and file_digest(file) for file in files))
 
 
 def check(files: Files) -> None:
-    """Raises BadInput if a file cannot be read, shapes differ, or there is too little memory. Does not read links."""
+    """Raises BadInput if a file is unreadable, shapes differ, or memory is insufficient. Links are not read."""
     headers = {file: link_files.header(file) for file in files if file}
     shape, _ = _common_shape(headers)
     links = sum(one.links for one in headers.values())
@@ -104,7 +104,7 @@ def build(files: Files) -> Ratings:
 
 
 def _common_shape(headers: dict[Path, LinkFileHeader]) -> tuple[MatrixShape | None, Path | None]:
-    """Returns the shape of all matrices among the files and the last of these; None if there are only tables."""
+    """Returns the common shape of all matrices and the last of these files, or None if there are only tables."""
     first = None
     shape = None
     for file, one in headers.items():

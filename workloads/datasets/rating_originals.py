@@ -17,7 +17,7 @@ import numpy as np
 from workloads.datasets import array_records, movielens, web_graph
 from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
-# Time to write a record, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
+# Seconds to write a record, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
 SECONDS_PER_ROW = 1e-4
 SECONDS_PER_LINK = 2.5e-6
 SECONDS_PER_RATING = 1e-4
@@ -32,8 +32,8 @@ def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
 
     Args:
       variant: a key of ``web_graph.VARIANTS``.
-      within: the folder to write into.
-      manual: folder with originals that were downloaded by hand. Others are downloaded.
+      within: folder to write to.
+      manual: folder with manually downloaded originals. Missing originals are downloaded.
     """
     from tensorflow_datasets.structured.web_graph.web_graph import WebGraph
 
@@ -68,7 +68,7 @@ def _web_graph_rows(files: Sequence[Path]) -> KeyedExamples:
 
 
 def tf_records(file: Path) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file; raises OSError if one is damaged.
+    """Yields the records of a TFRecord file. Raises OSError if a record is corrupt.
 
     A record is stored as its length (8 bytes), the checksum of the length (4 bytes), the data, and their checksum
     (4 bytes), little-endian.
@@ -104,11 +104,11 @@ def _checksum(data: bytes) -> bytes:
 
 
 def movielens_builder(size: str, within: Path) -> Any:
-    """Returns the builder of the ratings of a key of ``movielens.SIZES``. It writes into the folder ``within``."""
+    """Returns the builder of the ratings of a key of ``movielens.SIZES``, which writes to the folder ``within``."""
     from tensorflow_datasets.structured import movielens_parsing
     from tensorflow_datasets.structured.movielens import Movielens
 
-    # Its parsers use TensorFlow only to open files.
+    # TFDS's parsers use TensorFlow only to open files.
     movielens_parsing.tf = types.SimpleNamespace(io=types.SimpleNamespace(gfile=types.SimpleNamespace(GFile=io.open)))
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:

@@ -1,7 +1,7 @@
-"""ImageNet, halves of it, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
+"""ImageNet, its halves, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
 
 ``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
-cropped, resized and, for training, augmented, without TensorFlow.
+cropped, resized and (for training) augmented without TensorFlow.
 """
 
 import base64
@@ -23,12 +23,12 @@ from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records
 from workloads.workload import ArrayShape, Examples, Splits
 
-POSITIVE = 5  # least confidence, in tenths, for an object of Open Images to count as present
+POSITIVE = 5  # minimum confidence, in tenths, for an object of Open Images to count as present
 SIDE = 224  # side of an example, in pixels
-KEPT = 0.875  # share of a photograph's shorter side that an evaluation uses
-AREA = (0.08, 1.0)  # range of the share of a photograph's area in a training box
-RATIO = (3 / 4, 4 / 3)  # range of the width of the box over its height
-TRIES = 10  # attempts to fit such a box
+KEPT = 0.875  # fraction of a photograph's shorter side that an evaluation uses
+AREA = (0.08, 1.0)  # range of a training box's area as a fraction of the photograph
+RATIO = (3 / 4, 4 / 3)  # range of the box's aspect ratio, width over height
+TRIES = 10  # attempts to fit a box
 # A small JPEG. The hash of its pixels identifies the decoder.
 _PHOTOGRAPH = (
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABQODxIPDRQSEBIXFRQYHjIhHhwcHj0sLiQySUBMS0dARkVQWnNiUFVtVkVGZIhlbXd7"
@@ -48,12 +48,12 @@ class StreamedImages(NamedTuple):
     Attributes:
       files: TFDS's name of the data set, with its configuration.
       version: TFDS's version of the data.
-      splits: number of records in each TFDS split, as published.
-      train_examples: number of training records to use, from the first in TFDS's shuffled order.
+      splits: published number of records in each TFDS split.
+      train_examples: number of training records to use, starting with the first in TFDS's shuffled order.
       validation_examples: number of records of TFDS's split ``validation`` to use.
       classes: number of classes.
-      every: only uses classes whose number is divisible by this, and renumbers them.
-      many: whether an image can have several labels.
+      every: only classes whose number is divisible by this are used. They are renumbered.
+      many: whether images can have several labels.
     """
 
     files: str
@@ -91,19 +91,19 @@ def load(name: str) -> Splits:
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """Returns some positions of a batch; see ``Dataset.feed``."""
+    """Returns some positions of a batch. See ``Dataset.feed``."""
     return _stream(name, folder(name))(seed, step, batch_size, positions)
 
 
 def version(name: str) -> str:
-    """Returns TFDS's version of the data, the part of them in use, and a hash of decoded pixels."""
+    """Returns TFDS's version of the data, the subset in use, and a hash of decoded pixels."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
     return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{classes} pixels:{_pixels()}"
 
 
 def shapes(name: str) -> Splits:
-    """Returns the shapes of streamed and loaded splits, without reading files."""
+    """Returns the shapes of streamed and loaded splits without reading files."""
     of = SOURCES[name]
     label = ArrayShape((of.classes,), np.dtype(np.uint8)) if of.many else ArrayShape((), np.dtype(np.int32))
     image = ArrayShape((SIDE, SIDE, 3), np.dtype(np.uint8))
@@ -116,7 +116,7 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
+    """Raises BadInput unless all files exist with the expected numbers of records. Records are not read."""
     of = SOURCES[name]
     place = folder(name, within)
     array_records.check_counts(of.files, place, of.splits)
@@ -126,7 +126,7 @@ def check(name: str, within: Path | None = None) -> None:
 
 
 def source(name: str, place: Path, split: str) -> Source:
-    """Returns the records of a split in a folder, with their decoder."""
+    """Returns the records of a split in a folder, and their decoder."""
     of = SOURCES[name]
     count = of.train_examples if split == "train" else of.validation_examples
     rows = None if of.every == 1 else str(rows_file(place, of.every, split))
@@ -179,7 +179,7 @@ def _one_label(every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarr
 
 
 def _several_labels(record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
-    """Decodes an image of Open Images, with labels of 1 for the trainable classes of sufficient confidence."""
+    """Decodes an image of Open Images. The labels are 1 for trainable classes with sufficient confidence."""
     features = array_records.features(record)
     labels = np.asarray(features["objects_trainable/label"].int64_list.value, np.int64)
     confidence = np.asarray(features["objects_trainable/confidence"].int64_list.value, np.int64)
@@ -191,12 +191,12 @@ def _several_labels(record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.
 def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:
     """Decodes a photograph as uint8[side, side, 3].
 
-    Training uses a random box, flipped at random (Szegedy et al. 2015, arXiv 1409.4842). Evaluations use a square in
-    the middle. JPEG is decoded at the smallest of libjpeg's scales that has enough pixels.
+    Training uses a random box, randomly flipped (Szegedy et al. 2015, arXiv 1409.4842). Evaluations use a central
+    square. JPEGs are decoded at the smallest libjpeg scale that has enough pixels.
 
     Args:
       encoded: image in any format that Pillow reads, converted to RGB.
-      draws: random numbers of the example; None in an evaluation.
+      draws: random numbers of the example, or None in evaluations.
       side: width and height of the result, in pixels.
     """
     from PIL import Image
@@ -212,9 +212,9 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
 
 @functools.cache
 def _pixels() -> str:
-    """Returns the first digits of a hash of one photograph, decoded for an evaluation and for training.
+    """Returns the first digits of a hash of a photograph, decoded both for evaluation and for training.
 
-    They change if a version of Pillow, libjpeg or ``example`` decodes or resizes differently.
+    The hash changes if a version of Pillow, libjpeg or ``example`` decodes or resizes differently.
     """
     encoded = base64.b64decode(_PHOTOGRAPH)
     decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, at) for at in range(4)))]
@@ -222,7 +222,7 @@ def _pixels() -> str:
 
 
 def middle(width: int, height: int) -> Box:
-    """Returns the square in the middle of an image, with ``KEPT`` of its shorter side."""
+    """Returns the central square of an image, with ``KEPT`` of its shorter side."""
     size = KEPT * min(width, height)
     left = (width - size) / 2
     top = (height - size) / 2
@@ -230,7 +230,7 @@ def middle(width: int, height: int) -> Box:
 
 
 def random_box(width: int, height: int, draws: Draws) -> Box:
-    """Returns a box of random area, ratio and place; the middle of the image if ``TRIES`` boxes do not fit."""
+    """Returns a random box (area, aspect ratio and position), or the center if ``TRIES`` boxes do not fit."""
     for _ in range(TRIES):
         area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * draws.uniform())
         ratio = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * draws.uniform())
@@ -246,7 +246,7 @@ def random_box(width: int, height: int, draws: Draws) -> Box:
 
 
 def _drafted(photograph: Any, box: Box, side: int) -> tuple[Any, Box]:
-    """Returns the photograph, set to decode at a smaller scale if it is JPEG, and the box at that scale."""
+    """Returns the photograph, to be decoded at a smaller scale if it is a JPEG, and the box at that scale."""
     width, height = photograph.size
     across = side / (box[2] - box[0])
     down = side / (box[3] - box[1])

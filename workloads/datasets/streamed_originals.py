@@ -17,16 +17,16 @@ from results.bad_input import BadInput
 from workloads.datasets import array_records
 from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
-# Approximate time to write a record on one core: a copied photograph, a re-encoded photograph, a text.
+# Approximate seconds to write a record on one core: a copied photograph, a re-encoded photograph, a text.
 SECONDS_PER_PHOTOGRAPH = 1e-3
 SECONDS_PER_ENCODED = 1.2e-2
 SECONDS_PER_TEXT = 1e-4
-PIXELS = 200_000  # of Open Images, as in TFDS's configuration 200k
+PIXELS = 200_000  # Open Images, as in TFDS's configuration 200k
 QUALITY = 72  # of their JPEGs, likewise
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``imagenet2012``, for two archives that you must download from image-net.org."""
+    """Returns the builder of ``imagenet2012``. You must download its two archives from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
@@ -37,7 +37,7 @@ def imagenet_builder(within: Path, manual: Path) -> Any:
 
 
 def _imagenet_train(archive: Path) -> KeyedExamples:
-    """Yields training images. Each class is an archive within the archive."""
+    """Yields training images. Each class is an archive inside the archive."""
     for folder, packed in _members(archive):
         for name, image in _members(io.BytesIO(packed)):
             yield name, {"file_name": name, "image": _rgb_jpeg(name, image), "label": folder.removesuffix(".tar")}
@@ -138,7 +138,7 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
     archives = paths[f"{split}_images"]
     archives = archives if isinstance(archives, list) else [archives]
     labels = [paths[f"{split}_{who}_labels"] for who in ("human", "machine")]
-    # Archives and labels have the same order, so that each archive's labels are read with it.
+    # Archives and labels have the same order, so the labels of each archive are read along with it.
     places = [0, 0]
     box_places = [0]
     prefixes = "0123456789abcdef" if len(archives) > 1 else [None]
@@ -178,7 +178,7 @@ def smaller(image: bytes) -> bytes:
 
 
 def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
-    """Yields names and contents of the files in a tar, compressed or not, in one pass."""
+    """Yields names and contents of the files in a tar (compressed or not) in a single pass."""
     source = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
     with tarfile.open(mode="r|*", **source) as tar:
         for member in tar:

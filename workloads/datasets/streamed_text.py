@@ -1,6 +1,6 @@
 """LM1B and C4 as subwords, streamed from TFDS's array_record files because they do not fit in memory.
 
-``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords, once.
+``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords.
 """
 
 import functools
@@ -19,7 +19,7 @@ from workloads.datasets import array_records
 from workloads.workload import ArrayShape, Examples, Splits
 
 PADDING, BEGINNING, END, UNKNOWN = range(4)  # special tokens
-LEARNED_BY = "sentencepiece-0.2.3"  # other versions may learn other subwords from the same texts
+LEARNED_BY = "sentencepiece-0.2.3"  # other versions may learn different subwords from the same texts
 
 
 class StreamedText(NamedTuple):
@@ -29,12 +29,12 @@ class StreamedText(NamedTuple):
       files: TFDS's name of the data set, with its configuration.
       version: TFDS's version of the data.
       splits: number of records in each TFDS split, as published.
-      train_examples: number of texts in TFDS's split ``train``, all of which are used.
+      train_examples: number of texts in TFDS's split ``train``. All are used.
       validation_split: TFDS's split for validation.
-      validation_examples: number of its texts to use, from the first in TFDS's shuffled order.
+      validation_examples: number of validation texts to use, starting with the first in TFDS's shuffled order.
       length: tokens per example. Longer texts are truncated.
-      vocabulary: number of tokens: subwords and the four special tokens.
-      learned_from: number of training texts, from the first, that subwords are learned from.
+      vocabulary: number of tokens, including the four special tokens.
+      learned_from: number of training texts, starting with the first, from which subwords are learned.
     """
 
     files: str
@@ -69,12 +69,12 @@ def load(name: str) -> Splits:
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """Returns some positions of a batch; see ``Dataset.feed``."""
+    """Returns some positions of a batch. See ``Dataset.feed``."""
     return _stream(name, folder(name))(seed, step, batch_size, positions)
 
 
 def version(name: str) -> str:
-    """Returns TFDS's version of the data, the held-out texts, and the origin of the subwords."""
+    """Returns TFDS's version of the data, the held-out texts, and the source of the subwords."""
     of = SOURCES[name]
     heldout = f"{of.validation_split}:{of.splits[of.validation_split]}"
     return (
@@ -103,7 +103,7 @@ def check(name: str, within: Path | None = None) -> None:
 
 
 def source(name: str, place: Path, split: str) -> Source:
-    """Returns the records of a split in a folder, with their tokenizer."""
+    """Returns the records of a split in a folder, and their tokenizer."""
     of = SOURCES[name]
     count = of.train_examples if split == "train" else of.validation_examples
     records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, None, count)
@@ -119,7 +119,7 @@ def write_subwords(name: str, place: Path) -> None:
     """Learns the subwords of a data set from its training texts, unless the file exists.
 
     Raises:
-      BadInput: the installed version of SentencePiece is not the one in plans.
+      BadInput: the installed version of SentencePiece differs from the version in plans.
     """
     of = SOURCES[name]
     file = subwords_file(name, place)
@@ -187,7 +187,7 @@ def _text(record: bytes) -> str:
 
 
 def _tokens(subwords: str, length: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
-    """Encodes a text as int32[length] inputs, which begin with ``BEGINNING``, and labels, the token after each."""
+    """Encodes a text as int32[length] inputs, which start with ``BEGINNING``, and labels, which are the next tokens."""
     tokens = np.full(length + 1, PADDING, np.int32)
     found = [BEGINNING, *_subwords(subwords).encode(_text(record)), END][: length + 1]
     tokens[: len(found)] = found

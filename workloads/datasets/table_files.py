@@ -1,9 +1,10 @@
-"""Table files: CSV, Parquet, and ``.npz`` with arrays ``x`` and ``y``, as named columns of numbers and texts.
+"""Reads tables (CSV, Parquet, or ``.npz`` with arrays ``x`` and ``y``) as named columns of numbers and texts.
 
-CSV is UTF-8, with or without a byte order mark, and starts with a line of column names. The separator is the comma,
-semicolon or tab that is most frequent in this line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say ""so\"""``,
-and line breaks within quotes). Numbers have a decimal point. Spaces around names and values are removed. Rows count
-from 1, without the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, from 0, and the label is ``y``.
+CSV files are UTF-8, with or without a byte order mark, and start with a line of column names. The separator is the
+comma, semicolon or tab, whichever is most frequent in this line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say
+""so\"""``, and line breaks within quotes). Numbers have a decimal point. Spaces around names and values are stripped.
+Rows are numbered from 1, excluding the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, starting
+from 0, and the label is ``y``.
 """
 
 import collections
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 HOW = "CSV with a line of column names, Parquet, or .npz with arrays x [rows, columns] and y [rows]"
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None")  # missing values in CSV
-INDEX = "__index_level_0__"  # name of an index that pandas writes to Parquet
-MOST_WHOLE = 2**53  # largest whole number up to which float64 is exact
+INDEX = "__index_level_0__"  # name of the index that pandas writes to Parquet
+MOST_WHOLE = 2**53  # float64 is exact for integers up to this one
 LONGEST_LINE = 1 << 20  # bytes in the line of names
-CSV_COPIES = 12  # peak memory for reading CSV over the size of the file: "1," becomes three numbers of 8 bytes
+CSV_COPIES = 12  # peak memory for reading CSV relative to the file size: "1," becomes three 8-byte numbers
 
 
 class Numbers(NamedTuple):
@@ -42,7 +43,7 @@ class Numbers(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """A column of texts: codes int32[rows] into its distinct ``texts``, which are sorted."""
+    """A column of texts: codes int32[rows] that index its distinct, sorted ``texts``."""
 
     codes: np.ndarray
     texts: tuple[str, ...]
@@ -52,16 +53,16 @@ Column = Numbers | Texts
 
 
 def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> dict[str, Column]:
-    """Returns the columns of a file by name, in the order of the file.
+    """Returns the columns of a file by name, in file order.
 
     Args:
-      file: CSV, Parquet or ``.npz``, recognized by its content.
-      drop: columns to leave out.
+      file: CSV, Parquet or ``.npz``. The format is detected from the content.
+      drop: columns to ignore.
       text: columns to read as texts, even if they look like numbers.
 
     Raises:
-      BadInput: the file cannot be read, a column has no name or the name of another, a value is missing, infinite or
-        not a number or text, or a column looks like numbers mixed with a few texts.
+      BadInput: the file cannot be read, column names are missing or not unique, a value is missing, infinite or neither
+        a number nor a text, or a column looks like numbers mixed with a few texts.
     """
     table = _read(file, drop, text)
     names = _names(file, table.schema)
@@ -98,7 +99,7 @@ def _check_there(option: str, chosen: Iterable[str], names: Collection[str]) -> 
 
 
 def _names(file: Path, columns: "pa.Schema") -> list[str]:
-    """Returns the names of columns without surrounding spaces; raises BadInput unless they are unique and UTF-8."""
+    """Returns column names without surrounding spaces. Raises BadInput unless they are unique and UTF-8."""
     try:
         names = [name.strip() for name in columns.names]
     except UnicodeDecodeError:
@@ -145,7 +146,7 @@ def _require(file: Path, needed: int) -> None:
 
 
 def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
-    """Reads the columns of a Parquet file. Dropped columns are null, and texts stay dictionaries."""
+    """Reads the columns of a Parquet file. Dropped columns are null, and texts remain dictionaries."""
     import pyarrow as pa
 
     from results import bounds
@@ -159,7 +160,7 @@ def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
             _check_kind(file, field.name.strip(), field.type)
         groups = table.groups
         wanted = [field.name for field in kept]
-        # Each column is in memory as written, and as float64 or as codes of texts.
+        # Each column is in memory twice: as written, and as float64 or codes of texts.
         _require(file, table.decoded_bytes(wanted, groups) + 8 * table.metadata.num_rows * len(wanted))
         read = table.read(wanted, groups, plain=False)
     there = dict(zip(wanted, read.columns, strict=True))
@@ -186,7 +187,7 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
     )
     try:
         table = csv.read_csv(file, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid:  # a single thread reports the row
+    except pa.ArrowInvalid:  # reading with a single thread reports the row
         table = csv.read_csv(file, csv.ReadOptions(use_threads=False), parse, convert)
     for i, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
@@ -195,7 +196,7 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
 
 
 def _without_spaces(texts: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """Removes the spaces around texts of CSV, and turns missing values into nulls."""
+    """Strips spaces around texts in CSV, and replaces missing values with nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -229,7 +230,7 @@ def _arrays(file: Path) -> "pa.Table":
 
 
 def _array_bytes(file: BinaryIO) -> int:
-    """Returns the memory for the arrays of an ``.npz``, in bytes: raw, by column and as float64."""
+    """Returns the bytes needed for the arrays of an ``.npz``: raw, by column and as float64."""
     with zipfile.ZipFile(file) as archive:
         headers = [array_header(archive, name.removesuffix(".npy")) for name in archive.namelist()[:2]]
     return sum(math.prod(shape) * (2 * kind.itemsize + 8) for shape, kind in headers)
@@ -254,7 +255,7 @@ def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
 
 
 def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Column:
-    """Converts a column of Arrow without missing values to numbers or texts."""
+    """Converts an Arrow column without missing values to numbers or texts."""
     import pyarrow as pa
 
     kind = values.type
@@ -272,11 +273,11 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
     array = values.to_numpy() if not pa.types.is_decimal(kind) else values.cast(pa.float64()).to_numpy()
     numbers = np.asarray(array, np.float64) + 0.0  # −0 becomes 0
     wrong = ~np.isfinite(numbers)
-    if pa.types.is_integer(kind):  # compares before the conversion, which rounds 2**53 + 1
+    if pa.types.is_integer(kind):  # compared before the conversion, which rounds 2**53 + 1
         wrong |= (array > MOST_WHOLE) | (array < -MOST_WHOLE if pa.types.is_signed_integer(kind) else False)
     if wrong.any():
         row = int(wrong.argmax())
-        limit = "whole numbers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
+        limit = "integers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
         raise BadInput(
             f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}. Correct it, or leave the column out "
             f"with {chosen('drop', name)}."
@@ -305,7 +306,7 @@ def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
 
 
 def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Texts:
-    """Converts a column of dictionaries without missing values to texts."""
+    """Converts a dictionary column without missing values to texts."""
     import pyarrow as pa
 
     whole = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -313,7 +314,7 @@ def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> T
         whole = whole.combine_chunks()
     written = whole.dictionary.to_pylist()
     codes = whole.indices.to_numpy(zero_copy_only=False)
-    # Only texts that occur are kept. Without their spaces, two of them may be equal.
+    # Only texts that occur are kept. Stripping may make two of them equal.
     used = np.flatnonzero(np.bincount(codes, minlength=len(written)))
     trimmed = {int(i): written[i].strip() for i in used}
     texts = sorted(set(trimmed.values()))

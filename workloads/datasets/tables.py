@@ -1,16 +1,18 @@
-"""The user's own table, one row per example, for predicting one column from the others.
+"""The user's own table, with one row per example, for predicting one column from the others.
 
-**Label.** Texts, whole numbers and booleans are classes. Other numbers give a regression. ``task`` overrides this.
+**Label.** Texts, integers and booleans are treated as classes, other numbers as a regression target. ``task`` overrides
+this.
 
-**Split.** ``seed`` draws ⌈share · rows⌉ random rows each for validation and test. With classes, every split gets its
-share of each class (largest remainders), and at least one row. Rows within a split are also in random order.
+**Split.** ⌈share · rows⌉ random rows each are drawn for validation and test, seeded by ``seed``. With classes, every
+split gets its share of each class (by largest remainders), and at least one row. Rows within a split are in random
+order.
 
-**Inputs.** Numbers are standardized by their mean and deviation in the training split. Numbers that are constant there
-become 0. A column of texts becomes one input per text of the training split, which is 1 for rows with that text. Texts
-that occur only in validation or test are 0 in all of them.
+**Inputs.** Numbers are standardized by their mean and standard deviation in the training split. Columns that are
+constant there become 0. A column of texts is one-hot encoded over the texts of the training split. Texts that occur
+only in validation or test are encoded as zeros.
 
-**Labels of a regression** are standardized the same way, and the loss is their mean squared error. ``squared_error`` is
-in the square of the label's own unit, and ``r2_error`` is 1 − R².
+**Regression labels** are standardized in the same way, and the loss is the mean squared error. ``squared_error`` is in
+squared units of the original label, and ``r2_error`` is 1 − R².
 """
 
 import functools
@@ -33,11 +35,11 @@ from workloads.workload import Dataset, Examples, Names, Splits
 
 READER = 1  # version of this module and table_files; part of the data's identity
 TASKS = ("classification", "regression")
-MODELS = ("fully_connected",)  # models that accept rows of numbers
+MODELS = ("fully_connected",)  # models that accept vectors as inputs
 LEAST_ROWS = 10
-MOST_TEXTS = 100  # distinct texts per column
-MOST_EVALUATED = 10_000  # evaluated rows per split, from the first in random order
-FRACTIONS = (0.75, 0.5, 0.25)  # default targets, as fractions of the error of a constant prediction
+MOST_TEXTS = 100  # maximum number of distinct texts per column
+MOST_EVALUATED = 10_000  # maximum number of evaluated rows per split, in random order
+FRACTIONS = (0.75, 0.5, 0.25)  # default targets relative to the error of a constant prediction
 NPZ_LABEL = "y"
 # Limits of a label's deviation, so that its squares are well within float32.
 FINEST = 1e-15
@@ -58,18 +60,18 @@ class Options(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Metadata of a table, derived from its content.
+    """Metadata derived from a table's content.
 
     Attributes:
-      version: hash of the names and values of its columns.
-      label: name of the label's column.
+      version: hash of column names and values.
+      label: name of the label column.
       task: one of TASKS.
       rows: number of rows by split.
-      columns: number of columns of numbers and of texts, without the label.
-      inputs: width of the inputs, D.
-      classes: classes of the label, as texts; empty for a regression.
-      deviation: standard deviation of a regression's label in the training split, in its own unit; otherwise 1.
-      constant: metric and error of a constant prediction on validation.
+      columns: number of numeric columns and of text columns, excluding the label.
+      inputs: size of an input vector, D.
+      classes: classes of the label as texts, or empty for a regression.
+      deviation: standard deviation of a regression label in the training split, in its original unit. 1 for classes.
+      constant: metric and validation error of a constant prediction.
     """
 
     version: str
@@ -93,15 +95,15 @@ def dataset(
     test: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
-    """Returns the row of a table. Reads, splits and checks the file, once per process unless it changes.
+    """Returns the row of a table. Reads, splits and checks the file once per process, unless it changes.
 
     Args:
-      path: CSV, Parquet or ``.npz``; see ``table_files``.
-      label: column to predict; None for ``y`` of an ``.npz``.
-      task: classification or regression; None to choose by the label.
+      path: CSV, Parquet or ``.npz`` file. See ``table_files``.
+      label: column to predict, by default ``y`` of an ``.npz``.
+      task: classification or regression, by default chosen by the label.
       drop: columns to leave out.
       text: columns to read as texts, even if they look like numbers.
-      validation, test: shares of the rows. ``test`` may be 0.
+      validation, test: fractions of the rows. ``test`` may be 0.
       seed: seed of the split.
 
     Raises:
@@ -112,7 +114,7 @@ def dataset(
     if task is not None:
         check_choice("table.task", task, TASKS)
     if seed < 0:
-        raise BadInput(f"table.seed must be a whole number of at least 0, not {seed}")
+        raise BadInput(f"table.seed must be an integer of at least 0, not {seed}")
     if not (0 < validation < 1 and 0 <= test < 1 and validation + test < 1):
         raise BadInput(
             f"table.validation={validation:g} and table.test={test:g} are not shares of the rows. Validation must be "
@@ -139,7 +141,7 @@ def dataset(
 
 
 def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
-    """Returns fractions of the error of a constant prediction, each rounded up to two digits."""
+    """Returns fractions of the error of a constant prediction, rounded up to two digits."""
     metric, error = facts.constant
     values = []
     for fraction in FRACTIONS:
@@ -165,7 +167,7 @@ def _lines(file: Path, facts: Facts) -> Names:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """Returns the size and modification time of a file; zeros if it does not exist."""
+    """Returns the size and modification time of a file, or zeros if it does not exist."""
     try:
         stat = file.stat()
     except OSError:
@@ -225,7 +227,7 @@ def _evaluated(rows: Mapping[str, int]) -> int:
 
 
 def _label(options: Options, names: list[str]) -> str:
-    """Returns the name of the label's column."""
+    """Returns the name of the label column."""
     label = options.label
     if label is None and names[-1:] == [NPZ_LABEL] and table_files.is_arrays(options.path):
         return NPZ_LABEL
@@ -238,7 +240,7 @@ def _label(options: Options, names: list[str]) -> str:
 
 
 def _version(columns: Mapping[str, Column], label: str) -> str:
-    """Returns the hash of all columns in use, the same on machines of either byte order."""
+    """Returns the hash of all columns in use. It does not depend on the machine's byte order."""
     digest = hashlib.sha256(f"{READER} {label}".encode())
     for name, column in columns.items():
         texts = column.texts if isinstance(column, Texts) else None
@@ -283,7 +285,7 @@ def _split(options: Options, count: int, labels: np.ndarray | None) -> dict[str,
     test = _shares(sizes, math.ceil(round(options.test * count, 9)), spare=0)
     test = np.minimum(test, sizes - validation - 1)
     order = np.argsort(random_bits(options.seed, count), kind="stable")
-    by_class = order[np.argsort(of_class[order], kind="stable")]  # keeps the random order within a class
+    by_class = order[np.argsort(of_class[order], kind="stable")]  # preserves the random order within a class
     place = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     last_validation = np.repeat(validation, sizes)
     last_test = last_validation + np.repeat(test, sizes)
@@ -294,7 +296,7 @@ def _split(options: Options, count: int, labels: np.ndarray | None) -> dict[str,
 
 
 def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
-    """Divides ``total`` rows between classes by largest remainders: at least 1 row, and at most all but ``spare``."""
+    """Divides ``total`` rows among classes by largest remainders: at least 1 each, and at most all but ``spare``."""
     if not total:
         return np.zeros_like(sizes)
     exact = sizes * total / sizes.sum()
@@ -304,7 +306,7 @@ def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
 
 
 def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.ndarray:
-    """Returns inputs float32[rows, D]: standardized numbers and indicators of texts, in the order of the columns."""
+    """Returns inputs float32[rows, D]: standardized numbers and one-hot texts, in column order."""
     seen = {name: np.unique(column.codes[train]) for name, column in columns.items() if isinstance(column, Texts)}
     for name, column in columns.items():
         if isinstance(column, Texts) and len(column.texts) > MOST_TEXTS:
@@ -340,7 +342,7 @@ def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.
 def _standardized_label(
     options: Options, label: str, column: Column, rows: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """Returns standardized labels float32[rows], and their deviation in the training split."""
+    """Returns standardized labels float32[rows], and their standard deviation in the training split."""
     if isinstance(column, Texts):
         raise BadInput(
             f"{options.path}: row 1 has {column.texts[column.codes[0]]!r} in column {label}, and a regression predicts "
@@ -367,7 +369,7 @@ def _standardized_label(
 
 
 def _constant(splits: Mapping[str, Examples], classes: int) -> tuple[str, float]:
-    """Returns the metric of the targets, and the validation error of the best constant for the training split."""
+    """Returns the target metric, and the validation error of the constant that is best on the training split."""
     if not classes:
         return "validation_r2_error", 1.0
     share = np.bincount(splits["train"].labels, minlength=classes) / len(splits["train"].labels)

@@ -1,4 +1,4 @@
-"""Text that comes with Python: the help topics of ``pydoc``, as bytes."""
+"""Text that ships with Python: the help topics of ``pydoc``, as bytes."""
 
 import functools
 
@@ -9,17 +9,17 @@ from workloads.workload import ArrayShape, Examples, Splits, content
 
 LENGTH = 32  # bytes of context
 VALIDATION_EXAMPLES = 256
-HELD_OUT = 10  # every tenth window
+HELD_OUT = 10  # every tenth window is held out
 
 
 def pydoc() -> Splits:
     """Returns the help topics of CPython (``pydoc_data.topics``, about 400 kB), sorted by name, as UTF-8 bytes.
 
-    The text is cut into windows of 33 bytes that do not overlap. Inputs are the first 32 bytes of each, labels the last
-    32. Every tenth window, from the first, is held out. The manual repeats itself, so a held-out window is used only if
-    neither its inputs nor its labels occur in the training text at any offset, and once if its inputs are repeated.
-    Validation is 256 of these, evenly spread. Training keeps all of its windows, ordered in strides, so that the first
-    ones, which an evaluation uses, come from the whole text.
+    The text is cut into non-overlapping windows of 33 bytes. Inputs are the first 32 bytes of a window, labels the last
+    32. Every tenth window, starting with the first, is held out. Because the manual repeats itself, a held-out window
+    is used only if neither its inputs nor its labels occur in the training text at any offset. Windows with equal
+    inputs are used once. The validation split has 256 of these, evenly spaced. The training split contains all of its
+    windows in strided order, so that the first ones, which are used in evaluations, come from the whole text.
 
     Returns:
       Splits with inputs int32[N, 32] and labels int32[N, 32], in 0…255.
@@ -34,7 +34,7 @@ def pydoc() -> Splits:
 
 
 def train_examples() -> int:
-    """Returns the number of training windows of ``pydoc``, without cutting them."""
+    """Returns the number of training windows of ``pydoc`` without building them."""
     return _windows() - -(-_windows() // HELD_OUT)
 
 
@@ -46,7 +46,7 @@ def shapes() -> Splits:
 
 @functools.cache
 def version() -> str:
-    """Returns the hash of the text, which differs between versions of Python, and of its split."""
+    """Returns the hash of the text and its split. The text differs between versions of Python."""
     return content(pydoc())
 
 
@@ -54,8 +54,8 @@ def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
     """Returns the candidates whose first and last 32 bytes do not occur in training.
 
     Args:
-      candidates: uint8[N, 33], the held-out windows.
-      windows: uint8[all, 33], the whole text. Stretches between two held-out windows are training text.
+      candidates: uint8[N, 33], held-out windows.
+      windows: uint8[all, 33], the whole text. Text between two held-out windows is training text.
     """
     stretches = [windows[first + 1 : first + HELD_OUT].tobytes() for first in range(0, len(windows), HELD_OUT)]
     seen = {text[start : start + LENGTH] for text in stretches for start in range(len(text) - LENGTH + 1)}
@@ -68,7 +68,7 @@ def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _text() -> bytes:
-    from pydoc_data.topics import topics  # half a megabyte, so imported on demand
+    from pydoc_data.topics import topics  # imported on demand because it has half a megabyte
 
     return "".join(topics[name] for name in sorted(topics)).encode()
 

@@ -19,12 +19,12 @@ from workloads.workload import ArrayShape, Examples, Splits
 
 
 class TfdsImages(NamedTuple):
-    """A data set of TFDS, and its split.
+    """A TFDS data set and its splits.
 
     Attributes:
       version: TFDS's version of the data.
       train_examples, validation_examples: sizes of the two parts of TFDS's training split, as in Shallue et al. (2018).
-        Validation is the end.
+        Validation comes last.
       test_examples: size of TFDS's test split.
       download_bytes: size of the download.
       stored_bytes: approximate size of the array_record files.
@@ -45,7 +45,8 @@ SOURCES = {
     "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000, (28, 28, 1)),
     "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000, (32, 32, 3)),
 }
-# Data sets with the first images of another one's training split, in TFDS's order. Validation and test are the same.
+# Data sets that use the first training images of another one, in TFDS's order, with the same validation and test
+# splits.
 SUBSETS = {f"mnist_{n}": ("mnist", n) for n in (55_000, 27_500, 13_750, 6_875)}
 
 
@@ -88,18 +89,18 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless both splits have array_record files. Only checks names of files."""
+    """Raises BadInput unless both splits have array_record files. Only file names are checked."""
     of, _ = _of(name)
     array_records.check(of, folder(of, within), ("train", "test"))
 
 
 def _of(name: str) -> tuple[str, TfdsImages]:
-    """Returns the data set whose files a name uses, and its split."""
+    """Returns the data set whose files a name uses, and its splits."""
     of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
     return of, SOURCES[of]._replace(train_examples=count)
 
 
-@functools.lru_cache(maxsize=1)  # a worker runs many studies of a data set in a row
+@functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
 def _read(name: str, place: Path, source: TfdsImages) -> Splits:
     import tensorflow_datasets as tfds  # takes a second
 
@@ -123,7 +124,7 @@ def _images(builder: Any, split: str) -> Examples:
     import tensorflow_datasets as tfds
     from PIL import Image
 
-    # TFDS also decodes with Pillow, but logs a warning about OpenCV first.
+    # TFDS also decodes with Pillow, but first logs a warning about OpenCV.
     source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
     inputs = np.empty((len(source), *builder.info.features["image"].shape), np.uint8)
     labels = np.empty(len(source), np.int32)

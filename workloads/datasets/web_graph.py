@@ -1,8 +1,8 @@
-"""WebGraph, the links of a crawl of the web (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, without TensorFlow.
+"""WebGraph, the links of a web crawl (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, without TensorFlow.
 
-A row is a page and a column is a page that it links to. Both keep TFDS's numbers, and the largest numbers determine the
-sizes. Evaluation rows are the split ``test``, whose rows in ``train`` are empty. Their ``col_tag`` is history and their
-``gt_tag`` is held out. The split ``train_t`` repeats the links of ``train`` by column and is not read.
+Rows are pages, and columns are the pages that they link to. Both keep TFDS's numbers, and the largest numbers determine
+the sizes. Evaluation rows are the split ``test``. They are empty in ``train``. Their ``col_tag`` is the history and
+their ``gt_tag`` is held out. The split ``train_t`` repeats the links of ``train`` by column and is not read.
 """
 
 import functools
@@ -22,7 +22,7 @@ VERSION = "1.0.0"  # TFDS's version of the data
 READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train", "train_t", "test")
 READ = ("train", "test")
-BYTES_OF_A_LINK = 3  # least size of a stored link
+BYTES_OF_A_LINK = 3  # minimum size of a stored link
 BATCH = 1 << 14  # rows processed at once
 
 
@@ -30,10 +30,10 @@ class Variant(NamedTuple):
     """A variant in TFDS's catalog.
 
     Attributes:
-      subfolder: folder of the originals in gs://gresearch/web_graph.
-      shards: number of files per split there.
+      subfolder: folder of the original files in gs://gresearch/web_graph.
+      shards: number of original files per split.
       links: approximate number of links.
-      stored_bytes: approximate size of all splits, and of the originals.
+      stored_bytes: approximate size of all splits, and of the original files.
       rows: number of rows by split.
     """
 
@@ -59,7 +59,7 @@ VARIANTS = {
 
 
 def source(variant: str) -> RatingsSource:
-    """Returns the data set of a key of VARIANTS; raises BadInput for other keys."""
+    """Returns the data set of a key of VARIANTS. Raises BadInput for other keys."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
     calls: Any = (functools.partial(call, variant) for call in (version, check, build, size))
@@ -101,7 +101,7 @@ def study_bytes(variant: str) -> int:
 
 
 def check(variant: str) -> None:
-    """Raises BadInput if the files do not exist or there is too little memory."""
+    """Raises BadInput if the files do not exist or memory is insufficient."""
     check_files(variant)
     stored = array_records.stored_bytes(f"web_graph/{variant}", folder(variant), READ)
     links = min(VARIANTS[variant].links, stored // BYTES_OF_A_LINK)
@@ -130,13 +130,13 @@ def build(variant: str) -> Ratings:
 
 
 def row_tag(record: Mapping[str, Any]) -> int:
-    """Returns the row number of a record of ``tf.train.Feature``; raises ValueError unless there is exactly one."""
+    """Returns the row number of a record of ``tf.train.Feature``. Raises ValueError unless there is exactly one."""
     (number,) = record["row_tag"].int64_list.value
     return int(number)
 
 
 def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None) -> int:
-    """Adds ``col_tag`` of a split to ``known`` and ``gt_tag`` to ``heldout``, and returns the number of rows."""
+    """Adds ``col_tag`` of a split to ``known`` and ``gt_tag`` to ``heldout``. Returns the number of rows."""
     place = folder(variant)
     rows: list[int] = []
     tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}

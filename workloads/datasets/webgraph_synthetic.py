@@ -1,12 +1,11 @@
 """A synthetic web graph of any size, with power-law degrees and communities grouped into topics, drawn in blocks.
 
-Every row has a home community, and popular communities are homes more often. Two thirds of its links go to columns of
-its home, a fifth to communities with the same topic, and the rest anywhere. Replaced duplicates also go anywhere. The
-popularity of columns is a power law, both within a community and overall, so that a list of popular columns cannot
-replace the knowledge of a row's community. Evaluation rows are additional rows of the same kind, absent from training
-as in ALX (arXiv 2112.02194).
+Every row has a home community, drawn by popularity. Two thirds of its links go to columns of its home, a fifth to
+communities with the same topic, and the rest anywhere. Duplicates are redrawn and may go anywhere. The popularity of
+columns follows a power law both within a community and overall, so popularity does not suffice to predict a row's
+links. Evaluation rows are drawn from the same distribution and are absent from training, as in ALX (arXiv 2112.02194).
 
-The graph depends only on raw random bits, sorts and quantiles rounded to 2⁻¹⁶, so that all machines agree on it.
+The graph is computed from raw random bits, sorts and quantiles rounded to 2⁻¹⁶, so it is the same on all machines.
 """
 
 import dataclasses
@@ -25,10 +24,10 @@ from workloads.factorization.ratings import Ratings, RatingsSource, Size, random
 GENERATOR = 1  # version of this module; part of the data's identity
 TOPIC = 16  # communities per topic
 HOME = 170  # out of 256 links
-SAME_TOPIC = 51  # out of 256 links; the others go anywhere
-LONGEST = 16  # a row links to at most one in 16 columns, or to four times the mean
-FEWEST = 5  # links of an evaluation row, one of which is held out
-BLOCK = 1 << 16  # links drawn at once, so that sorting stays within a core's cache
+SAME_TOPIC = 51  # out of 256 links. The others go anywhere
+LONGEST = 16  # a row links to at most one in 16 columns, or to four times the mean number
+FEWEST = 5  # minimum number of links of an evaluation row, one of which is held out
+BLOCK = 1 << 16  # links drawn at once, so that sorting fits in a core's cache
 ROUNDS = 16  # rounds of replacing duplicates
 AT_HOME = 2  # rounds by the first rule; later ones draw from anywhere
 
@@ -39,9 +38,9 @@ class WebGraph:
 
     Attributes:
       rows, columns: size of the training matrix.
-      links: total number of training links. Dense graphs get a few per mille fewer.
+      links: total number of training links. Dense graphs have a few per mille fewer.
       communities: number of communities. Each has columns / communities columns.
-      exponent: exponent of the power laws of degrees, larger than 2.
+      exponent: exponent of the power laws of degrees, above 2.
       heldout_rows: number of evaluation rows, in addition to ``rows``. 80 % of their links are history and 20 % are
         held out. Half of the rows are validation, half are test.
       seed: seed of all random choices.
@@ -62,7 +61,7 @@ class WebGraph:
                 raise BadInput(f"{field.name} must be a number, not {value!r}")
             if field.name != "exponent":
                 if value != value or int(value) != value:
-                    raise BadInput(f"{field.name} must be a whole number, not {value!r}")
+                    raise BadInput(f"{field.name} must be an integer, not {value!r}")
                 object.__setattr__(self, field.name, int(value))
         for name, low, high in (
             ("rows", 1, MOST_IDS),
@@ -79,7 +78,7 @@ class WebGraph:
 
 
 def source(**options: Any) -> RatingsSource:
-    """Returns the data set with these parameters of ``WebGraph``; raises BadInput if one of them is invalid."""
+    """Returns the data set with these parameters of ``WebGraph``. Raises BadInput if one of them is invalid."""
     graph = WebGraph(**options)
     calls: Any = (functools.partial(call, graph) for call in (version, check, build, size))
     return RatingsSource("webgraph_synthetic", *calls)
@@ -96,8 +95,8 @@ def version(graph: WebGraph) -> str:
 
 
 def needed_bytes(graph: WebGraph) -> int:
-    """Returns the approximate peak memory for drawing the graph, in bytes."""
-    heldout = 40 * round(graph.links * graph.heldout_rows / graph.rows)  # all evaluation links are split at once
+    """Returns the approximate peak memory for generating the graph, in bytes."""
+    heldout = 40 * round(graph.links * graph.heldout_rows / graph.rows)  # all evaluation links are split together
     return 200_000_000 + 5 * graph.links + heldout + 50 * (graph.rows + graph.heldout_rows) + 20 * graph.columns
 
 
@@ -118,13 +117,13 @@ def build(graph: WebGraph) -> Ratings:
 
 
 class _Distributions(NamedTuple):
-    """The distributions that links are drawn from.
+    """Distributions that links are drawn from.
 
     Attributes:
       within: quantiles of the power law over the ranks in a community.
       anywhere: quantiles of the power law over all columns.
       home: quantiles of the power law over the communities.
-      column_of: int32[columns], ids of columns by rank. Rank ``rank * communities + c`` belongs to community c.
+      column_of: int32[columns], column ids by rank. Rank ``rank * communities + c`` belongs to community c.
     """
 
     within: np.ndarray
@@ -144,7 +143,7 @@ def _distributions(graph: WebGraph) -> _Distributions:
 
 
 def _quantiles(count: int, exponent: float) -> np.ndarray:
-    """Returns quantiles of the power law over [0, count), float64[2 ** 16 + 1], rounded so that machines agree."""
+    """Returns quantiles of the power law over [0, count), float64[2 ** 16 + 1], rounded to be machine-independent."""
     power = 1 - exponent
     ranks = (1 + np.linspace(0, 1, (1 << 16) + 1) * ((count + 1) ** power - 1)) ** (1 / power) - 1
     return np.minimum(np.rint(np.maximum(ranks, 0) * 65536) / 65536, np.nextafter(count, 0))
@@ -158,13 +157,13 @@ def _ranks(quantiles: np.ndarray, bits: np.ndarray) -> np.ndarray:
 
 
 def _seed(graph: WebGraph, stream: int, block: int) -> int:
-    """Returns a seed for a part of the graph."""
+    """Returns the seed of a part of the graph."""
     text = f"{graph.seed} {stream} {block}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _permutation(count: int, seed: int) -> np.ndarray:
-    """Returns a random order, int32[count], from one sort of random bits with the index in the low bits."""
+    """Returns a random order, int32[count], by sorting random bits with the index in the low bits."""
     mask = (1 << count.bit_length()) - 1
     keys = random_bits(seed, count)
     keys &= ~mask
@@ -175,12 +174,12 @@ def _permutation(count: int, seed: int) -> np.ndarray:
 
 
 def _degrees(graph: WebGraph, rows: int, links: int, seed: int) -> np.ndarray:
-    """Returns degrees int64[rows] that sum to ``links``: a truncated power law in random order."""
+    """Returns degrees int64[rows] that sum to ``links`` and follow a truncated power law, in random order."""
     most = max(graph.columns // LONGEST, 4 * -(-links // rows))
-    # Scale until the truncated degrees sum to ``links``, then round so that the sum is exact.
+    # Scale until the truncated degrees sum to ``links``, then round such that the sum is exact.
     weights = ((_permutation(rows, seed) + 0.5) / rows) ** (-1 / (graph.exponent - 1))
     scale = 1.0
-    for _ in range(20):  # each round gives the links that truncation removed to the other rows
+    for _ in range(20):  # each round redistributes truncated links to the other rows
         degrees = np.minimum(weights * scale, most)
         scale *= links / degrees.sum()
     ends = np.cumsum(np.rint(degrees * 65536).astype(np.int64))
@@ -216,8 +215,8 @@ def _blocks(degrees: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, seed: int) -> np.ndarray:
-    """Draws distinct links of some rows: int64[links], sorted, with the row in the high bits, the column in the low."""
-    # Duplicates are drawn again, first by the same rule, then from anywhere.
+    """Draws distinct links of some rows: int64[links], sorted, with rows in the high and columns in the low bits."""
+    # Duplicates are redrawn, first by the same rule, then from anywhere.
     home = _ranks(distributions.home, random_bits(seed, len(degrees)) >> 31)
     keys = np.empty(0, np.int64)
     missing = degrees
@@ -243,7 +242,7 @@ def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, 
 
 
 def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, 8 for the kind."""
+    """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, and 8 for the kind."""
     kind = bits & 255
     high = bits >> 31
     # Community: the home, or a uniform choice within its topic.

@@ -152,5 +152,5 @@ def _count(ids: np.ndarray, name: str, where: str) -> int:
     if low < 0:
         raise BadInput(f"{where}: {name} {low} is negative. Ids start at 0.")
     if high >= MOST_IDS:
-        raise BadInput(f"{where}: {name} {high} is out of range. Ids go up to {MOST_IDS - 1}.")
+        raise BadInput(f"{where}: {name} {high} is out of range. Ids go to {MOST_IDS - 1}.")
     return high + 1

@@ -149,7 +149,7 @@ def file_digest(file: Path) -> str:
 
 def left_out(known: int) -> tuple[str, ...]:
     """Returns the remark about held-out links that ``evaluation`` left out."""
-    return (f"{known:,} held-out links were known from training or history and are left out",) if known else ()
+    return (f"{known:,} held-out links also occur in training or history and are ignored",) if known else ()
 
 
 def random_bits(seed: int, count: int) -> np.ndarray:

@@ -83,10 +83,11 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
         np.maximum.at(largest, cell, candidates)
         candidates = largest[in_cell > 0]
         counts = in_cell[in_cell > 0].astype(np.int64)
-    # Dynamic programming: least[i] is the fewest slots for the rows up to candidate i, with one bucket more per round.
-    # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if one bucket fewer does as well.
-    below = np.concatenate([[0], np.cumsum(counts)])  # rows with one of the first i lengths
-    least = candidates * below[1:]  # one bucket: all rows up to i are padded to length i
+    # Dynamic programming: least[i] is the minimum number of slots for rows up to candidate i. Each round adds a bucket.
+    # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if the additional bucket does not
+    # help.
+    below = np.concatenate([[0], np.cumsum(counts)])  # number of rows with one of the first i lengths
+    least = candidates * below[1:]  # with one bucket, all rows up to i are padded to length i
     chosen: list[np.ndarray] = []
     while len(chosen) < min(most, len(candidates)) - 1 and least[-1] > PADDING * lengths.sum():
         # cost[i, j]: lengths up to j in earlier buckets, j + 1 … i in a bucket of length i
@@ -98,7 +99,7 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
         better = cost[np.arange(len(candidates)), before] < least
         chosen.append(np.where(better, before, -1))
         least = np.where(better, cost[np.arange(len(candidates)), before], least)
-    # Back from the longest candidate, along the choices.
+    # Trace the choices back from the longest candidate.
     ends = []
     at = len(candidates) - 1
     for before in reversed(chosen):
@@ -129,7 +130,7 @@ def places(
     ends = bucket_lengths(sorted_lengths[(sorted_lengths > 0) & (sorted_lengths <= hub_length)], most_buckets)
     # Slots are packed as core << 40 | place until the number of slots per core is known. `at` is the next free place.
     slot = np.empty(len(lengths), np.int64)
-    at = len(hubs) // cores  # the first places are those of the hubs
+    at = len(hubs) // cores  # hubs take the first places
     shapes = []
     bucket_rows = []
     for low, length in itertools.pairwise([0, *ends]):
@@ -275,7 +276,7 @@ def _segments(
     if not starts:
         count = len(range(own.cores)[cores])
         return np.empty((count, 0, per_chunk, segment), np.int32), np.empty((count, 0, per_chunk), np.int32)
-    # Segments are dealt out chunk by chunk, with empty ones of hub 0 to fill up the last round.
+    # Segments are distributed chunk by chunk. Empty segments of hub 0 pad the last round.
     first = np.concatenate(starts)
     hub = np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)

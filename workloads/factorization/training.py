@@ -155,9 +155,7 @@ class Training:
             self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + own)
 
     def start(self, seed: int) -> FactorTables:
-        """Returns the initial tables: normal with variance 1/d, a function of row and seed. Zero for rows without
-        links.
-        """
+        """Returns the initial tables: normal with variance 1/d by row and seed. Zero for rows without links."""
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
         return FactorTables(

@@ -1,1 +1,1 @@
-"""Layouts: one Transformer whose tensors have named axes, and the meshes that these axes are laid out on."""
+"""Layouts: a Transformer whose tensors have named axes, and the meshes that these axes are sharded over."""

@@ -1,8 +1,8 @@
-"""Meshes and layouts as text, in Mesh-TensorFlow's notation (Shazeer et al. 2018, arXiv 1811.02084), read strictly.
+"""Strict parser of meshes and layouts in Mesh-TensorFlow's notation (Shazeer et al. 2018, arXiv 1811.02084).
 
-A mesh such as ``data:2;model:4`` lists axes and their sizes, the last one fastest. A layout such as
-``batch:data;heads:model`` lists tensor axes and the mesh axis that each is split over. Other axes are replicated. Pairs
-are separated by a semicolon, a comma or a space.
+A mesh such as ``data:2;model:4`` lists axes and their sizes. The last axis varies fastest. A layout such as
+``batch:data;heads:model`` lists tensor axes and the mesh axis that each is split over. Unlisted axes are replicated.
+Pairs are separated by a semicolon, a comma or a space.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from results.bad_input import BadInput, nearest, printable
 
-# Kinds of errors in a mesh or a layout.
+# Kinds of errors in meshes and layouts.
 REFUSALS = {
     "syntax": "the text is not a list of pairs such as batch:data;heads:model",
     "duplicate_mesh_axis": "a mesh names an axis twice",
@@ -49,7 +49,7 @@ class Refused(BadInput):
 
     Attributes:
       kind: a key of ``REFUSALS``.
-      position: index of the offending character, from 0; None for the whole text.
+      position: zero-based index of the offending character, or None for the whole text.
     """
 
     def __init__(self, kind: str, position: int | None, message: str):
@@ -87,7 +87,7 @@ class Tensors:
     Attributes:
       sizes: size of each axis.
       tensors: axes of each parameter and activation, by name.
-      operations: axes that each operation sums or runs over, by name.
+      operations: axes that each operation iterates over, including contracted axes, by name.
     """
 
     sizes: Mapping[str, int]
@@ -99,8 +99,8 @@ def read_mesh(text: str, devices: int | None = None) -> Mesh:
     """Parses a mesh.
 
     Args:
-      text: the mesh, such as ``data:2;model:4``.
-      devices: required number of devices; None for any.
+      text: mesh as text, such as ``data:2;model:4``.
+      devices: required number of devices, or None for any number.
 
     Raises:
       Refused: the mesh is invalid.
@@ -128,11 +128,11 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
     """Parses a layout.
 
     Args:
-      text: the layout, such as ``batch:data;heads:model``. An empty text replicates all tensors.
+      text: layout as text, such as ``batch:data;heads:model``. An empty text replicates all tensors.
       mesh: mesh that the layout is for.
       model: axes of the model.
-      strict: False behaves like Mesh-TensorFlow: pairs with axes that the mesh or the model does not have are ignored,
-        and axis names of its BERT and Transformer are translated to ours.
+      strict: if False, behave like Mesh-TensorFlow: ignore pairs whose axes the mesh or the model does not have, and
+        translate the axis names of its BERT and Transformer.
 
     Raises:
       Refused: the layout is invalid.
@@ -214,7 +214,7 @@ def _refused(what: str, text: str, kind: str, position: int | None, message: str
 
 
 def _quoted(text: str, position: int = 0) -> str:
-    """Returns a text in quotes, or the part of a long text around a position."""
+    """Returns a quoted text. A long text is shortened to the part around a position."""
     first = max(0, min(position - _SHOWN // 2, len(text) - _SHOWN))
     before = "…" if first else ""
     after = "…" if first + _SHOWN < len(text) else ""

@@ -9,7 +9,7 @@ from workloads.layouts.notation import Tensors
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The sizes of a decoder Transformer.
+    """Sizes of a decoder Transformer.
 
     Attributes:
       layers: number of blocks.
@@ -19,7 +19,7 @@ class Shape:
       mlp: width of the hidden layer of a block.
       vocab: number of tokens in the vocabulary.
       gated: whether the hidden layer is gated, as in Llama.
-      tied: whether the embedding is also the read-out.
+      tied: whether the read-out uses the embedding matrix.
     """
 
     layers: int
@@ -56,8 +56,8 @@ class Shape:
     def flops(self, batch: int, length: int) -> int:
         """Returns the FLOPs of all matmuls in a training step.
 
-        A multiply-add counts as two, and the backward pass as twice the forward pass. Masked attention scores count
-        because they are computed.
+        A multiply-add counts as two FLOPs, and the backward pass as twice the forward pass. Masked attention scores are
+        counted because they are computed.
         """
         projections = 4 * self.embed * self.heads * self.kv
         hidden = (3 if self.gated else 2) * self.embed * self.mlp
@@ -90,7 +90,7 @@ ACTIVATIONS = {
     "hidden": ("batch", "length", "mlp"),
     "logits": ("batch", "length", "vocab"),
 }
-# Axes of the operations. Weights are gathered before use, so operations run over the axes of activations.
+# Axes of the operations. Weights are gathered before use, so operations use the axes of activations.
 OPERATIONS = {
     "lookup": ("batch", "length", "vocab", "act_embed"),
     "project": ("batch", "length", "act_embed", "heads", "kv"),
@@ -100,11 +100,11 @@ OPERATIONS = {
     "predict": ("batch", "length", "act_embed", "vocab"),
 }
 
-# Layouts by name, for meshes with axes data and model, or only data.
+# Named layouts for meshes with axes data and model, or data only.
 PRESETS = {
     "replicated": "",
     "data_parallel": "batch:data",
-    "fsdp": "batch:data;embed:data",  # ZeRO-3: parameters and optimizer state are sharded, too
+    "fsdp": "batch:data;embed:data",  # ZeRO-3: parameters and optimizer state are also sharded
     "tensor_parallel": "heads:model;mlp:model;vocab:model",
     "megatron": "batch:data;heads:model;mlp:model;vocab:model",
     "fsdp_megatron": "batch:data;embed:data;heads:model;mlp:model;vocab:model",
@@ -144,7 +144,7 @@ def tensors(shape: Shape, batch: int, length: int) -> Tensors:
 
 
 def layout_text(text: str) -> str:
-    """Returns the text of a layout, which may be given as the name of a preset."""
+    """Returns the text of a layout, given as text or as the name of a preset."""
     if text and ":" not in text:
         check_choice("layout", text, PRESETS)
     return PRESETS.get(text, text)

@@ -1,4 +1,4 @@
-"""A decoder Transformer with named axes, and a training step with Adam, whose results do not depend on the layout.
+"""A decoder Transformer with named axes, and an Adam training step whose results do not depend on the layout.
 
 Blocks are pre-norm with RMS norms without biases, rotary positions (Su et al. 2021, arXiv 2104.09864), and a hidden
 layer with GELU, or gated by SiLU. Parameters, optimizer state and activations are sharded along the layout's axes. The
@@ -38,11 +38,11 @@ class State(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A layout on devices.
+    """A layout placed on devices.
 
     Attributes:
       mesh: mesh of the devices.
-      layout: mesh axes of the tensor axes.
+      layout: mesh axis of each tensor axis.
     """
 
     mesh: jax.sharding.Mesh
@@ -94,7 +94,7 @@ def loss(shape: Shape, placed: Placed, precision: str, rematerialization: str, p
       shape: sizes of the model.
       placed: layout on devices.
       precision: dtype of activations and matmuls, float32 or bfloat16. Losses and norms are summed in float32.
-      rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
+      rematerialization: ``full`` recomputes blocks in the backward pass. ``none`` keeps their activations.
       params: parameters, float32.
       tokens: int32[batch, length + 1].
     """
@@ -143,7 +143,7 @@ def step(
     See ``loss`` for the arguments.
 
     Returns:
-      A jitted function of the state, which it donates, and tokens int32[batch, length + 1]. It returns the next state
+      A jitted function of the state, which is donated, and tokens int32[batch, length + 1]. It returns the next state
       and the loss before the step.
     """
     own = shardings(shape, placed)
@@ -168,14 +168,14 @@ def step(
 
 
 def draw(vocab: int, batch: int, length: int, seed: int, at: int) -> np.ndarray:
-    """Returns the tokens of a step, int32[batch, length + 1]. Each is 1 to 4 above the one before, modulo ``vocab``.
+    """Returns the tokens of a step, int32[batch, length + 1]. Each is the previous token plus 1 to 4, modulo ``vocab``.
 
     Args:
       vocab: number of tokens.
       batch: number of sequences.
       length: tokens per sequence, plus one for the last label.
       seed: seed of the trial.
-      at: the step.
+      at: number of the step.
     """
     rng = np.random.default_rng([seed, at])
     ahead = rng.integers(1, 5, (batch, length + 1))

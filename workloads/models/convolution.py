@@ -1,4 +1,4 @@
-"""Convolution and max-pooling of images, written to be fast in compiled loops on CPUs, too."""
+"""Convolution and max-pooling of images that are also fast in compiled loops on CPUs."""
 
 from collections.abc import Sequence
 
@@ -21,25 +21,25 @@ def convolution(
     feature_group_count: int = 1,
     precision: lax.PrecisionLike = None,
 ) -> Array:
-    """``lax.conv_general_dilated`` of images, computed as one matrix product on CPUs, gradients included.
+    """``lax.conv_general_dilated`` for images, computed as a single matmul on CPUs, including its gradients.
 
-    Inside a compiled loop, XLA's own convolution is many times slower on a CPU than a matrix product of the same size.
-    Other platforms use XLA's convolution, which is faster there.
+    Inside a compiled loop on a CPU, XLA's convolution is many times slower than a matmul of the same size. On other
+    platforms XLA's convolution is faster and is used instead.
 
     Args:
       lhs: images [B, H, W, C].
       rhs: kernel [P, Q, C, F].
       window_strides: strides along rows and columns.
       padding: SAME, VALID, or (before, after) for rows and columns.
-      lhs_dilation, rhs_dilation, feature_group_count: not supported, must be None or ones.
+      lhs_dilation, rhs_dilation, feature_group_count: not supported. They must be None or ones.
       dimension_numbers: NHWC, HWIO, NHWC in any of JAX's spellings.
-      precision: precision of the product.
+      precision: precision of the matmul.
 
     Returns:
       [B, H', W', F].
 
     Raises:
-      ValueError: dilation, groups or another order of dimensions was requested.
+      ValueError: dilation, groups or a different order of dimensions was requested.
     """
     if any(d != 1 for d in (*(lhs_dilation or ()), *(rhs_dilation or ()))) or feature_group_count != 1:
         raise ValueError("convolution takes neither dilation nor groups")
@@ -61,16 +61,16 @@ def convolution(
             lhs, rhs, window_strides, padding, dimension_numbers=numbers, precision=precision
         )
 
-    # The platform that the program is lowered for decides. The other branch is not compiled.
+    # Chosen by the platform that the program is lowered for. The other branch is not compiled.
     return lax.platform_dependent(lhs, rhs, cpu=product, default=native)
 
 
 def _windows(
     x_BxHxWxC: Array, kernel: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]]
 ) -> Array:
-    """Returns the window under the kernel at every place of the output, [B, H', W', P·Q·C]."""
+    """Returns the window under the kernel at each output position, [B, H', W', P·Q·C]."""
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), *padding, (0, 0)))
-    # Columns first, then rows: P + Q slices instead of P × Q, here and in the gradient.
+    # Columns first, then rows: this takes P + Q slices instead of P × Q, here and in the gradient.
     for axis in (2, 1):
         size = kernel[axis - 1]
         stride = strides[axis - 1]
@@ -81,10 +81,10 @@ def _windows(
 
 
 def max_pool(x_BxHxWxC: Array) -> Array:
-    """Returns the largest value of every 2×2 block, [B, H // 2, W // 2, C]. An odd last row or column is ignored.
+    """Returns the maximum of each 2×2 block, [B, H // 2, W // 2, C]. An odd last row or column is ignored.
 
-    Gives the values of ``flax.linen.max_pool(x, (2, 2), (2, 2))`` in a fraction of its time on a CPU. Equal largest
-    values of a block share its gradient. In Flax the first takes all of it.
+    Computes ``flax.linen.max_pool(x, (2, 2), (2, 2))`` in a fraction of its time on a CPU. If several values of a block
+    are equal to its maximum, they share the gradient, whereas in Flax the first one gets all of it.
 
     Raises:
       ValueError: the images are smaller than a block.
@@ -97,11 +97,10 @@ def max_pool(x_BxHxWxC: Array) -> Array:
 
 
 def max_pool_3x3(x_BxHxWxC: Array) -> Array:
-    """Returns the largest value of the 3×3 window around every second place, [B, ⌈H / 2⌉, ⌈W / 2⌉, C].
+    """Returns the maximum of the 3×3 window around every second position, [B, ⌈H / 2⌉, ⌈W / 2⌉, C].
 
-    Gives the values of ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))``. It uses six slices, whose
-    gradients are sums, because gradients of overlapping windows are slow on every platform. Equal largest values share
-    the gradient.
+    Computes ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))`` with six slices, whose gradients are sums,
+    because gradients of overlapping windows are slow on all platforms. Values equal to the maximum share the gradient.
     """
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)
     for axis in (2, 1):

@@ -11,8 +11,8 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
     """Hidden layers of ``widths`` units and a linear read-out (a model family of Shallue et al. 2018).
 
     Args:
-      classes: size of the output.
-      widths: hidden units by layer. An empty list gives a linear classifier.
+      classes: number of outputs.
+      widths: number of units in each hidden layer. An empty list gives a linear classifier.
 
     Returns:
       A model of inputs float32[B, ...], flattened to [B, D], with logits float32[B, classes]. Hidden weights are
@@ -20,7 +20,7 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
       over layers of (inputs + 1) × outputs.
 
     Raises:
-      ValueError: ``widths`` is not a list of positive whole numbers.
+      ValueError: ``widths`` is not a list of positive integers.
     """
     check_list("widths", widths, "[64]", may_be_empty=True)
 

@@ -17,16 +17,16 @@ CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
 
 
 class GhostNorm(nn.Module):
-    """Batch normalization over each ``group`` of neighbours in the whole batch (Hoffer et al. 2017, arXiv 1705.08741).
+    """Batch normalization over groups of neighbours in the whole batch (Hoffer et al. 2017, arXiv 1705.08741).
 
-    The groups depend neither on the batch size nor on how a batch is divided. Each part of a batch holds whole groups,
-    or several neighbouring shards share a group and exchange its statistics. Evaluations use running statistics. Each
-    training step keeps a share ``decay`` of them and adds the mean over all groups for the rest. They start from mean
-    0 and variance 1. Variances are biased: the variance of the group itself.
+    The groups depend neither on the batch size nor on the batch partition. Either each part of a batch contains whole
+    groups, or several neighbouring shards share a group and exchange its statistics. Evaluations use running
+    statistics: an exponential moving average, with factor ``decay``, of the mean over all groups. They start from mean
+    0 and variance 1. Variances are biased.
 
     Attributes:
-      group: examples normalized together.
-      decay: share of the running statistics that a step keeps; 0.9 as in Goyal et al. (2017, arXiv 1706.02677).
+      group: number of examples normalized together.
+      decay: decay factor of the running statistics, 0.9 as in Goyal et al. (2017, arXiv 1706.02677).
       epsilon: added to variances.
       scale_init: initializer of the scale. The bias starts at 0.
     """
@@ -38,10 +38,10 @@ class GhostNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """Normalizes the examples of a part of a batch.
+        """Normalizes the examples in a part of a batch.
 
         Args:
-          x: [B, ..., C], in any floating dtype; statistics are float32.
+          x: [B, ..., C], in any floating dtype. Statistics are float32.
           train: whether to use and record the statistics of the groups. If groups are larger than B, call this inside
             ``shard_map`` over the axis DATA.
 
@@ -49,7 +49,7 @@ class GhostNorm(nn.Module):
           [B, ..., C] in the dtype of ``x``.
 
         Raises:
-          ValueError: a group is cut, or is spread over more shards than there are.
+          ValueError: a group is cut, or needs more shards than there are.
         """
         C = x.shape[-1]
         mean_C = self.variable(STATISTICS, "mean", jnp.zeros, C, jnp.float32)
@@ -100,7 +100,7 @@ def _moments(x_NxMxC: Array, sharers: int) -> ArrayPair:
 
 
 class GroupNorm(nn.Module):
-    """Normalization of each example over its places and groups of its channels (Wu & He 2018, arXiv 1803.08494).
+    """Normalization of each example over positions and groups of channels (Wu & He 2018, arXiv 1803.08494).
 
     See ``channel_groups`` for the number of groups.
 
@@ -114,7 +114,7 @@ class GroupNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Normalizes [B, ..., C] in any floating dtype, which is kept. Statistics are float32."""
+        """Normalizes [B, ..., C] in any floating dtype and keeps the dtype. Statistics are float32."""
         C = x.shape[-1]
         scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
         groups = channel_groups(C)
@@ -130,15 +130,15 @@ class GroupNorm(nn.Module):
 def channel_groups(channels: int) -> int:
     """Returns the number of groups of group normalization.
 
-    There are 32 groups, or the largest power of two that divides the channels if 32 does not. If each group would be a
-    single channel, there are half that many.
+    There are 32 groups, or, if 32 does not divide the number of channels, the largest power of two that does. If that
+    leaves one channel per group, the number is halved.
     """
     groups = next(n for n in (CHANNEL_GROUPS >> i for i in range(CHANNEL_GROUPS)) if channels % n == 0)
     return max(1, groups // 2) if groups == channels else groups
 
 
 class LayerNorm(nn.Module):
-    """Normalization of each place over its channels (Ba et al. 2016, arXiv 1607.06450).
+    """Normalization of each position over its channels (Ba et al. 2016, arXiv 1607.06450).
 
     Attributes:
       epsilon: added to variances.
@@ -148,7 +148,7 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Normalizes [..., C] in any floating dtype, which is kept. Statistics are float32."""
+        """Normalizes [..., C] in any floating dtype and keeps the dtype. Statistics are float32."""
         scale_C, bias_C = _scale_and_bias(self, x.shape[-1], nn.initializers.ones)
         wide = x.astype(jnp.float32)
         mean = wide.mean(axis=-1, keepdims=True)
@@ -172,16 +172,15 @@ def _normalized(x: Array, mean: Array, variance: Array, scale: Array, bias: Arra
 
 
 def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> Array:
-    """Sets a share ``rate`` of all values to 0 and divides the others by 1 − rate (Srivastava et al. 2014).
+    """Sets values to 0 with probability ``rate`` and divides the others by 1 − rate (Srivastava et al. 2014).
 
-    The mask of an example depends only on its own key and on the layer, and so not on the shard or microbatch that the
-    example is in.
+    The mask of an example depends only on its key and the layer, not on its shard or microbatch.
 
     Args:
       x: [B, ...], in any floating dtype.
-      keys_B: one key per example; None in evaluations, which drop no values.
+      keys_B: one key per example, or None in evaluations, which do not drop values.
       rate: probability of dropping a value, in [0, 1).
-      layer: int32[], number of this place in the network. Places with the same number have the same masks.
+      layer: int32[], index of the dropout layer. Layers with the same index have the same masks.
 
     Returns:
       [B, ...] in the dtype of ``x``.
@@ -192,13 +191,13 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
     def kept(key: Array) -> Array:
         return jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - rate, x.shape[1:])
 
-    # In bfloat16 the divisor itself would be rounded, which biases all values.
+    # In bfloat16 the divisor would be rounded, which biases all values.
     scaled = (x.astype(jnp.float32) / (1.0 - rate)).astype(x.dtype)
     return jnp.where(jax.vmap(kept)(keys_B), scaled, jnp.zeros_like(x))
 
 
 def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Array:
-    """Returns means of the values at and before each place, weighted by softmax(q · k / √K) (Vaswani et al. 2017).
+    """Returns causal attention: means of values weighted by softmax(q · k / √K) (Vaswani et al. 2017).
 
     ``jax.nn.dot_product_attention`` is not used because its gradient in bfloat16 cannot be lowered under strict dtype
     promotion (JAX 0.10).
@@ -228,7 +227,7 @@ def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, ArrayPair]:
 
 
 def _backward(inputs: ArrayPair, gradient_BxHxTxS: Array) -> ArrayPair:
-    # Both factors in bfloat16, as in the forward pass. JAX would multiply in float32, which is slower.
+    # Both factors are bfloat16, as in the forward pass. JAX would multiply in float32, which is slower.
     q_BxTxHxK, k_BxSxHxK = inputs
     gradient_BxHxTxS = gradient_BxHxTxS.astype(q_BxTxHxK.dtype)
     return (

@@ -1,4 +1,4 @@
-"""LSTM networks that predict the next token, with and without a projected output."""
+"""LSTM networks for next-token prediction, with and without a projected output."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def lstm(classes: int, d_model: int) -> Model:
       parameters is V × D + 4 × D × (2 × D + 1) + (D + 1) × V.
 
     Raises:
-      ValueError: ``d_model`` is not a positive whole number.
+      ValueError: ``d_model`` is not a positive integer.
     """
     check_whole(d_model=d_model)
 
@@ -53,7 +53,7 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Mo
     Args:
       classes: size of the vocabulary V.
       d_model: size D of the embedding and of the projected output, which is also the input of the next step.
-      width: size W of the memory.
+      width: size W of the memory cell.
       dropout: probability of dropping a value of the embedding or the output in training, in [0, 1).
 
     Returns:
@@ -63,7 +63,7 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Mo
       V × D + 4 × W × (2 × D + 1) + W × D.
 
     Raises:
-      ValueError: an option is not a positive whole number, or ``dropout`` is not in [0, 1).
+      ValueError: an option is not a positive integer, or ``dropout`` is not in [0, 1).
     """
     check_whole(d_model=d_model, width=width)
     check_share(dropout=dropout)
@@ -76,7 +76,7 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Mo
         class LSTMProjected(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array, keys_B: Array | None, train: bool) -> Product:
-                # Rows have a length of about 1, for the read-out. As inputs they are scaled to values of size 1.
+                # Rows have norm 1, approximately, for the read-out. As inputs they are scaled to values of magnitude 1.
                 embed = nn.Embed(classes, d_model, embedding_init=nn.initializers.normal(d_model**-0.5))
                 x_BxTxD = dropped(embed(tokens_BxT) * d_model**0.5, keys_B, dropout, 0)
                 # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
@@ -98,7 +98,7 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
     Args:
       gates_TxBx4W: the inputs' share of the gates: input, forget, memory and output.
       recurrent_Dx4W: weights of the previous output in the gates.
-      projection_WxD: weights from memory to output; None for an output of the memory's size.
+      projection_WxD: weights from memory to output, or None if the output has the memory's size.
     """
     import jax
     import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Checks of model options, and the models of Shallue et al. 2018 (arXiv 1811.03600) by name."""
+"""Checks for model options, and the models of Shallue et al. 2018 (arXiv 1811.03600) by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,10 +29,10 @@ SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def check_whole(**options: object) -> None:
-    """Raises ValueError unless all options are whole numbers of at least 1."""
+    """Raises ValueError unless all options are integers of at least 1."""
     for name, value in options.items():
         if not is_whole_list([value]):
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
 def check_share(**options: object) -> None:
@@ -43,26 +43,26 @@ def check_share(**options: object) -> None:
 
 
 def check_heads(d_model: int, heads: int) -> None:
-    """Raises ValueError unless the width can be divided evenly between attention heads."""
+    """Raises ValueError unless attention heads divide the width evenly."""
     if d_model % heads:
         raise ValueError(f"heads={heads} does not divide d_model={d_model}")
 
 
 def check_list(name: str, value: object, example: str, *, may_be_empty: bool = False) -> None:
-    """Raises ValueError unless an option is a list of whole numbers of at least 1.
+    """Raises ValueError unless an option is a list of integers of at least 1.
 
     Args:
-      name: the option, for the message.
-      value: the option's value.
-      example: a valid list, for the message.
-      may_be_empty: accepts an empty list.
+      name: name of the option, for the message.
+      value: value of the option.
+      example: valid list, for the message.
+      may_be_empty: whether an empty list is valid.
     """
     if not is_whole_list(value) and not (may_be_empty and isinstance(value, Sequence) and not value):
-        raise ValueError(f"{name} must be a list of whole numbers of at least 1, such as {example}, not {value!r}")
+        raise ValueError(f"{name} must be a list of integers of at least 1, such as {example}, not {value!r}")
 
 
 def is_whole_list(value: object) -> bool:
-    """Returns whether a value is a list of whole numbers of at least 1, and not empty."""
+    """Returns whether a value is a non-empty list of positive integers."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         return False
     return all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in value)

@@ -4,18 +4,18 @@ from workloads.workload import Array, Model, Params, State, Variables
 
 
 def quadratic(classes: int, noise: float) -> Model:
-    """The noisy quadratic model of Zhang et al. 2019, arXiv 1907.04164, section 3, with loss ½ Σ hᵢ θᵢ².
+    """The noisy quadratic model with loss ½ Σ hᵢ θᵢ² (Zhang et al. 2019, arXiv 1907.04164, section 3).
 
     Curvatures are hᵢ = 1/i. The gradient h θ + noise · √h ε has covariance noise² · diag(h) / batch size. Every trial
     starts at θ = 1. The expected loss after t steps of gradient descent with rate α is therefore ½ Σ hᵢ mᵢ, where
     mᵢ starts at 1 and each step sets mᵢ ← (1 − α hᵢ)² mᵢ + α² noise² hᵢ / batch size.
 
     Args:
-      classes: not used. Every model takes it.
-      noise: standard deviation; 0 gives gradient descent without noise.
+      classes: not used, but all models take it.
+      noise: standard deviation of the noise. 0 gives gradient descent without noise.
 
     Returns:
-      A model of inputs ε float32[B, D], one vector per example, with a loss float32[B] per example as its output. It
+      A model of inputs ε float32[B, D], one vector per example. Its output is the loss of each example, float32[B]. It
       has D parameters.
 
     Raises:

@@ -14,33 +14,32 @@ BASIC_NORMS = ("none", "group")
 def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: int) -> Model:
     """A ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
-    A 7×7 convolution with stride 2 and a 3×3 max-pooling with stride 2 come first, followed by stages of bottleneck
-    blocks, the mean over all places, and a linear read-out. A block has convolutions 1×1, 3×3 and 1×1 of F, F and 4 F
-    filters, each normalized, next to a shortcut. F is ``width`` in the first stage and doubles with each stage.
+    A 7×7 convolution with stride 2 and 3×3 max-pooling with stride 2 are followed by stages of bottleneck blocks, the
+    mean over all positions, and a linear read-out. A block has a shortcut, and 1×1, 3×3 and 1×1 convolutions with F, F
+    and 4 F filters, each normalized. F is ``width`` in the first stage and doubles with each stage. The first block of
+    each stage has a 1×1 convolution as its shortcut. In all stages but the first, its 3×3 convolution also has stride
+    2. (He et al. use stride 2 in the first 1×1 convolution instead. This variant is called v1.5.)
 
-    The first block of each stage has a 1×1 convolution as its shortcut. In all stages but the first it also halves the
-    image, in its 3×3 convolution. (He et al. use the first 1×1 convolution. This variant is known as v1.5.)
-
-    The scale of the last norm of each block starts at 0, so that blocks start as their shortcuts. The read-out starts
-    with a standard deviation of 0.01 (Goyal et al. 2017, arXiv 1706.02677).
+    The scale of the last norm in each block is initialized to 0, so that a block initially equals its shortcut. The
+    read-out is initialized with standard deviation 0.01 (Goyal et al. 2017, arXiv 1706.02677).
 
     Args:
       classes: size of the output.
-      blocks: number of blocks by stage. All blocks of a stage after its first are compiled as one.
+      blocks: number of blocks in each stage. All blocks of a stage except the first are compiled as one.
       width: filters of the first stage.
       norm: ``ghost`` for ``layers.GhostNorm``, or ``group`` for ``layers.GroupNorm``.
-      group: neighbours in a batch that ``ghost`` normalizes together, at least 2. It must divide every batch size.
-        Goyal et al. use 32 at any batch size. Must be 1 with ``norm=group``.
+      group: number of neighbours in a batch that ``ghost`` normalizes together, at least 2. It must divide all batch
+        sizes. Goyal et al. always use 32. With ``norm=group`` it must be 1.
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
       biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000 classes has
       25,557,032 parameters. In general there are 49 × C × width + 2 × width in front and (P + 1) × classes in the
-      read-out, with P = 4 × F of the last stage. A block with X channels in has X × F + 9 × F² + 4 × F² + 12 × F, and
-      the first of a stage another X × 4 × F + 8 × F.
+      read-out, with P = 4 × F of the last stage. A block with X input channels has X × F + 9 × F² + 4 × F² + 12 × F,
+      and the first block of a stage has another X × 4 × F + 8 × F.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` is not one, ``norm`` is unknown, or
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, ``norm`` is unknown, or
         ``group`` does not match it.
     """
     check_list("blocks", blocks, "[3, 4, 6, 3]")
@@ -48,7 +47,7 @@ def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: in
     if norm not in NORMS:
         raise ValueError(f"norm must be {' or '.join(NORMS)}, not {norm!r}")
     if norm == "ghost" and (not isinstance(group, int) or group < 2):
-        raise ValueError(f"group must be a whole number of at least 2 with norm=ghost, not {group!r}")
+        raise ValueError(f"group must be an integer of at least 2 with norm=ghost, not {group!r}")
     if norm == "group" and group != 1:
         raise ValueError(f"group must be 1 with norm=group, which normalizes examples separately, not {group!r}")
     return flax_model_in_training(functools.partial(_bottleneck_network, classes, blocks, width, norm, group), group)
@@ -104,12 +103,12 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
 
 
 def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> Model:
-    """A ResNet with two 3×3 convolutions per block, as He et al. train on CIFAR.
+    """A ResNet with two 3×3 convolutions per block, as in the CIFAR experiments of He et al.
 
     ``blocks=[1, 1, 1]`` with ``width=16`` is ResNet-8. A 3×3 convolution and stages of blocks are followed by the mean
-    over all places and a linear read-out (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated
-    (arXiv 1603.05027): ReLU comes before each of their convolutions, and once more before the mean. Filters double
-    with each stage. The first block of every stage but the first has stride 2. Its shortcut takes every second place
+    over all positions and a linear read-out (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated
+    (arXiv 1603.05027): ReLU comes before each of their convolutions, and once more before the mean. Filters double with
+    each stage. The first block of every stage but the first has stride 2. Its shortcut subsamples every second position
     and pads the new channels with zeros.
 
     Args:
@@ -120,12 +119,13 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized read-out, and biases are zero. Without norms, a block's second convolution also starts at zero,
-      so that blocks start as their shortcuts. Without norms each convolution has (9 × channels in + 1) × channels out
-      parameters and the read-out (channels + 1) × classes. ResNet-8 with three channels and ten classes has 75,050.
+      LeCun-initialized read-out, and biases are zero. Without norms, the second convolution of a block is also
+      initialized to zero, so that a block initially equals its shortcut. Without norms, a convolution has (9 × channels
+      in + 1) × channels out parameters, and the read-out has (channels + 1) × classes. ResNet-8 with three channels and
+      ten classes has 75,050.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive whole numbers, ``width`` is not one, or ``norm`` is unknown.
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, or ``norm`` is unknown.
     """
     check_list("blocks", blocks, "[1, 1, 1]")
     check_whole(width=width)

@@ -10,14 +10,14 @@ KERNEL = (3, 3)
 
 
 def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
-    """Convolutions of ``channels`` filters, a layer of ``width`` units and a linear read-out.
+    """Convolutions with ``channels`` filters, a layer of ``width`` units and a linear read-out.
 
     Generalizes the "Simple CNN" of Shallue et al. (2018), which has two convolutions and one hidden layer.
 
     Args:
       classes: size of the output.
-      channels: filters by convolution. Each is 3×3 with padding SAME and is followed by 2×2 max-pooling.
-      width: units of the fully connected layer.
+      channels: number of filters in each convolution, which is 3×3 with padding SAME, followed by 2×2 max-pooling.
+      width: number of units in the fully connected layer.
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
@@ -26,7 +26,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
       pooled image, (H >> n) × (W >> n) × channels for n convolutions.
 
     Raises:
-      ValueError: ``channels`` is not a list of positive whole numbers, or ``width`` is not one. ``init`` raises it if
+      ValueError: ``channels`` is not a list of positive integers, or ``width`` is not one. ``init`` raises it if
         the images are too small for that many poolings.
     """
     check_list("channels", channels, "[8, 16]")
@@ -44,7 +44,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
                 he_normal = nn.initializers.he_normal()
                 for features in channels:
                     layer = nn.Conv(features, KERNEL, kernel_init=he_normal, conv_general_dilated=convolution)
-                    # ReLU and max-pooling commute. Pooling first leaves a quarter of the work.
+                    # ReLU and max-pooling commute. Pooling first reduces the work to a quarter.
                     x_BxHxWxC = nn.relu(max_pool(layer(x_BxHxWxC)))
                 x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
                 x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))

@@ -1,4 +1,4 @@
-"""Transformers that predict the next token: a small one, and the decoder of Vaswani et al. without the encoder."""
+"""Transformers for next-token prediction: a small one, and the decoder of Vaswani et al. without an encoder."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
       classes: size of the vocabulary V. The embedding matrix is also the read-out.
       layers: number of blocks.
       d_model: size D of the residual stream.
-      heads: attention heads, with D / heads dimensions each.
+      heads: number of attention heads, with D / heads dimensions each.
 
     Returns:
       A model of inputs int32[B, T] with logits float32[B, T, V]. Logits at t depend on inputs up to t. T must be the
@@ -24,7 +24,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
       (V + T) × D + layers × (12 × D² + 2 × D) + D.
 
     Raises:
-      ValueError: an option is not a positive whole number, or ``heads`` does not divide ``d_model``.
+      ValueError: an option is not a positive integer, or ``heads`` does not divide ``d_model``.
     """
     check_whole(layers=layers, d_model=d_model, heads=heads)
     check_heads(d_model, heads)
@@ -45,7 +45,8 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
                 B, T = tokens_BxT.shape
                 tokens = nn.Embed(classes, d_model)
                 positions_TxD = self.param("positions", nn.initializers.normal(d_model**-0.5), (T, d_model))
-                # Matrices, not [B, T, D]: products that contract one axis are faster on CPUs, most of all in gradients.
+                # Matrices instead of [B, T, D]: matmuls that contract one axis are faster on CPUs, especially in
+                # gradients.
                 x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
                 for _ in range(layers):
                     y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(normalized(x_BTxD))
@@ -78,15 +79,15 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
     """The decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder. Base is (6, 512, 8, 2048, 0.1).
 
     Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is also the read-out and is
-    multiplied by √D at the input. Dropout applies to the sum of embedding and position, and to the output of each
-    attention and each feed-forward. Unlike in the paper, layer normalization comes before each of these, and once more
-    before the read-out. Such networks train without a warm-up (Xiong et al. 2020, arXiv 2002.04745).
+    multiplied by √D at the input. Dropout is applied to the sum of embedding and position, and to the output of each
+    attention and feed-forward layer. Unlike in the paper, layer normalization precedes each of these layers and the
+    read-out, since such networks train without warm-up (Xiong et al. 2020, arXiv 2002.04745).
 
     Args:
       classes: size of the vocabulary V.
       layers: number of layers. They are compiled as one.
       d_model: size D of the residual stream.
-      heads: attention heads, with D / heads dimensions each.
+      heads: number of attention heads, with D / heads dimensions each.
       d_ff: units F of each feed-forward.
       dropout: probability of dropping a value in training, in [0, 1).
 
@@ -96,7 +97,7 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
       V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D.
 
     Raises:
-      ValueError: an option is not a positive whole number, ``heads`` does not divide ``d_model``, or ``dropout`` is not
+      ValueError: an option is not a positive integer, ``heads`` does not divide ``d_model``, or ``dropout`` is not
         in [0, 1).
     """
     check_whole(layers=layers, d_model=d_model, heads=heads, d_ff=d_ff)

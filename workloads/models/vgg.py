@@ -8,14 +8,15 @@ from workloads.workload import Array, Model, flax_model_in_training
 
 
 def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dropout: float) -> Model:
-    """A VGG network (Simonyan & Zisserman 2015, arXiv 1409.1556), which has no normalization.
+    """A VGG network without normalization (Simonyan & Zisserman 2015, arXiv 1409.1556).
 
     Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] are its configuration A, VGG-11.
 
     Args:
       classes: size of the output.
-      stages: filters of each 3×3 convolution with padding SAME, by stage. 2×2 max-pooling follows each stage.
-      widths: hidden units of each fully connected layer.
+      stages: number of filters of each 3×3 convolution with padding SAME, by stage. Each stage ends with 2×2
+        max-pooling.
+      widths: number of units in each hidden fully connected layer.
       dropout: probability of dropping an output of a fully connected layer in training, in [0, 1).
 
     Returns:
@@ -25,14 +26,12 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
       132,863,336.
 
     Raises:
-      ValueError: ``stages`` or ``widths`` are not lists of positive whole numbers, or ``dropout`` is not in [0, 1).
+      ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1).
         ``init`` raises it if the images are too small for that many poolings.
     """
     is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
     if not is_list or not all(map(is_whole_list, stages)):
-        raise ValueError(
-            f"stages must be lists of whole numbers of at least 1, such as [[8], [16, 16]], not {stages!r}"
-        )
+        raise ValueError(f"stages must be lists of integers of at least 1, such as [[8], [16, 16]], not {stages!r}")
     check_list("widths", widths, "[64]", may_be_empty=True)
     check_share(dropout=dropout)
 

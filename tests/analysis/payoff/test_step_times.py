@@ -76,7 +76,7 @@ def test_a_file_is_read_in_both_formats(tmp_path, name):
             [{}, {"basis": "guessed"}],
             "row 2 has basis 'guessed', but --predicted takes only predicted times. It must be",
         ),
-        ([{"devices": 2.5}], "devices in row 1 is '2.5'. It must be a whole number."),
+        ([{"devices": 2.5}], "devices in row 1 is '2.5'. It must be an integer."),
         ([{"seconds_per_step": -1}], "seconds_per_step in row 1 is '-1'. It must be a positive number."),
         ([{}, {"devices": 2, "high": float("inf")}], "high in row 2 is 'inf'. It must be a positive number."),
         ([{"seconds_per_step": "soon"}], "seconds_per_step in row 1 is 'soon'. It must be a positive number"),

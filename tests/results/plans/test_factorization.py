@@ -50,10 +50,10 @@ def test_cores_and_solvers_share_trials_and_data_do_not(factorization: Factoriza
     ("field", "value", "message"),
     [
         ("solver", "svd", "solver"),
-        ("cores", 0, "cores must be a whole number of at least 1"),
-        ("dim", 1.5, "dim must be a whole number"),
-        ("evaluate_every", 0, "evaluate_every must be a whole number of at least 1"),
-        ("evaluation_rows", 1, "evaluation_rows must be a whole number of at least 2"),
+        ("cores", 0, "cores must be an integer of at least 1"),
+        ("dim", 1.5, "dim must be an integer"),
+        ("evaluate_every", 0, "evaluate_every must be an integer of at least 1"),
+        ("evaluation_rows", 1, "evaluation_rows must be an integer of at least 2"),
         ("table_dtype", "float16", "table_dtype"),
     ],
 )

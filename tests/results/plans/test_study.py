@@ -130,7 +130,7 @@ def test_scales_are_uniform_in_what_they_say() -> None:
         ({"scale": "LINEAR", "low": "abc", "high": 1.0}, "'abc'"),
         ({"scale": "LINEAR", "low": math.nan, "high": 1.0}, "finite"),
         ({"scale": "DISCRETE", "values": ()}, "non-empty"),
-        ({"scale": "INTEGER", "low": 0.5, "high": 3.0}, "whole"),
+        ({"scale": "INTEGER", "low": 0.5, "high": 3.0}, "integers"),
     ],
 )
 def test_impossible_ranges_are_refused(fields: dict, message: str) -> None:

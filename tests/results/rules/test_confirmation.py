@@ -203,11 +203,11 @@ def test_another_winner_of_a_contest_makes_extra_what_the_one_before_reported(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"confirm": -1}, "confirm must be a whole number of at least 0"),
+        ({"confirm": -1}, "confirm must be an integer of at least 0"),
         ({"confirm": 1001}, "confirm must be at most 1000"),
         ({"trials": APART + 1}, "trials must be at most 1000000"),
         ({"targets": ()}, "confirm needs a target"),
-        ({"confirm_top": 0}, "confirm_top must be a whole number of at least 1"),
+        ({"confirm_top": 0}, "confirm_top must be an integer of at least 1"),
         ({"confirm_top": 101}, "confirm_top must be at most 100"),
         ({"confirm": 3, "confirm_top": 2}, "confirm must be even, not 3: half of the repeats choose"),
         ({"confirm_top": 2, "pruning": "exact"}, "exact pruning finds only the winner"),
