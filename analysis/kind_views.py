@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from results.plans.kinds import HasKind
-from results.plans.plan import Plan
+from results.plans.plan import HasKind, Plan
 
 # Figure sources.
 BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layouts", "paper"

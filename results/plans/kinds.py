@@ -1,14 +1,14 @@
 """Kinds of studies: a table of their properties, and construction of any kind of plan from plain data."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from results.bad_input import BadInput, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.plans.layout import LayoutStudy
-from results.plans.plan import Plan
+from results.plans.plan import HasKind, Plan
 from results.plans.recorded import Recorded
 from results.plans.schema import Column
 from results.plans.study import DIGITS, REASONS, unreadable
@@ -46,13 +46,6 @@ KINDS = {
     "layout": Kind(LayoutStudy, along="device_count", columns=layout.COLUMNS, alone=True),
     "recorded": Kind(Recorded, along="batch_size", endings=OF_ANY, recorded=True),
 }
-
-
-class HasKind(Protocol):
-    """Any object that has a study kind."""
-
-    @property
-    def kind(self) -> str: ...
 
 
 K = TypeVar("K", bound=HasKind)

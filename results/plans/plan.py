@@ -12,6 +12,13 @@ from results.plans.study import DIGITS, Target, canonical, digest, unreadable
 from results.plans.trial_request import TrialRequest
 
 
+class HasKind(Protocol):
+    """Any object that has a study kind."""
+
+    @property
+    def kind(self) -> str: ...
+
+
 class Plan(Protocol):
     """A study of any kind: a frozen dataclass of everything that determines the results.
 

@@ -69,7 +69,7 @@ class Replay:
         """Stands in for ``programs_for``."""
         self.lanes = lanes
         functions = (self.advance, self.evaluate, lambda: None, lambda carry, lanes: carry)
-        return Programs(*functions, (), self.metrics, lanes, strategy, division, CALL_STEPS, 0, 0.0), True
+        return Programs(*functions, (), self.metrics, lanes, strategy, division, CALL_STEPS, 0), True
 
 
 @pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.slow, id="all")])

@@ -64,7 +64,6 @@ def programs(lanes: int) -> Programs:
         division=Division(),
         call_steps=None,
         bytes=0,
-        compile_seconds=0.0,
     )
 
 
