@@ -108,6 +108,19 @@ COVERAGE = {
     "failed": "share of data sets in which a check of the shape or of the search failed and changed the verdict",
     "named": "share in which the check that the curve violates failed (empty if it violates no check)",
 }
+EXTENT_COVERAGE = {
+    "shape": "shape of the true curve",
+    "batch_sizes": "number of batch sizes, an octave apart",
+    "luck": "luck that the search was made for: standard deviation of ln steps of the best of half of 64 trials",
+    "seen_luck": "luck that the jackknife saw, averaged over data sets",
+    "datasets": "simulated data sets",
+    "answer": "pays, efficient, the same from convex curves only, or critical (the knee of the fitted curve)",
+    "holds": "share of intervals that contain the truth; an open end contains everything beyond it",
+    "bound_holds": "share of lower ends, or 95 % bounds, that are below the truth",
+    "octaves": "median width of the interval in factors of two; one with an open end counts as 10",
+    "two_sided": "share of intervals with both ends inside the data",
+    "wrong": "share of data sets with both ends inside the data and the truth outside",
+}
 COVERAGE_OF_CORES = {
     "law": "law of seconds per epoch, with shares relative to an epoch on one core",
     "core_counts": "numbers of cores that were timed (two nodes have half of the largest each)",

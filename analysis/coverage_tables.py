@@ -20,18 +20,18 @@ def table(
     title: str,
     every: Sequence[S],
     wanted: Sequence[S],
-    row: Callable[[S, np.random.Generator], Mapping[str, object]],
+    row: Callable[[S, np.random.Generator], Mapping[str, object] | Sequence[Mapping[str, object]]],
     seed: int,
     datasets: int,
     report: Report,
 ) -> pd.DataFrame:
-    """Returns one row per requested scenario, in order.
+    """Returns one or several rows per requested scenario, in order.
 
     Args:
       title: title of the progress line.
       every: all scenarios. A scenario's position here and the seed determine its random numbers.
       wanted: scenarios to run, or empty for all.
-      row: function that simulates and fits a scenario's data sets.
+      row: function that simulates and fits a scenario's data sets, and returns its row or rows.
       seed: seed of the simulation.
       datasets: number of data sets per scenario, for the progress line.
       report: called with progress lines.
@@ -40,7 +40,8 @@ def table(
     rows = []
     with progress.show_progress(title, datasets * len(chosen), " fits", report) as move:
         for done, scenario in enumerate(chosen, start=1):
-            rows.append(row(scenario, np.random.default_rng([seed, every.index(scenario)])))
+            found = row(scenario, np.random.default_rng([seed, every.index(scenario)]))
+            rows += [found] if isinstance(found, Mapping) else found
             move(datasets * done)
     return pd.DataFrame(rows)
 

@@ -1,0 +1,69 @@
+"""Prior curves: a fixed random sample of curves of steps to target, against which the data are weighed.
+
+A curve has one to three knees between perfect scaling and a plateau. Its slope at small batch sizes may be shallower
+than -1, and its plateau may rise or fall. The knee lies anywhere from 3 octaves below the data to 3 above. The sample is
+always the same, so two people with the same points get the same answer. docs/statistics/method.md states every step.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.fitting.profiles import OCTAVE, excess
+
+CURVES = 150_000
+SEED = 0
+BEYOND = 3.0  # octaves beyond the data in which the knee may lie
+MOST_KNEES = 3
+APART = 1.5  # standard deviation of the distance between knees, in octaves
+SOFTEST, SHARPEST = 0.4, 6.0  # range of sharpness, uniform in ln
+PERFECT, SHALLOWER, SHALLOWEST = 0.6, 0.07, 0.3  # probability of slope -1, else its mean change, and its limit
+TILTED, TILT = 0.7, 0.15  # probability that the plateau has a slope, and its standard deviation
+TILT_STARTS = (-1.0, 3.0)  # octaves above the knee from which the plateau may be tilted
+
+
+class PriorCurves(NamedTuple):
+    """C curves at n batch sizes.
+
+    Attributes:
+      ln_batch: float64[n], sorted.
+      ln_steps: float64[n, C], up to a constant for each curve.
+      squared: float64[n, C], its squares.
+    """
+
+    ln_batch: np.ndarray
+    ln_steps: np.ndarray
+    squared: np.ndarray
+
+
+@functools.lru_cache(maxsize=4)
+def sample(batch_size: tuple[float, ...]) -> PriorCurves:
+    """Returns the prior curves at sorted batch sizes. The arrays are shared between callers and read-only."""
+    ln_batch = np.log(batch_size)
+    rng = np.random.default_rng(SEED)
+    # The order of these draws is part of the method.
+    knees = rng.integers(1, MOST_KNEES, CURVES, endpoint=True)
+    center = rng.uniform(ln_batch[0] - BEYOND * OCTAVE, ln_batch[-1] + BEYOND * OCTAVE, CURVES)
+    offsets = OCTAVE * rng.normal(0, APART, (CURVES, MOST_KNEES))
+    shares = rng.exponential(1, (CURVES, MOST_KNEES))
+    sharpness = np.exp(rng.uniform(np.log(SOFTEST), np.log(SHARPEST), (CURVES, MOST_KNEES)))
+    is_shallower = rng.random(CURVES) >= PERFECT
+    slope = np.where(is_shallower, np.maximum(1 - rng.exponential(SHALLOWER, CURVES), SHALLOWEST), 1.0)
+    tilt = np.where(rng.random(CURVES) < TILTED, rng.normal(0, TILT, CURVES), 0.0)
+    tilt_start = center + OCTAVE * rng.uniform(*TILT_STARTS, CURVES)
+
+    shares[np.arange(MOST_KNEES) >= knees[:, None]] = 0
+    shares /= shares.sum(axis=1, keepdims=True)
+    offsets -= (shares * offsets).sum(axis=1, keepdims=True)  # perfect scaling meets the plateau at the center
+    ln_steps = np.zeros((len(ln_batch), CURVES))
+    for j in range(MOST_KNEES):
+        own = slice(None) if j == 0 else knees > j  # the curves that have this knee
+        below_knee = center[own] + offsets[own, j] - ln_batch[:, None]
+        ln_steps[:, own] += shares[own, j] * excess(below_knee, sharpness[own, j])
+    ln_steps *= slope
+    ln_steps += tilt * np.maximum(ln_batch[:, None] - tilt_start, 0)
+    squared = ln_steps**2
+    for array in (ln_batch, ln_steps, squared):
+        array.flags.writeable = False
+    return PriorCurves(ln_batch, ln_steps, squared)

@@ -1,0 +1,100 @@
+"""Coverage of extents: how often *pays up to* and *efficient up to* hold on simulated searches, whatever the shape."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis import coverage_tables, text
+from analysis.columns import EXTENT_COVERAGE as COLUMNS
+from analysis.coverage_tables import percent
+from analysis.fitting import convex_profile, coverage, extents, samples, simulation, weights
+from analysis.fitting.extents import Extent
+from analysis.fitting.profiles import OCTAVE
+from analysis.fitting.simulation import Scenario, Searches
+from results.printing import Report
+
+SIZES = (9, 11, 13)
+FALLS = "plateau falls 12 %"  # its gain of a doubling is exactly 20 % at one batch size
+SHAPES = (
+    *simulation.SHAPES,
+    *("slope -0.85", "plateau rises 12 %", FALLS),
+    *("knee 4 x sharper to its plateau", "knee 4 x sharper to perfect scaling"),
+)
+ANSWERS = ("pays", "efficient", "pays, convex", "efficient, convex", "critical")
+OPEN = 10.0  # width of an interval with an open end, in octaves
+# The aims apply to pays and efficient for ``SHAPES``.
+EACH, MEAN = 0.85, 0.95  # minimum share that holds in every cell, and on average
+BOUND_EACH, BOUND_MEAN = 0.90, 0.97  # the same for the 95 % lower bound
+WRONG = 0.15  # maximum share that is two-sided and misses the truth
+EACH_FALLS, WRONG_FALLS = 0.80, 0.20  # the same for ``FALLS``
+
+
+def scenarios() -> list[Scenario]:
+    """Returns all scenarios. Those of ``simulation.HARD_TO_ANSWER`` come last."""
+    shapes = (*SHAPES, *simulation.HARD_TO_ANSWER)
+    grid = simulation.GRIDS[0]
+    return [
+        Scenario(simulation.INSIDE[0], shape, sizes, luck, grid)
+        for shape in shapes
+        for sizes in SIZES
+        for luck in simulation.LUCKS
+    ]
+
+
+def run(datasets: int, seed: int, report: Report, scenarios_wanted: Sequence[Scenario] = ()) -> pd.DataFrame:
+    """Simulates ``datasets`` curves per scenario. Returns a row of ``COLUMNS`` for each scenario and answer.
+
+    Args:
+      datasets: number of data sets per scenario.
+      seed: seed of the simulation. A scenario's data do not depend on other scenarios.
+      report: called with progress lines.
+      scenarios_wanted: scenarios to run, or empty for all.
+    """
+
+    def one(scenario: Scenario, rng: np.random.Generator) -> list[dict[str, object]]:
+        return rows(scenario, simulation.draw(scenario, datasets, rng))
+
+    table = coverage_tables.table("coverage", scenarios(), scenarios_wanted, one, seed, datasets, report)
+    return table[list(COLUMNS)]
+
+
+def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
+    """Returns a row for each of ``ANSWERS``, found by the same code as for the curves of a store."""
+    ln_batch = np.log(scenario.batch_size)
+    variances = weights.minimum_variance(samples.trial_steps(searches.low, searches.high))
+    low, high = (np.fmin.reduce(each, axis=-1) for each in (searches.low, searches.high))
+    found: dict[str, list[Extent]] = {name: [] for name in ANSWERS}
+    for each in zip(low, high, variances, strict=True):
+        averaged, convex = (of.estimate(scenario.batch_size, *each) for of in (extents, convex_profile))
+        for name, answer in zip(ANSWERS[:4], (*averaged, *convex), strict=True):
+            found[name].append(answer)
+    found["critical"] = [
+        Extent(fit.critical_batch_size, fit.low, fit.high, "identified" if fit.verdict == "identified" else "unknown")
+        for fit in coverage.fit(scenario, searches)
+    ]
+    pays = extents.pays_up_to(ln_batch, searches.ln_least)
+    efficient = extents.efficient_up_to(ln_batch, searches.ln_least)
+    truths = dict(zip(ANSWERS, (pays, efficient, pays, efficient, np.log(searches.critical)), strict=True))
+    luck = float(np.sqrt(np.nanmean(variances)))
+    first = {"shape": scenario.shape, "batch_sizes": scenario.sizes, "luck": float(scenario.noise.split()[1])}
+    return [
+        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | _rates(found[name], truths[name], ln_batch)
+        for name in ANSWERS
+    ]
+
+
+def _rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
+    low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
+    truth = np.exp(np.minimum(ln_truth, ln_batch[-1]))  # beyond the data is the end of the data
+    from_below, from_above = ~(low > truth * (1 + 1e-9)), ~(high < truth * (1 - 1e-9))
+    two_sided = np.array([one.verdict == "identified" for one in found])
+    holds = from_below & from_above
+    width = np.where(two_sided, np.log(high / low) / OCTAVE, OPEN)
+    return {
+        "holds": float(holds.mean()),
+        "bound_holds": float(from_below.mean()),
+        "octaves": float(np.median(width)),
+        "two_sided": float(two_sided.mean()),
+        "wrong": float((two_sided & ~holds).mean()),
+    }

@@ -1,0 +1,211 @@
+"""Extents: how far larger batches pay off and stay efficient, whatever the shape of the curve.
+
+Steps to target S are piecewise linear in log-log between the batch sizes. *Pays up to* is the first batch size B at
+which S(B / 2) / S(B) - 1 falls below the gain. *Efficient up to* is the last B with B S(B) at most 1.2 times its least
+over the batch sizes tried, the critical batch size of Zhang et al. 2024, arXiv 2410.21676, restricted to the data.
+
+The answers are weighted quantiles over the curves of ``curve_prior``. A curve has weight exp(-misfit / 2), with a free
+height. The noise of a point is the luck of its trials, the distance between evaluations, and a floor.
+"""
+
+import functools
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analysis.fitting import curve_prior
+from analysis.fitting.profiles import OCTAVE
+from analysis.fitting.regimes import from_zero
+
+ExtentVerdict = Literal["identified", "lower_bound", "upper_bound", "unknown"]
+PAYS, EFFICIENT = NAMES = ("pays", "efficient")
+
+GAIN = 0.2  # speed-up by a doubling that counts as paying off
+SLACK = 1.2  # multiple of the fewest examples that counts as efficient
+QUANTILES = (0.05, 0.5, 0.95)
+MARGINS = {PAYS: (0.10, 0.25), EFFICIENT: (0.10, 0.20)}  # octaves by which each end is moved outwards
+LUCK_TIMES = 1.27  # ratio of the noise of the best of k to the luck, which is that of the best of k / 2
+FLOOR = 0.03  # noise of ln steps besides luck and evaluations
+VARIES = 4.0  # luck^2 at a batch size is within this factor of its mean
+# Noise is averaged over these values of luck where it is unknown, with equal weights.
+UNKNOWN_LUCK = np.geomspace(0.01, 0.4, 9)
+
+
+class Extent(NamedTuple):
+    """The largest batch size up to which something holds, in examples.
+
+    Attributes:
+      best: median, or NaN if it is beyond the data.
+      low, high: ends of the 90 % interval, or NaN if open. Each end is a 95 % bound.
+      verdict: ``identified`` if both ends are inside the data, ``lower_bound`` (low), ``upper_bound`` (high), or
+        ``unknown``.
+    """
+
+    best: float
+    low: float
+    high: float
+    verdict: ExtentVerdict
+
+
+class Extents(NamedTuple):
+    """How far larger batches pay off, and how far they stay efficient."""
+
+    pays: Extent
+    efficient: Extent
+
+
+class _Answers(NamedTuple):
+    """Answers of the prior curves, sorted: ln B float64[C], and the curve of each, int[C]."""
+
+    ln_answer: np.ndarray
+    order: np.ndarray
+
+
+def estimate(
+    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None, gain: float = GAIN
+) -> Extents:
+    """Returns the extents of a curve.
+
+    Args:
+      batch_size: [n], n >= 3 batch sizes in examples, sorted, all different.
+      low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
+      variance: [n], jackknife variances from ``weights.minimum_variance``, or None or all NaN if unknown.
+      gain: speed-up required of a doubling, as a fraction.
+    """
+    low = from_zero(low)
+    prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
+    probability = _probabilities(prior, np.log((low + high) / 2), noises(prior.ln_batch, low, high, variance))
+    ends = (prior.ln_batch[0], prior.ln_batch[-1])
+    found = []
+    for name in NAMES:
+        answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
+        below = np.cumsum(probability[answers.order])
+        at = np.searchsorted(below, np.multiply(QUANTILES, below[-1]))
+        first, middle, last = answers.ln_answer[np.minimum(at, len(below) - 1)]
+        down, up = MARGINS[name]
+        found.append(extent(middle, min(first, ends[1]) - down * OCTAVE, last + up * OCTAVE, ends))
+    return Extents(*found)
+
+
+def noises(ln_batch: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None) -> np.ndarray:
+    """Returns the variances of ln steps at n batch sizes, one row for each level of luck: float64[m, n].
+
+    There is one row if the luck is known.
+    """
+    rest = np.log(high / low) ** 2 / 12 + FLOOR**2
+    if variance is None or not (variance > 0).any():
+        return UNKNOWN_LUCK[:, None] ** 2 + rest
+    return (LUCK_TIMES**2 * smoothed(ln_batch, variance) + rest)[None]
+
+
+def smoothed(ln_batch: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Returns luck^2 on a straight line in ln B through the known ``variance`` [n], within a factor of its mean."""
+    is_known = variance > 0
+    mean = variance[is_known].mean()
+    if is_known.sum() < 3:
+        return np.full(len(ln_batch), mean)
+    line = np.polynomial.polynomial.polyfit(ln_batch[is_known], variance[is_known], 1)
+    return np.clip(np.polynomial.polynomial.polyval(ln_batch, line), mean / VARIES, mean * VARIES)
+
+
+def _probabilities(prior: curve_prior.PriorCurves, ln_steps: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """Returns the weight of each prior curve, up to a common factor, averaged over the rows of ``variances``."""
+    precision = 1 / variances  # [m, n]
+    total = precision.sum(axis=1, keepdims=True)
+    centered = ln_steps - precision @ ln_steps[:, None] / total
+    # The square is expanded to avoid creating an array [m, n, C] of residuals.
+    ln_weight = precision @ prior.squared
+    ln_weight -= (2 * precision * centered) @ prior.ln_steps
+    ln_weight -= (precision @ prior.ln_steps) ** 2 / total
+    ln_weight += (precision * centered**2).sum(axis=1, keepdims=True)  # [m, C], the misfit at the best height
+    ln_weight /= -2
+    # Integrated over the height. These factors only matter between rows.
+    ln_weight += (np.log(precision).sum(axis=1, keepdims=True) - np.log(total)) / 2
+    return np.exp(ln_weight - ln_weight.max()).sum(axis=0)
+
+
+@functools.lru_cache(maxsize=8)
+def _answers(batch_size: tuple[float, ...], name: str, gain: float) -> _Answers:
+    prior = curve_prior.sample(batch_size)
+    if name == PAYS:
+        ln_answer = pays_up_to(prior.ln_batch, prior.ln_steps.T, gain)
+    else:
+        ln_answer = efficient_up_to(prior.ln_batch, prior.ln_steps.T)
+    order = np.argsort(ln_answer, kind="stable")
+    return _Answers(ln_answer[order], order)
+
+
+def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -> np.ndarray:
+    """Returns ln of the first batch size at which the doubling that arrives there gains less than ``gain``.
+
+    Args:
+      ln_batch: float64[n], sorted.
+      ln_steps: float64[c, n], piecewise linear in ``ln_batch``.
+      gain: fraction.
+
+    Returns:
+      float64[c]. It is the smallest batch size if the first doubling inside the data gains too little, and infinite if
+      all gain enough.
+    """
+    # The gain is linear between these places.
+    places = np.unique(np.concatenate([ln_batch, ln_batch + OCTAVE]))
+    places = places[(places >= ln_batch[0] + OCTAVE - 1e-9) & (places <= ln_batch[-1] + 1e-9)]
+    if not len(places):
+        return np.full(len(ln_steps), np.inf)
+    gained = ln_steps @ (interpolation(ln_batch, places - OCTAVE) - interpolation(ln_batch, places))
+    missing = np.log1p(gain) - gained  # float64[c, m], positive if too little
+    too_little = missing > 1e-9
+    first = np.argmax(too_little, axis=1)
+    crossing = _crossing(places, missing, np.maximum(first - 1, 0), first)
+    crossing = np.where(first == 0, ln_batch[0], crossing)
+    return np.where(too_little.any(axis=1), crossing, np.inf)
+
+
+def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = SLACK) -> np.ndarray:
+    """Returns ln of the last batch size that needs at most ``slack`` times the fewest examples.
+
+    Args:
+      ln_batch: float64[n], sorted.
+      ln_steps: float64[c, n], piecewise linear in ``ln_batch``.
+      slack: factor.
+
+    Returns:
+      float64[c], or infinite if it is the largest batch size.
+    """
+    ln_examples = ln_steps + ln_batch
+    above = ln_examples - ln_examples.min(axis=1, keepdims=True) - np.log(slack)
+    last = len(ln_batch) - 1 - np.argmax(above[:, ::-1] <= 1e-9, axis=1)
+    at_end = last == len(ln_batch) - 1
+    crossing = _crossing(ln_batch, above, last, np.minimum(last + 1, len(ln_batch) - 1))
+    return np.where(at_end, np.inf, crossing)
+
+
+def _crossing(places: np.ndarray, values: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Returns where ``values`` [c, m], linear between ``places`` [m], cross 0 between indices [c], or the first one."""
+    rows = np.arange(len(values))
+    start, end = values[rows, before], values[rows, after]
+    share = np.where(end > start, -start / np.where(end > start, end - start, 1), 0)
+    return places[before] + (places[after] - places[before]) * np.clip(share, 0, 1)
+
+
+def interpolation(x: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Returns a matrix [n, m] that interpolates values at x [n] linearly to the places ``at`` [m]."""
+    return np.stack([np.interp(at, x, unit) for unit in np.eye(len(x))])
+
+
+def extent(ln_best: float, ln_low: float, ln_high: float, ends: tuple[float, float]) -> Extent:
+    """Returns an extent from logarithms, given the ends of the data. An end at or beyond the data is open."""
+    has_low, has_high = ln_low > ends[0] + 1e-9, ln_high < ends[1] - 1e-9
+    verdict: ExtentVerdict = "unknown"
+    if has_low and has_high:
+        verdict = "identified"
+    elif has_low:
+        verdict = "lower_bound"
+    elif has_high:
+        verdict = "upper_bound"
+    return Extent(
+        best=float(np.exp(ln_best)) if np.isfinite(ln_best) else float("nan"),
+        low=float(np.exp(ln_low)) if has_low else float("nan"),
+        high=float(np.exp(ln_high)) if has_high else float("nan"),
+        verdict=verdict,
+    )
