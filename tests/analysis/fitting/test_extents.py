@@ -1,0 +1,142 @@
+"""Extents: closed forms, a second implementation, and a small version of `analysis coverage --of extents`."""
+
+import numpy as np
+import pytest
+
+from analysis.fitting import convex_profile, extent_coverage, extents, samples, simulation, weights
+from analysis.fitting.simulation import Scenario
+from tests.analysis.fitting import plain_extents
+
+POWERS = 2.0 ** np.arange(11)
+METHODS = [extents, convex_profile]
+
+
+def on_curve(batch_size, steps, luck=0.01):
+    steps = np.asarray(steps, np.float64)
+    return batch_size, steps, steps, np.full(len(batch_size), luck**2)
+
+
+def exact(batch_size, steps):
+    ln_batch, ln_steps = np.log(batch_size), np.log(np.asarray(steps, np.float64))[None]
+    pays, efficient = extents.pays_up_to(ln_batch, ln_steps), extents.efficient_up_to(ln_batch, ln_steps)
+    return float(np.exp(pays[0])), float(np.exp(efficient[0]))
+
+
+def test_a_hyperbola_has_its_closed_form():
+    # S = 1 + c/B: S(B/2) = 1.2 S(B) at B = 4 c, and B S = 1.2 (1 + c) at B = 0.2 c + 1.2. Both are on the grid.
+    assert exact(POWERS, 1 + 34 / POWERS)[1] == pytest.approx(8)
+    assert exact(POWERS, 1 + 32 / POWERS)[0] == pytest.approx(128)
+    uneven = np.array([3, 5, 8, 30, 64, 90, 128, 200, 512, 1000.0])
+    assert exact(uneven, 1 + 32 / uneven)[0] == pytest.approx(128)
+    assert exact(uneven, 1 + 22 / uneven)[1] == pytest.approx(8)
+
+
+def test_a_doubling_inside_a_straight_piece_is_found_by_hand():
+    # Slope -1 up to 4, then flat. The doubling that arrives at B in (4, 8) gains 8 / B - 1.
+    assert exact(np.array([1, 4, 64.0]), [64, 16, 16]) == pytest.approx((8 / 1.2, 4 * 1.2))
+    # Slope -1/4 gains 19 % and is too little from the start. It needs B^(3/4) as many examples.
+    assert exact(np.array([1, 16.0]), [2, 1]) == pytest.approx((1, 1.2 ** (4 / 3)))
+
+
+def test_a_flat_curve_pays_nowhere_and_a_power_law_everywhere():
+    assert exact(POWERS, np.full(11, 100)) == pytest.approx((1, 1.2))
+    assert exact(POWERS, 1e4 / POWERS) == (np.inf, np.inf)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_statements_without_noise(method):
+    pays, efficient = method.estimate(*on_curve(POWERS, np.full(11, 100)))
+    assert pays.verdict == "upper_bound"
+    assert np.isnan(pays.low)
+    assert (pays.best, efficient.best) == pytest.approx((1, 1.2), rel=0.01)
+    for one in method.estimate(*on_curve(POWERS, 1e4 / POWERS)):
+        assert one.verdict == "lower_bound"
+        assert one.low >= 1024 / 2**0.11
+        assert np.isnan([one.best, one.high]).all()
+    steps = 1e3 * (1 + 34 / POWERS)
+    for one, truth in zip(method.estimate(*on_curve(POWERS, steps)), exact(POWERS, steps), strict=True):
+        assert one.verdict == "identified"
+        assert one.low < truth < one.high
+        assert one.best == pytest.approx(truth, rel=0.06)
+
+
+def test_least_squares_give_the_closed_form_without_noise():
+    for batch_size in (POWERS, np.array([3, 5, 8, 30, 64, 90, 128, 200, 512, 1000.0])):
+        steps = 1e3 * (1 + 32 / batch_size)
+        found = [one.best for one in convex_profile.estimate(*on_curve(batch_size, steps))]
+        assert found == pytest.approx(exact(batch_size, steps), rel=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_unknown_luck_is_seen_in_the_scatter(method):
+    steps = 1e3 * (1 + 32 / POWERS)
+    scattered = steps * np.exp(0.2 * np.resize([1, -1, -1, 1, 1], 11))
+    quiet, noisy = (method.estimate(POWERS, each, each)[1] for each in (steps, scattered))
+    assert quiet.low < exact(POWERS, steps)[1] < quiet.high
+    assert noisy.high / noisy.low > 1.5 * quiet.high / quiet.low
+
+
+@pytest.fixture(scope="module")
+def data_sets():
+    """200 searches of five shapes and five lucks at 11 sizes: true curve, (low, high] of the best, and variances."""
+    every = []
+    for i, shape in enumerate(("hyperbola", "soft", "sharp", "slope -0.85", extent_coverage.FALLS)):
+        for j, luck in enumerate(simulation.LUCKS):
+            scenario = Scenario("middle", shape, 11, luck, simulation.GRIDS[0])
+            drawn = simulation.draw(scenario, 8, np.random.default_rng([4, i, j]))
+            variance = weights.minimum_variance(samples.trial_steps(drawn.low, drawn.high))
+            ends = (np.fmin.reduce(each, axis=-1) for each in (drawn.low, drawn.high))
+            every += list(zip(*ends, variance, strict=True))
+    assert len(every) == 200
+    return every
+
+
+def test_the_average_is_that_of_a_second_implementation(data_sets):
+    ln_batch = np.log(POWERS)
+    every = plain_extents.curves(ln_batch)
+    every_answer = plain_extents.answers(ln_batch, every)
+    for low, high, variance in data_sets:
+        plain = plain_extents.averaged(ln_batch, low, high, variance, every, every_answer)
+        for (first, middle, last), found in zip(plain, extents.estimate(POWERS, low, high, variance), strict=True):
+            assert_same(found.low, first, is_open=first <= ln_batch[0])
+            assert_same(found.high, last, is_open=last >= ln_batch[-1])
+            assert_same(found.best, middle, is_open=np.isinf(middle))
+
+
+def assert_same(found, ln_plain, is_open):
+    if is_open:
+        assert np.isnan(found)
+    else:
+        assert found == pytest.approx(np.exp(ln_plain), rel=0.01)
+
+
+@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow, id="all")])
+def test_ends_of_least_squares_are_those_of_a_second_implementation(data_sets, every):
+    ln_batch = np.log(POWERS)
+    checked = 0
+    for low, high, variance in data_sets[::every]:
+        ln_steps, spread = np.log((low + high) / 2), plain_extents.noise(ln_batch, low, high, variance)
+        bound = plain_extents.convex_misfit(ln_batch, ln_steps, spread) + 2.706
+        for row_of, found in zip((pays_row, efficient_row), convex_profile.estimate(POWERS, low, high, variance), strict=True):
+            for end, sign in ((found.low, -1), (found.high, 1)):
+                if np.isnan(end):
+                    continue
+                checked += 1
+                misfits = []
+                for ln_size in (np.log(end) - sign * 0.01, np.log(end) + sign * 0.01):
+                    row, limit = row_of(ln_batch, ln_size)
+                    misfits.append(plain_extents.convex_misfit(ln_batch, ln_steps, spread, sign * row, sign * limit))
+                assert misfits[0] <= bound + 1e-3
+                assert misfits[1] >= bound - 1e-3
+    assert checked > 500 / every
+
+
+def pays_row(ln_batch, ln_size):
+    units = np.eye(len(ln_batch))
+    row = [np.interp(ln_size - np.log(2), ln_batch, one) - np.interp(ln_size, ln_batch, one) for one in units]
+    return np.array(row), np.log(1.2)
+
+
+def efficient_row(ln_batch, ln_size):
+    row = np.eye(len(ln_batch))[0] - [np.interp(ln_size, ln_batch, one) for one in np.eye(len(ln_batch))]
+    return row, ln_size - ln_batch[0] - np.log(1.2)
