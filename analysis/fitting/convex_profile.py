@@ -26,18 +26,11 @@ Reach = Callable[[float], tuple[np.ndarray, float]]
 def estimate(
     batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None, gain: float = GAIN
 ) -> Extents:
-    """Returns the extents of a curve. The arguments are those of ``extents.estimate``.
-
-    If the luck is unknown, it is the least one considered there with which a convex curve has a misfit of at most the
-    number of points.
-    """
+    """Returns the extents of a curve. The arguments are those of ``extents.estimate``."""
     low = from_zero(low)
     ln_batch, ln_steps = np.log(np.asarray(batch_size, np.float64)), np.log((low + high) / 2)
-    for noise in extents.noises(ln_batch, low, high, variance):
-        curves = _ConvexCurves(ln_batch, ln_steps, noise)
-        best, least = curves.best()
-        if least <= len(ln_batch):
-            break
+    curves = _ConvexCurves(ln_batch, ln_steps, extents.noise(batch_size, low, high, variance))
+    best, least = curves.best()
     first = ln_batch[0]
 
     def at(ln_size: float) -> np.ndarray:

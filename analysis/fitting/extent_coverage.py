@@ -70,7 +70,7 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
         for name, answer in zip(ANSWERS[:4], (*averaged, *convex), strict=True):
             found[name].append(answer)
     found["critical"] = [
-        Extent(fit.critical_batch_size, fit.low, fit.high, "identified" if fit.verdict == "identified" else "unknown")
+        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict)
         for fit in coverage.fit(scenario, searches)
     ]
     pays = extents.pays_up_to(ln_batch, searches.ln_least)

@@ -9,15 +9,15 @@ height. The noise of a point is the luck of its trials, the distance between eva
 """
 
 import functools
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from analysis import text
 from analysis.fitting import curve_prior
 from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import from_zero
 
-ExtentVerdict = Literal["identified", "lower_bound", "upper_bound", "unknown"]
 PAYS, EFFICIENT = NAMES = ("pays", "efficient")
 
 GAIN = 0.2  # speed-up by a doubling that counts as paying off
@@ -28,7 +28,7 @@ LUCK_TIMES = 1.27  # ratio of the noise of the best of k to the luck, which is t
 FLOOR = 0.03  # noise of ln steps besides luck and evaluations
 VARIES = 4.0  # luck^2 at a batch size is within this factor of its mean
 # Noise is averaged over these values of luck where it is unknown, with equal weights.
-UNKNOWN_LUCK = np.geomspace(0.01, 0.4, 9)
+UNKNOWN_LUCK = np.geomspace(0.01, 0.4, 6)
 
 
 class Extent(NamedTuple):
@@ -37,14 +37,13 @@ class Extent(NamedTuple):
     Attributes:
       best: median, or NaN if it is beyond the data.
       low, high: ends of the 90 % interval, or NaN if open. Each end is a 95 % bound.
-      verdict: ``identified`` if both ends are inside the data, ``lower_bound`` (low), ``upper_bound`` (high), or
-        ``unknown``.
+      verdict: identified if both ends are inside the data, at_least (low), at_most (high) or not_identified.
     """
 
     best: float
     low: float
     high: float
-    verdict: ExtentVerdict
+    verdict: text.Verdict
 
 
 class Extents(NamedTuple):
@@ -74,7 +73,8 @@ def estimate(
     """
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
-    probability = _probabilities(prior, np.log((low + high) / 2), noises(prior.ln_batch, low, high, variance))
+    rows = noises(prior.ln_batch, low, high, variance)
+    probability = _probabilities(prior, np.log((low + high) / 2), rows).sum(axis=0)
     ends = (prior.ln_batch[0], prior.ln_batch[-1])
     found = []
     for name in NAMES:
@@ -85,6 +85,22 @@ def estimate(
         down, up = MARGINS[name]
         found.append(extent(middle, min(first, ends[1]) - down * OCTAVE, last + up * OCTAVE, ends))
     return Extents(*found)
+
+
+def noise(
+    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None
+) -> np.ndarray:
+    """Returns the variance of ln steps at each batch size, float64[n], for the arguments of ``estimate``.
+
+    If the luck is unknown, it is a mean over its levels, weighted by how well the prior curves fit with each.
+    """
+    low = from_zero(low)
+    prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
+    rows = noises(prior.ln_batch, low, high, variance)
+    if len(rows) == 1:
+        return rows[0]
+    shares = _probabilities(prior, np.log((low + high) / 2), rows).sum(axis=1)
+    return np.asarray(shares @ rows / shares.sum())
 
 
 def noises(ln_batch: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None) -> np.ndarray:
@@ -109,7 +125,7 @@ def smoothed(ln_batch: np.ndarray, variance: np.ndarray) -> np.ndarray:
 
 
 def _probabilities(prior: curve_prior.PriorCurves, ln_steps: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """Returns the weight of each prior curve, up to a common factor, averaged over the rows of ``variances``."""
+    """Returns the weight of each prior curve for each row of ``variances`` [m, n], up to a common factor: [m, C]."""
     precision = 1 / variances  # [m, n]
     total = precision.sum(axis=1, keepdims=True)
     centered = ln_steps - precision @ ln_steps[:, None] / total
@@ -121,7 +137,7 @@ def _probabilities(prior: curve_prior.PriorCurves, ln_steps: np.ndarray, varianc
     ln_weight /= -2
     # Integrated over the height. These factors only matter between rows.
     ln_weight += (np.log(precision).sum(axis=1, keepdims=True) - np.log(total)) / 2
-    return np.exp(ln_weight - ln_weight.max()).sum(axis=0)
+    return np.asarray(np.exp(ln_weight - ln_weight.max()))
 
 
 @functools.lru_cache(maxsize=8)
@@ -195,17 +211,10 @@ def interpolation(x: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 def extent(ln_best: float, ln_low: float, ln_high: float, ends: tuple[float, float]) -> Extent:
     """Returns an extent from logarithms, given the ends of the data. An end at or beyond the data is open."""
-    has_low, has_high = ln_low > ends[0] + 1e-9, ln_high < ends[1] - 1e-9
-    verdict: ExtentVerdict = "unknown"
-    if has_low and has_high:
-        verdict = "identified"
-    elif has_low:
-        verdict = "lower_bound"
-    elif has_high:
-        verdict = "upper_bound"
+    has_low, has_high = bool(ln_low > ends[0] + 1e-9), bool(ln_high < ends[1] - 1e-9)
     return Extent(
         best=float(np.exp(ln_best)) if np.isfinite(ln_best) else float("nan"),
         low=float(np.exp(ln_low)) if has_low else float("nan"),
         high=float(np.exp(ln_high)) if has_high else float("nan"),
-        verdict=verdict,
+        verdict=text.verdict(has_low, has_high),
     )
