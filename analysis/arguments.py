@@ -36,7 +36,7 @@ def parser() -> CommandParser:
     description += help_text.MEDIANS + meanings(columns.MEDIANS | columns.DIFFERS)
     _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
     description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
-    _add_fit(command("fit", "critical batch sizes with intervals", description, target, csv))
+    _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
     description = help_text.COVERAGE + meanings(columns.COVERAGE)
     description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
@@ -103,6 +103,12 @@ def _add_source(sub: CommandParser) -> Any:
 def _add_fit(sub: CommandParser) -> None:
     _add_source(sub)
     sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
+    sub.add_argument(
+        "--assume",
+        choices=("curves", "nothing"),
+        default="curves",
+        help="how pays and efficient are found: from an average over plausible curves, or from every convex curve",
+    )
     sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")
 
 

@@ -71,7 +71,16 @@ PAIRS = {
     "estimate": "selected (from the steps of the best trials) or confirmed (from their repeats with new seeds)",
     "trials_per_point": "trials of each study in the search (empty if unknown)",
 }
+_EXTENT_VERDICT = "identified if both ends are inside the data, else at_least, at_most or not_identified"
 FITS = {
+    "pays_up_to": "first batch size at which doubling batch and devices trains less than 20 % faster, examples",
+    "pays_up_to_low": _INTERVAL,
+    "pays_up_to_high": _BOUND,
+    "pays_verdict": _EXTENT_VERDICT,
+    "efficient_up_to": "last batch size that needs at most 1.2 times the fewest examples of any batch size, examples",
+    "efficient_up_to_low": _INTERVAL,
+    "efficient_up_to_high": _BOUND,
+    "efficient_verdict": _EXTENT_VERDICT,
     "s_min": "the plateau: the fewest steps at any batch size",
     "critical_batch_size": "batch size at which the line of perfect scaling meets the plateau, examples",
     "critical_batch_size_low": _INTERVAL,

@@ -93,6 +93,29 @@ def statement(verdict: str, best: str, low: str, high: str) -> str:
     return words.get(verdict, "not identified")
 
 
+IN_WORDS: dict[str, str] = {
+    "identified": "identified",
+    "at_least": "lower bound",
+    "at_most": "upper bound",
+    "not_identified": "unknown",
+}
+
+
+def verdict_in_words(verdict: str, *, in_doubt: bool = False) -> str:
+    """Formats a verdict as ``identified``, ``lower bound``, ``upper bound`` or ``unknown``, possibly ``in doubt``."""
+    return f"{IN_WORDS[verdict]}, in doubt" if in_doubt and verdict != "not_identified" else IN_WORDS[verdict]
+
+
+def answer(verdict: str, best: float, low: float, high: float) -> str:
+    """Formats an answer: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8 (best 4)`` or ``unknown (best 9)``.
+
+    A best estimate that is NaN is left out.
+    """
+    numbers = number(best), number(low), number(high)
+    words = "unknown" if verdict == "not_identified" else statement(verdict, *numbers)
+    return words if verdict == "identified" or not numbers[0] else f"{words} (best {numbers[0]})"
+
+
 def verdict(low_inside: bool, high_inside: bool) -> Verdict:
     """Returns the verdict of an interval, given which ends lie within the measured range."""
     if low_inside:

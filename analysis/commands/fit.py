@@ -1,4 +1,4 @@
-"""The `fit` command: prints critical batch sizes with intervals."""
+"""The `fit` command: prints how far larger batches pay off, and critical batch sizes, with intervals."""
 
 import argparse
 
@@ -27,5 +27,6 @@ def run(options: argparse.Namespace) -> None:
     if options.checks:
         output.print_table(fits.checks(*named_fits), lambda: fits.checks_as_text(*named_fits) + then)
     else:
-        table = fits.table(*named_fits)
-        output.print_table(table, lambda: fits.as_text(table) + then)
+        nothing = options.assume == "nothing"
+        table = fits.table(*named_fits, assume_nothing=nothing)
+        output.print_table(table, lambda: fits.as_text(table, assume_nothing=nothing) + then)

@@ -46,6 +46,9 @@ class Extent(NamedTuple):
     verdict: text.Verdict
 
 
+UNKNOWN = Extent(float("nan"), float("nan"), float("nan"), "not_identified")
+
+
 class Extents(NamedTuple):
     """How far larger batches pay off, and how far they stay efficient."""
 
