@@ -100,24 +100,6 @@ def _add_source(sub: CommandParser) -> Any:
     return source
 
 
-def _add_fit(sub: CommandParser) -> None:
-    _add_source(sub)
-    sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
-    sub.add_argument(
-        "--assume",
-        choices=("curves", "nothing"),
-        default="curves",
-        help="how pays and efficient are found: from an average over plausible curves, or from every convex curve",
-    )
-    sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")
-
-
-def _add_coverage(sub: CommandParser) -> None:
-    sub.add_argument("--of", choices=("fits", "cores"), help="print only this table (both; with --csv, fits)")
-    sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated data sets per scenario (300)")
-    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the simulation (0)")
-
-
 def _percent(words: str) -> float:
     """Converts a percentage above 0 and below 100 to a fraction."""
     percent = float(words)
@@ -129,13 +111,33 @@ def _percent(words: str) -> float:
 _percent.__name__ = "percentage above 0 and below 100"  # argparse prints it: invalid … value
 
 
+def _add_extents(sub: CommandParser) -> None:
+    """Adds the options of *pays up to* and *efficient up to*."""
+    sub.add_argument(
+        "--gain", type=_percent, default=0.2, metavar="PERCENT", help="speed-up required of a doubling (20)"
+    )
+    meaning = "curves: average over plausible curves, nothing: allow for every convex curve (curves)"
+    sub.add_argument("--assume", choices=("curves", "nothing"), default="curves", help=meaning)
+
+
+def _add_fit(sub: CommandParser) -> None:
+    _add_source(sub)
+    _add_extents(sub)
+    sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
+    sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")
+
+
+def _add_coverage(sub: CommandParser) -> None:
+    sub.add_argument("--of", choices=("extents", "fits", "cores"), help="print only this table (with --csv, extents)")
+    sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated data sets per scenario (300)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the simulation (0)")
+
+
 def _add_payoff(sub: CommandParser) -> None:
     paper = "published curves instead of a store: shallue2018"
     _add_source(sub).add_argument("--paper", metavar="NAME", help=paper)
     _add_where(sub, "--store")
-    sub.add_argument(
-        "--gain", type=_percent, default=0.2, metavar="PERCENT", help="speed-up required of a doubling (20)"
-    )
+    _add_extents(sub)
     sub.add_argument("--times", action="store_true", help="time and device-hours for every number of devices")
     sub.add_argument("--price", action="append", default=[], metavar="[KIND=]PRICE", help="price of a device-hour")
     sub.add_argument("--measured", type=path, metavar="FILE", help="step times measured elsewhere")

@@ -214,10 +214,14 @@ CORE_COUNTS = {
 # Columns of payoff, after the names of the curve.
 PAYOFF = {
     "gain_percent": "speed-up required of a doubling (100 is perfect)",
-    "batch_size": "largest batch size that the last such doubling reaches, with batch and devices doubled together",
+    "batch_size": "first batch size at which a doubling of batch and devices gains less, whatever the curve's shape",
     "batch_size_low": _INTERVAL,
     "batch_size_high": _BOUND,
-    "batch_verdict": _VERDICT,
+    "batch_verdict": _EXTENT_VERDICT,
+    "efficient_batch_size": FITS["efficient_up_to"],
+    "efficient_batch_size_low": _INTERVAL,
+    "efficient_batch_size_high": _BOUND,
+    "efficient_verdict": _EXTENT_VERDICT,
     "device_kind": "JAX's name of the device (empty without times)",
     "measured_devices": "number of devices that the last such doubling reaches, by measured seconds per step",
     "measured_devices_low": _INTERVAL,

@@ -106,7 +106,7 @@ def verdict_in_words(verdict: str, *, in_doubt: bool = False) -> str:
     return f"{IN_WORDS[verdict]}, in doubt" if in_doubt and verdict != "not_identified" else IN_WORDS[verdict]
 
 
-def answer(verdict: str, best: float, low: float, high: float) -> str:
+def answer(best: float, low: float, high: float, verdict: str) -> str:
     """Formats an answer: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8 (best 4)`` or ``unknown (best 9)``.
 
     A best estimate that is NaN is left out.

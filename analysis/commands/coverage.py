@@ -5,11 +5,11 @@ import time
 
 from analysis import output
 from analysis.cores import coverage as of_cores
-from analysis.fitting import coverage as of_fits
+from analysis.fitting import coverage as of_fits, extent_coverage as of_extents
 from results import cli
 from results.bad_input import BadInput
 
-TABLES = {"fits": of_fits, "cores": of_cores}
+TABLES = {"extents": of_extents, "fits": of_fits, "cores": of_cores}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> None:
         if number < least:
             raise BadInput(f"--{name} must be at least {least}, not {number}")
     if cli.is_data():  # CSV and JSON hold a single table
-        output.print_table(TABLES[options.of or "fits"].run(options.datasets, options.seed, cli.say), str)
+        output.print_table(TABLES[options.of or "extents"].run(options.datasets, options.seed, cli.say), str)
         return
     blocks = [options.of] if options.of else list(TABLES)
     for name in blocks:

@@ -28,5 +28,5 @@ def run(options: argparse.Namespace) -> None:
         output.print_table(fits.checks(*named_fits), lambda: fits.checks_as_text(*named_fits) + then)
     else:
         nothing = options.assume == "nothing"
-        table = fits.table(*named_fits, assume_nothing=nothing)
-        output.print_table(table, lambda: fits.as_text(table, assume_nothing=nothing) + then)
+        table = fits.table(*named_fits, options.gain, assume_nothing=nothing)
+        output.print_table(table, lambda: fits.as_text(table, options.gain, assume_nothing=nothing) + then)

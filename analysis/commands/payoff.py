@@ -4,6 +4,7 @@ import argparse
 
 from analysis import output
 from analysis.arguments import requested_target
+from analysis.fitting.extents import GAIN
 from analysis.payoff import answers
 from results.bad_input import BadInput
 from results.cli import quoted
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace) -> None:
     else:
         subjects = answers.of_paper(options.paper)
     files = options.measured, options.predicted
-    found = answers.answers(subjects, options.gain, *files, choosable=bool(options.store))
+    nothing = options.assume == "nothing"
+    found = answers.answers(subjects, options.gain, *files, assume_nothing=nothing, choosable=bool(options.store))
     prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
     if options.times:
         output.print_table(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))
@@ -47,7 +49,7 @@ def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
         if name == "value" and value is not None:
             value = decimal(value)
         elif name == "gain":
-            value = None if value == answers.GAIN else f"{100 * value:g}"
+            value = None if value == GAIN else f"{100 * value:g}"
         for each in value if name == "where" else [value]:
             if each is not None:
                 words += [f"--{name}", each]

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from analysis import text
+from analysis.fitting.extents import Extent
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers
 from analysis.payoff.answers import Answer
@@ -36,7 +38,7 @@ class Row(NamedTuple):
 
     label: str
     target: str
-    answer: answers.LastDoubling
+    answer: Extent
     largest: float
 
     @property
@@ -58,12 +60,12 @@ def rows(found: Sequence[Answer]) -> list[Row]:
     made = []
     for one in found:
         names = one.subject.names
-        if one.batch.verdict not in ("identified", "at_least") or not isinstance(one.subject.steps, PointsFit):
+        if one.pays.verdict not in ("identified", "at_least") or not isinstance(one.subject.steps, PointsFit):
             continue
         metric = str(names["target_metric"]).removeprefix("validation_").replace("_", " ")
         largest = float(one.subject.steps.points.batch_size.max())
         target = f"{metric} ≤ {names['target_value']:g}"
-        made.append(Row(titles[names["dataset"], names["model"]], target, one.batch, largest))
+        made.append(Row(titles[names["dataset"], names["model"]], target, one.pays, largest))
     return sorted(made, key=lambda row: row.place)
 
 
@@ -107,7 +109,7 @@ def _draw(ax: Axes, y: float, row: Row) -> None:
     beside = ax.get_yaxis_transform()
     ax.text(left, y + 0.17, row.label, transform=beside, va="center", fontsize=10.5, color=INK)
     ax.text(left, y - 0.21, row.target, transform=beside, va="center", fontsize=8.5, color=FAINT)
-    ax.text(1.02, y, answer.in_words(), transform=beside, va="center", fontsize=10, color=INK)
+    ax.text(1.02, y, text.answer(*answer), transform=beside, va="center", fontsize=10, color=INK)
     ax.plot([row.largest], [y], marker="|", markersize=11, color=INK, zorder=4)
     if answer.verdict == "at_least":
         arrow = {"arrowstyle": "-|>,head_width=0.3,head_length=0.6", "shrinkA": 0, "shrinkB": 0, "color": BOUND.color}

@@ -1,8 +1,8 @@
 """Prior curves: a fixed random sample of curves of steps to target, against which the data are weighed.
 
 A curve has one to three knees between perfect scaling and a plateau. Its slope at small batch sizes may be shallower
-than -1, and its plateau may rise or fall. The knee lies anywhere from 3 octaves below the data to 3 above. The sample is
-always the same, so two people with the same points get the same answer. docs/statistics/method.md states every step.
+than -1, and its plateau may rise or fall. The knee lies anywhere from 3 octaves below the data to 3 above. The sample
+is always the same, so two people with the same points get the same answer. docs/statistics/method.md states every step.
 """
 
 import functools

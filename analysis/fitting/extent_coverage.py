@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis import coverage_tables, text
+from analysis import coverage_tables
 from analysis.columns import EXTENT_COVERAGE as COLUMNS
-from analysis.coverage_tables import percent
 from analysis.fitting import convex_profile, coverage, extents, samples, simulation, weights
 from analysis.fitting.extents import Extent
 from analysis.fitting.profiles import OCTAVE
@@ -70,8 +69,7 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
         for name, answer in zip(ANSWERS[:4], (*averaged, *convex), strict=True):
             found[name].append(answer)
     found["critical"] = [
-        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict)
-        for fit in coverage.fit(scenario, searches)
+        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict) for fit in coverage.fit(scenario, searches)
     ]
     pays = extents.pays_up_to(ln_batch, searches.ln_least)
     efficient = extents.efficient_up_to(ln_batch, searches.ln_least)
@@ -98,3 +96,60 @@ def _rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) 
         "two_sided": float(two_sided.mean()),
         "wrong": float((two_sided & ~holds).mean()),
     }
+
+
+def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
+    """Formats the rates for a reader: for each answer by shape and by luck, with its aims, then the hard cases."""
+    datasets = int(table["datasets"].max())
+    lines = [
+        f"Pays up to, efficient up to and the critical batch size on simulated searches of 64 trials: {datasets} data "
+        f"sets for each shape, luck and number of batch sizes, seed {seed}, {seconds:.0f} s.",
+        f"Aim: intervals hold in {EACH:.0%} of every cell ({EACH_FALLS:.0%} if the plateau falls 12 %) and in "
+        f"{MEAN:.0%} on average, 95 % bounds in {BOUND_EACH:.0%} and {BOUND_MEAN:.0%}. At most {WRONG:.0%} of a cell "
+        f"({WRONG_FALLS:.0%}) are two-sided and wrong.",
+        "",
+    ]
+    own = table[table["shape"].isin(SHAPES)]
+    for answer, rows in own.groupby("answer", sort=False):
+        for by in ("luck", "shape"):
+            lines += [_block(f"{answer}, by {by}", rows, by), ""]
+        if answer in extents.NAMES:
+            lines.insert(-1, aims(rows))
+    hard = table[~table["shape"].isin(SHAPES)]
+    for answer, rows in hard.groupby("answer", sort=False):
+        lines += [_block(f"{answer}, hard cases", rows, "shape"), ""]
+    return "\n".join(lines[:-1])
+
+
+def _block(title: str, rows: pd.DataFrame, by: str) -> str:
+    """Formats the mean and the worst rates of cells with the same value in column ``by``."""
+    lines = []
+    for value, cells in rows.groupby(by, sort=False):
+        shares = {
+            "holds": cells["holds"].mean(),
+            "least": cells["holds"].min(),
+            "bound holds": cells["bound_holds"].mean(),
+            "bound least": cells["bound_holds"].min(),
+            "two-sided": cells["two_sided"].mean(),
+            "most wrong": cells["wrong"].max(),
+        }
+        line = {title: f"{value:.2f}" if by == "luck" else str(value)}
+        line |= {name: percent(share) for name, share in shares.items()}
+        lines.append(line | {"octaves": text.number(cells["octaves"].median(), 2)})
+    return text.table(lines, [title])
+
+
+def aims(rows: pd.DataFrame) -> str:
+    """Returns whether the rows of an answer meet its aims: ``aims met``, or the cells that miss one."""
+    falls = rows["shape"] == FALLS
+    missed = rows[
+        (rows["holds"] < np.where(falls, EACH_FALLS, EACH))
+        | (rows["bound_holds"] < BOUND_EACH)
+        | (rows["wrong"] > np.where(falls, WRONG_FALLS, WRONG))
+    ]
+    words = [f"{row.shape}, luck {row.luck:.2f}, {row.batch_sizes} batch sizes" for row in missed.itertuples()]
+    if rows["holds"].mean() < MEAN:
+        words.append(f"intervals hold in {rows['holds'].mean():.1%} on average")
+    if rows["bound_holds"].mean() < BOUND_MEAN:
+        words.append(f"bounds hold in {rows['bound_holds'].mean():.1%} on average")
+    return f"MISSED: {'; '.join(words)}" if words else "aims met"

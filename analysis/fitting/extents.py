@@ -90,9 +90,7 @@ def estimate(
     return Extents(*found)
 
 
-def noise(
-    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None
-) -> np.ndarray:
+def noise(batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None) -> np.ndarray:
     """Returns the variance of ln steps at each batch size, float64[n], for the arguments of ``estimate``.
 
     If the luck is unknown, it is a mean over its levels, weighted by how well the prior curves fit with each.

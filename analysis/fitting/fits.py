@@ -25,24 +25,18 @@ BESIDE_POINTS = (
 )
 KEPT = ("pays up to", "efficient up to", "critical batch size")
 LEAST = ("sharpness", "half the trials", "model error", "s_min", "verdict")  # a narrow terminal drops these first
-MEANING = {
-    "curves": (
-        "pays up to: the first batch size at which doubling trains less than 20 % faster, if a step takes the same "
-        "time on twice the devices.\nefficient up to: the last batch size that needs at most 1.2 times the fewest "
-        "examples. Both hold for any smooth shape of the curve: an average over 150,000 curves, with a 90 % interval. "
-        "Each end is a 95 % bound."
-    ),
-    "nothing": (
-        "pays up to: the first batch size at which doubling trains less than 20 % faster, if a step takes the same "
-        "time on twice the devices.\nefficient up to: the last batch size that needs at most 1.2 times the fewest "
-        "examples. Both allow for every convex curve, with a 90 % interval. Each end is a 95 % bound."
-    ),
-}
+MEANING = (
+    "pays up to: the first batch size at which doubling trains less than {gain:g} % faster, if a step takes the same "
+    "time on twice the devices.\nefficient up to: the last batch size that needs at most 1.2 times the fewest examples."
+    "\nBoth hold {shape}, with a 90 % interval. Each end is a 95 % bound."
+)
+SHAPE = {False: "for any smooth shape: an average over 150,000 curves", True: "for any convex curve"}
 LIMITS = (
-    "critical batch size: if the curve is a hyperbola, or one with a softer or sharper knee. Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every "
-    "batch size.\nIf the data contradict one of these, no interval is stated.\nThese checks can miss. A true slope of "
-    "-0.85 shifts the estimate by 0.75 octaves. It is detected in half of low-noise curves and rarely in noisy ones."
-    "\nLook at the figures as well as the numbers, and at `fit --checks`."
+    "critical batch size: if the curve is a hyperbola, or one with a softer or sharper knee. Assumed: slope -1 at small "
+    "batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every batch size.\nIf the data "
+    "contradict one of these, no interval is stated.\nThese checks can miss. A true slope of -0.85 shifts the estimate "
+    "by 0.75 octaves. It is detected in half of low-noise curves and rarely in noisy ones.\nLook at the figures as well "
+    "as the numbers, and at `fit --checks`."
 )
 
 
@@ -188,11 +182,13 @@ def _points(rows: pd.DataFrame) -> Points:
     return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
 
 
-def table(names: pd.DataFrame, points_fits: list[PointsFit], *, assume_nothing: bool = False) -> pd.DataFrame:
+def table(
+    names: pd.DataFrame, points_fits: list[PointsFit], gain: float = GAIN, *, assume_nothing: bool = False
+) -> pd.DataFrame:
     """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits. See ``extents_of``."""
     rows = []
     for one in points_fits:
-        found = extents_of(one.points, assume_nothing=assume_nothing) or (UNKNOWN, UNKNOWN)
+        found = extents_of(one.points, gain, assume_nothing=assume_nothing) or (UNKNOWN, UNKNOWN)
         numbers = (*one.fit[:5], one.fit.model_error) if one.fit else (float("nan"),) * 6
         of_fit = (*numbers[:5], one.verdict, one.shift, numbers[5], ", ".join(doubts(one)), one.reason)
         rows.append((*found[0], *found[1], *of_fit))
@@ -221,7 +217,7 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
     return "\n".join(lines[:-1])
 
 
-def as_text(table: pd.DataFrame, *, assume_nothing: bool = False) -> str:
+def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = False) -> str:
     """Formats the fits for a reader: one line each, reasons and doubts by row, and the assumptions."""
     naming = [column for column in table.columns if column not in COLUMNS]
     rows = []
@@ -254,14 +250,13 @@ def as_text(table: pd.DataFrame, *, assume_nothing: bool = False) -> str:
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")
     shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
-    meaning = MEANING["nothing" if assume_nothing else "curves"]
+    meaning = MEANING.format(gain=100 * gain, shape=SHAPE[assume_nothing])
     return "\n".join([shown, "", *notes, "", meaning, LIMITS])
 
 
 def _in_words(row: Mapping[Hashable, Any], verdict: str, name: str) -> str:
     """Formats an answer of ``table``: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8`` or ``unknown``."""
-    numbers = (row[name], row[f"{name}_low"], row[f"{name}_high"])
-    return text.answer(row[verdict], *numbers)
+    return text.answer(row[name], row[f"{name}_low"], row[f"{name}_high"], row[verdict])
 
 
 def critical_in_words(points_fit: PointsFit) -> str:

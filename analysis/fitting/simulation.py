@@ -28,7 +28,6 @@ ALL_SHAPES = {**SHAPES, LOPSIDED: ((0.6, -0.4, 3.0), (0.4, 0.6, 1.0))}
 SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6), 11: 2.0 ** np.arange(11)}
 
 
-
 class Noise(NamedTuple):
     """A search: at distance d from the optimum, a trial needs exp(steepness d^2 + spread z) times the fewest steps."""
 

@@ -14,10 +14,11 @@ from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, curves, fits
 from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import step_times, time_to_target
 from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTimes
-from analysis.payoff.time_to_target import NOTHING, LastDoubling, PayOff
+from analysis.payoff.time_to_target import LastDoubling, PayOff
 from analysis.trials import steps
 from results import store
 from results.bad_input import BadInput, check_choice
@@ -25,20 +26,21 @@ from results.durable import Folder, located
 from results.papers import published_numbers
 from results.plans.study import TargetRequest
 
-GAIN = 0.20
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (
-    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Each number is the "
-    "value after the last doubling that pays off, with a 90 % interval.",
-    "batch size: devices and batch doubled together at the same seconds per step, for any hardware.",
+    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Intervals "
+    "are of 90 %, and each end is a 95 % bound.",
+    "pays up to: devices and batch doubled together at the same seconds per step, for any hardware. efficient up to: "
+    "the last batch size that needs at most 1.2 times the fewest examples. Both hold for any smooth shape.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
 OF_FRONT = (
     "beaten: another number of devices is as fast and as cheap, and better in one. All others are on the Pareto front."
 )
 OF_TIMES = (
-    "measured, predicted devices: with measured or predicted seconds per step, at the fastest batch size. Times "
-    "without communication are a best case for any network."
+    "measured, predicted devices: the number after the last doubling that pays off, with measured or predicted seconds "
+    "per step, at the fastest batch size, if the curve has the fitted shape. Times without communication are a best "
+    "case for any network."
 )
 
 
@@ -72,7 +74,8 @@ class Answer(NamedTuple):
       subject: the curve or factorization.
       device_kind: device kind, or empty if no device was timed.
       gain: speed-up required of a doubling, as a fraction.
-      batch: batch size up to which it pays off to double batch and devices together.
+      pays, efficient: batch sizes up to which it pays off to double batch and devices together, and up to which a
+        batch is efficient, whatever the shape of the curve.
       measured, predicted: time to target with measured or predicted seconds per step, or None.
       predicted_by: source of the prediction.
       notes: remarks for a reader.
@@ -81,7 +84,8 @@ class Answer(NamedTuple):
     subject: Subject
     device_kind: str
     gain: float
-    batch: LastDoubling
+    pays: Extent
+    efficient: Extent
     measured: PayOff | None
     predicted: PayOff | None
     predicted_by: str
@@ -188,6 +192,7 @@ def answers(
     measured: Path | None = None,
     predicted: Path | None = None,
     *,
+    assume_nothing: bool = False,
     choosable: bool = False,
 ) -> list[Answer]:
     """Returns how far each subject pays off on each device kind with times.
@@ -197,6 +202,7 @@ def answers(
       gain: speed-up required of a doubling, as a fraction in (0, 1).
       measured: file of measured step times, which replace those of the store.
       predicted: file of predicted step times, which replace those without communication.
+      assume_nothing: whether ``pays`` and ``efficient`` allow for every convex curve, see ``fits.extents_of``.
       choosable: whether a user can select subjects with --where, in which case errors mention it.
 
     Raises:
@@ -215,7 +221,8 @@ def answers(
         else:
             others = [each for each in map(step_times.without_communication, own) if each]
         kinds = sorted({each.device_kind for each in (*own, *others)}) or [""]
-        result += [_answer(one, kind, gain, own, others) for kind in kinds]
+        extents = _extents(one, gain, assume_nothing=assume_nothing)
+        result += [_answer(one, kind, gain, extents, own, others) for kind in kinds]
     return result
 
 
@@ -253,16 +260,25 @@ def _unmatched(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], basis:
     return BadInput(f"--{basis}: row {row + 1} {why}")
 
 
+def _extents(one: Subject, gain: float, *, assume_nothing: bool) -> Extents:
+    found = None
+    if isinstance(one.steps, PointsFit):
+        found = fits.extents_of(one.steps.points, gain, assume_nothing=assume_nothing)
+    return found or Extents(UNKNOWN, UNKNOWN)
+
+
 def _answer(
-    one: Subject, kind: str, gain: float, measured: Sequence[StepTimes], predicted: Sequence[StepTimes]
+    one: Subject,
+    kind: str,
+    gain: float,
+    extents: Extents,
+    measured: Sequence[StepTimes],
+    predicted: Sequence[StepTimes],
 ) -> Answer:
     fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
-    notes, batch = list(one.notes), NOTHING
+    notes = list(one.notes)
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
         notes = [one.steps.reason]  # which begins with the distinction of the curve
-    if fit:
-        batch = time_to_target.last_batch_size(fit, gain)
-        notes += _open_ends(one, batch, "batch size", fit.batch_size)
     found = dict.fromkeys(BASES)
     predicted_by = ""
     for times in (*measured, *predicted):
@@ -285,7 +301,7 @@ def _answer(
             notes += _gaps(times.within(fit.batch_size[0], fit.batch_size[-1]))
             notes += _beyond(times, fit.batch_size, as_share=any(each.divided for each in predicted))
     notes = [note for note in dict.fromkeys(notes) if note]
-    return Answer(one, kind, gain, batch, found[MEASURED], found[PREDICTED], predicted_by, tuple(notes))
+    return Answer(one, kind, gain, *extents, found[MEASURED], found[PREDICTED], predicted_by, tuple(notes))
 
 
 def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
@@ -351,7 +367,10 @@ def table(found: Sequence[Answer]) -> pd.DataFrame:
     for one in found:
         row = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
         row |= {"predicted_by": one.predicted_by or None, "reason": "; ".join(one.notes)}
-        lasts = [("batch", "batch_size", one.batch)]
+        lasts: list[tuple[str, str, Extent | LastDoubling]] = [
+            ("batch", "batch_size", one.pays),
+            ("efficient", "efficient_batch_size", one.efficient),
+        ]
         for basis in BASES:
             pay_off = one.of(basis)
             if pay_off:
@@ -455,8 +474,9 @@ def as_text(found: Sequence[Answer]) -> str:
         for name in naming:
             value = one.subject.names.get(name)
             cells[name] = "" if pd.isna(value) else str(value)
-        batch = one.batch.in_words() if isinstance(one.subject.steps, PointsFit) else ""
-        cells |= {DIFFERING: differs, "batch size": batch, "device": one.device_kind}
+        has_batch = isinstance(one.subject.steps, PointsFit)
+        pays, efficient = (text.answer(*each) if has_batch else "" for each in (one.pays, one.efficient))
+        cells |= {DIFFERING: differs, "pays up to": pays, "efficient up to": efficient, "device": one.device_kind}
         for basis in BASES:
             pay_off = one.of(basis)
             cells[f"{basis} devices"] = pay_off.last.in_words() if pay_off else ""
@@ -469,7 +489,7 @@ def as_text(found: Sequence[Answer]) -> str:
     common = [words for words, count in counts.items() if count == len(found) > 1]
     notes = [*common, *text.grouped(one for one in remarks if one[1] not in common)]
     left = [*naming, DIFFERING, "device"]
-    kept = ["batch size", *(f"{basis} devices" for basis in BASES)]
+    kept = ["pays up to", "efficient up to", *(f"{basis} devices" for basis in BASES)]
     shown = text.table(rows, left, [*left, *kept], least=left[::-1], kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
     if any(one.measured or one.predicted for one in found):

@@ -93,39 +93,6 @@ def step_curves(fit: Fit) -> StepCurves:
     return StepCurves(every, shapes, ln_height, slack, float(fit.batch_size[0]), float(fit.batch_size[-1]))
 
 
-def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
-    """Returns the batch size after the last doubling that still saves enough steps.
-
-    It does not depend on hardware: if seconds per step stay constant while batch and devices are doubled together,
-    doublings pay off up to this batch size. It is always within the batch sizes of the curve.
-
-    Args:
-      fit: the fitted curve.
-      gain: speed-up required of a doubling, as a fraction in (0, 1).
-    """
-    ends = last_doublings(step_curves(fit), gain)
-    first, last = float(fit.batch_size[0]), float(fit.batch_size[-1])
-    low, high = float(ends.min()), float(ends.max())
-    verdict = text.verdict(
-        fit.verdict in LOWER and low >= first * (1 - 1e-9), fit.verdict in UPPER and high <= last * (1 + 1e-9)
-    )
-    best = float(ends[0])
-    guess = best if first <= best <= last else float("nan")
-    return stated(LastDoubling(best, min(low, last), max(high, first), verdict, guess))
-
-
-def last_doublings(curves: StepCurves, gain: float) -> np.ndarray:
-    """Returns the larger batch size of the last doubling that gains at least ``gain``, float64[c].
-
-    With u = (B*/B)^a, the doubling from B gains ln(1 + u) / a − ln(1 + u / 2^a) / a, which is ln(1 + gain) at u = (r −
-    1) / (1 − r / 2^a) with r = (1 + gain)^a.
-    """
-    a = curves.sharpness
-    ratio = (1 + gain) ** a
-    below_knee = np.log((ratio - 1) / (1 - ratio / 2**a)) / a  # ln(B*/B)
-    return np.asarray(2 * np.exp(curves.ln_critical - below_knee))
-
-
 def stated(found: LastDoubling) -> LastDoubling:
     """Returns an answer without the numbers that its verdict does not state."""
     return LastDoubling(

@@ -3,24 +3,27 @@
 import math
 from collections.abc import Sequence
 
+from analysis import text
 from analysis.cores import core_counts
 from analysis.cores.factorizations import MeasuredFactorization
+from analysis.fitting.extents import GAIN, Extent
 from analysis.payoff import answers
-from analysis.payoff.answers import GAIN, Answer
+from analysis.payoff.answers import Answer
 from analysis.payoff.time_to_target import LastDoubling
 from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 
 TITLE = "Pay-off"
 # A phone shows only the first three.
-PAYOFF = ("curve", "measured devices#", "predicted devices#", "batch size#", "device")
+PAYOFF = ("curve", "measured devices#", "predicted devices#", "pays up to#", "device")
 ABOUT = (
     f"Up to how many devices does adding more pay off? A doubling pays off if it makes training at least {GAIN:.0%} "
-    "faster, where 100 % would be perfect. The table lists the numbers that the last such doubling leads to, with "
-    "90 % intervals. Batch size: the batch and the devices are doubled together at constant seconds per step, so "
-    "hardware does not matter. Measured devices: seconds per step were measured on each number of devices. Predicted "
-    "devices: seconds per step are those of one device with its share of the batch, without communication. This is a "
-    "best case, because a real network only slows training down. One-sided answers are all that the data support."
+    "faster, where 100 % would be perfect. Intervals are of 90 %. Pays up to: the batch size at which a doubling first "
+    "gains less, if the batch and the devices are doubled together at constant seconds per step. It depends neither on "
+    "hardware nor on the shape of the curve. Devices: the number that the last such doubling leads to. Measured "
+    "devices: seconds per step were measured on each number of devices. Predicted devices: seconds per step are those "
+    "of one device with its share of the batch, without communication. This is a best case, because a real network "
+    "only slows training down. One-sided answers are all that the data support."
 )
 
 
@@ -44,7 +47,7 @@ def _row(group_number: int, one: Answer) -> Html:
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _last(one.batch if one.subject.names.get("estimate") else None),
+        _extent(one.pays if one.subject.names.get("estimate") else None),
         one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
@@ -56,3 +59,11 @@ def _last(last: LastDoubling | None) -> Cell:
         return Cell("", "", "number")
     stated = [value for value in (last.best, last.low, last.high) if not math.isnan(value)]
     return Cell(last.in_words(), stated[0] if stated else "", "number")
+
+
+def _extent(one: Extent | None) -> Cell:
+    """Returns a cell with the answer as text, sorted in the same way."""
+    if one is None:
+        return Cell("", "", "number")
+    stated = [value for value in one[:3] if not math.isnan(value)]
+    return Cell(text.answer(*one), stated[0] if stated else "", "number")

@@ -35,7 +35,7 @@ def curves(ln_batch):
 def answers(ln_batch, ln_steps, gain=0.2):
     """ln of *pays up to* and of *efficient up to* of one curve or of many [c, n], infinite beyond the data."""
     ln_steps = np.atleast_2d(ln_steps)
-    dense = np.linspace(ln_batch[0], ln_batch[-1], int(round((ln_batch[-1] - ln_batch[0]) / LN2 * PER_OCTAVE)) + 1)
+    dense = np.linspace(ln_batch[0], ln_batch[-1], round((ln_batch[-1] - ln_batch[0]) / LN2 * PER_OCTAVE) + 1)
     pays, efficient = np.full(len(ln_steps), np.inf), np.full(len(ln_steps), np.inf)
     arrivals = dense[dense >= ln_batch[0] + LN2 - 1e-9]
     for i, one in enumerate(ln_steps):

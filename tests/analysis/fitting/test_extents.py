@@ -117,7 +117,9 @@ def test_ends_of_least_squares_are_those_of_a_second_implementation(data_sets, e
     for low, high, variance in data_sets[::every]:
         ln_steps, spread = np.log((low + high) / 2), plain_extents.noise(ln_batch, low, high, variance)
         bound = plain_extents.convex_misfit(ln_batch, ln_steps, spread) + 2.706
-        for row_of, found in zip((pays_row, efficient_row), convex_profile.estimate(POWERS, low, high, variance), strict=True):
+        for row_of, found in zip(
+            (pays_row, efficient_row), convex_profile.estimate(POWERS, low, high, variance), strict=True
+        ):
             for end, sign in ((found.low, -1), (found.high, 1)):
                 if np.isnan(end):
                     continue
