@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis import coverage_tables
+from analysis import coverage_tables, text
 from analysis.columns import EXTENT_COVERAGE as COLUMNS
+from analysis.coverage_tables import percent
 from analysis.fitting import convex_profile, coverage, extents, samples, simulation, weights
 from analysis.fitting.extents import Extent
 from analysis.fitting.profiles import OCTAVE

@@ -23,7 +23,7 @@ def curves(ln_batch):
     steepness = np.where(rng.random(CURVES) < 0.6, 1.0, 1 - rng.exponential(0.07, CURVES)).clip(0.3)
     tilt = np.where(rng.random(CURVES) < 0.7, rng.normal(0, 0.15, CURVES), 0)
     begins = center + rng.uniform(-1, 3, CURVES) * LN2
-    share = np.where([0, 1, 2] < count[:, None], share, 0)
+    share = np.where(count[:, None] > [0, 1, 2], share, 0)
     share = share / share.sum(axis=1)[:, None]
     knees = center[:, None] + away - np.sum(share * away, axis=1)[:, None]
     total = np.zeros((CURVES, len(ln_batch)))
