@@ -81,6 +81,9 @@ FITS = {
     "efficient_up_to_low": _INTERVAL,
     "efficient_up_to_high": _BOUND,
     "efficient_verdict": _EXTENT_VERDICT,
+    "pays_halved_by": "multiple of the trials that would halve the interval of pays_up_to (inf: more than 32, "
+    "empty: open or unknown luck)",
+    "efficient_halved_by": "the same for efficient_up_to",
     "s_min": "the plateau: the fewest steps at any batch size",
     "critical_batch_size": "batch size at which the line of perfect scaling meets the plateau, examples",
     "critical_batch_size_low": _INTERVAL,

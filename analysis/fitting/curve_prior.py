@@ -37,7 +37,7 @@ class PriorCurves(NamedTuple):
     squared: np.ndarray
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def sample(batch_size: tuple[float, ...]) -> PriorCurves:
     """Returns the prior curves at sorted batch sizes. The arrays are shared between callers and read-only."""
     ln_batch = np.log(batch_size)

@@ -103,6 +103,18 @@ def noise(batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: n
     return np.asarray(shares @ rows / shares.sum())
 
 
+def mean_curve(
+    prior: curve_prior.PriorCurves, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None
+) -> np.ndarray:
+    """Returns ln steps [n] of the average of the prior curves, weighted by how well they fit, for low > 0."""
+    ln_steps = np.log((low + high) / 2)
+    rows = noises(prior.ln_batch, low, high, variance)
+    probability = _probabilities(prior, ln_steps, rows).sum(axis=0)
+    shape = prior.ln_steps @ probability / probability.sum()
+    precision = 1 / rows.mean(axis=0)
+    return np.asarray(shape + precision @ (ln_steps - shape) / precision.sum())
+
+
 def noises(ln_batch: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None) -> np.ndarray:
     """Returns the variances of ln steps at n batch sizes, one row for each level of luck: float64[m, n].
 
@@ -140,7 +152,7 @@ def _probabilities(prior: curve_prior.PriorCurves, ln_steps: np.ndarray, varianc
     return np.asarray(np.exp(ln_weight - ln_weight.max()))
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def _answers(batch_size: tuple[float, ...], name: str, gain: float) -> _Answers:
     prior = curve_prior.sample(batch_size)
     if name == PAYS:

@@ -20,6 +20,7 @@ from ..conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 
 HEADER = "pays_up_to,pays_up_to_low,pays_up_to_high,pays_verdict,"
 HEADER += "efficient_up_to,efficient_up_to_low,efficient_up_to_high,efficient_verdict,"
+HEADER += "pays_halved_by,efficient_halved_by,"
 HEADER += "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,"
 HEADER += "verdict,half_trials_octaves,model_error_octaves,doubts,reason"
 SIZES = 2 ** np.arange(11)
