@@ -10,11 +10,12 @@ from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from results.catalog import point_rows
 from results.catalog.point_rows import Row, finite
 from results.plans import kinds
-from results.plans.points import FITS
+from results.plans.points import EXTENTS, FITS
 from results.plans.study import Target, decimal
 from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece
@@ -73,7 +74,9 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
         points_fit.verdict,
         ", ".join(fits.doubts(points_fit)) or None,
     )
-    return zip(FITS[prefix], values, strict=True)
+    yield from zip(FITS[prefix], values, strict=True)
+    for names, one in zip(EXTENTS[prefix], fits.extents_of(points_fit.points) or (UNKNOWN, UNKNOWN), strict=True):
+        yield from zip(names, (finite(one.best), finite(one.low), finite(one.high), one.verdict), strict=True)
 
 
 def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from results.catalog.point_rows import Row
 from results.checks.faults import Findings, brief
 from results.durable import Folder
 from results.grouping import grouped
-from results.plans.points import FITS, OF_CURVES
+from results.plans.points import EXTENTS, FITS, OF_CURVES
 from results.plans.study import decimal
 
 VERDICTS = {
@@ -109,6 +109,11 @@ def _wrong_curve(curve: str, members: Sequence[Row]) -> Iterator[str]:
         yield "a confirmed verdict without repeats, or repeats without a confirmed verdict"
     for names in FITS.values():
         yield from _wrong_fit(*(first[name] for name in names))
+    for prefix, answers in EXTENTS.items():
+        for names in answers:
+            if (first[names[-1]] is None) != (first[f"{prefix}verdict"] is None):
+                yield f"a {names[-1]} without a verdict of the fit, or the other way round"
+            yield from _wrong_extent(names[0], *(first[name] for name in names))
 
 
 def _wrong_fit(value: Any, low: Any, high: Any, verdict: Any, doubts: Any) -> Iterator[str]:
@@ -125,6 +130,17 @@ def _wrong_fit(value: Any, low: Any, high: Any, verdict: Any, doubts: Any) -> It
         yield "an interval without its critical batch size"
     if verdict is None and (order or doubts is not None):
         yield "an interval without a verdict"
+
+
+def _wrong_extent(name: str, best: Any, low: Any, high: Any, verdict: Any) -> Iterator[str]:
+    if verdict not in {*VERDICTS, None}:
+        yield f"the unknown verdict {str(verdict)[:40]}"
+        return
+    if VERDICTS.get(verdict, (None, None)) != (low is not None, high is not None):
+        yield f"an interval of {name} that contradicts its verdict"
+    order = [end for end in (low, high) if end is not None]
+    if not all(0 < end < float("inf") for end in [*order, best or 1]) or order != sorted(order):
+        yield f"an impossible interval of {name}"
 
 
 def _is_fitted(row: Mapping[str, Any]) -> bool:

@@ -7,9 +7,33 @@ _VERDICT = (
     "identified: critical_batch_size, in [critical_low, critical_high]; at_least: critical_low or more; at_most: "
     "critical_high or less; not_identified: the data give no bound"
 )
+_EXTENT = (
+    "examples, with a 90 % interval that holds whatever the curve's shape. Identified: both ends are among the batch "
+    "sizes tried; at_least: only the lower one is; at_most: only the upper one; not_identified: neither"
+)
+_PAYS = f"batch size at which doubling batch and devices first trains less than 20 % faster, {_EXTENT}"
+_EFFICIENT = f"last batch size that needs at most 1.2 times the fewest examples, {_EXTENT}"
+_BEST_EXTENT = "null if the best estimate is beyond the batch sizes tried"
 _LOW = "lower end of its 90 % interval, or the bound of at_least, or null if open or not stated"
 _HIGH = "upper end of its 90 % interval, or the bound of at_most, or null if open or not stated"
 _DOUBTS = "assumptions of the fit that the data do not support, as `analysis fit` names them, or null if there are none"
+
+
+
+def _extent(prefix: str, name: str, meaning: str) -> tuple[Column, ...]:
+    """Returns the columns of one answer: its best value, interval and verdict."""
+    how = "as confirmed" if prefix else "as selected"
+    return (
+        Column(f"{prefix}{name}_up_to", FLOAT64, f"{how}: {meaning}; {_BEST_EXTENT}"),
+        Column(f"{prefix}{name}_low", FLOAT64, "lower end of its 90 % interval and 95 % bound, or null if open"),
+        Column(f"{prefix}{name}_high", FLOAT64, "upper end of its 90 % interval and 95 % bound, or null if open"),
+        Column(f"{prefix}{name}_verdict", TEXT, "its verdict, or null without a fit"),
+    )
+
+
+def _extents(prefix: str) -> tuple[Column, ...]:
+    return _extent(prefix, "pays", _PAYS) + _extent(prefix, "efficient", _EFFICIENT)
+
 
 POINTS = (
     Column("study", TEXT, "name of the study, as in the other tables"),
@@ -74,11 +98,13 @@ POINTS = (
     Column("repeats", INT32, "number of reporting repeats, each with its own seed"),
     Column("repeats_reached", INT32, "number of these that reached the target"),
     Column("curve", TEXT, "name of the point's curve over batch sizes, or cores, or null if it is on none"),
+    *_extents(""),
     Column("critical_batch_size", FLOAT64, f"critical batch size of that curve, as selected, {_FIT}"),
     Column("critical_low", FLOAT64, _LOW),
     Column("critical_high", FLOAT64, _HIGH),
     Column("verdict", TEXT, f"verdict on that curve over batch sizes, as selected. {_VERDICT}"),
     Column("doubts", TEXT, f"as selected: {_DOUBTS}"),
+    *_extents("confirmed_"),
     Column("confirmed_critical_batch_size", FLOAT64, f"critical batch size of that curve, as confirmed, {_FIT}"),
     Column("confirmed_critical_low", FLOAT64, _LOW),
     Column("confirmed_critical_high", FLOAT64, _HIGH),
@@ -107,5 +133,19 @@ POINTS = (
 
 _OF_A_FIT = ("critical_batch_size", "critical_low", "critical_high", "verdict", "doubts")
 FITS = {prefix: tuple(f"{prefix}{name}" for name in _OF_A_FIT) for prefix in ("", "confirmed_")}
+# Columns of each answer whatever the shape: best, low, high and verdict.
+EXTENTS = {
+    prefix: tuple(
+        tuple(f"{prefix}{answer}_{name}" for name in ("up_to", "low", "high", "verdict"))
+        for answer in ("pays", "efficient")
+    )
+    for prefix in FITS
+}
 # Columns that depend on the whole curve. All others follow from the study's own tables.
-OF_CURVES = frozenset({"curve", *(name for names in FITS.values() for name in names)})
+OF_CURVES = frozenset(
+    {
+        "curve",
+        *(name for names in FITS.values() for name in names),
+        *(name for answers in EXTENTS.values() for names in answers for name in names),
+    }
+)
