@@ -136,7 +136,8 @@ def _wrong_extent(name: str, best: Any, low: Any, high: Any, verdict: Any) -> It
     if verdict not in {*VERDICTS, None}:
         yield f"the unknown verdict {str(verdict)[:40]}"
         return
-    if VERDICTS.get(verdict, (None, None)) != (low is not None, high is not None):
+    ends = VERDICTS.get(verdict, (None, None))
+    if any((end is None) != (has is None) for has, end in zip(ends, (low, high), strict=True)):
         yield f"an interval of {name} that contradicts its verdict"
     order = [end for end in (low, high) if end is not None]
     if not all(0 < end < float("inf") for end in [*order, best or 1]) or order != sorted(order):
