@@ -53,7 +53,11 @@ class Parquet:
     def __init__(self, source: Any, most: int, metadata: Any = None):
         """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory. See ``allowed``."""
         self._source, self._allowed = source, most
-        self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
+        # With pre_buffer, Arrow reads the file in threads. If the interpreter exits before a thread has released its
+        # last Python object, the process aborts.
+        self._file = pq.ParquetFile(
+            source, metadata=metadata, pre_buffer=False, **({} if metadata else _footer_limits(source, most))
+        )
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
         self._names = self.schema_arrow.names
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -83,7 +87,7 @@ class Parquet:
         if plain and decoded + self._longest_texts <= self._allowed:
             return self._file.read_row_groups(groups, names, use_threads=False)
         texts = [field.name for field in self.schema_arrow if _is_text(field.type)]
-        file = pq.ParquetFile(self._source, metadata=self.metadata, read_dictionary=texts)
+        file = pq.ParquetFile(self._source, metadata=self.metadata, read_dictionary=texts, pre_buffer=False)
         table = file.read_row_groups(groups, names, use_threads=False)
         return self._with_plain_texts(table, self._allowed - decoded, plain=plain)
 
@@ -202,6 +206,16 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
             raise TooLarge("it is compressed, which is not supported")
         batches = None if batches is None else batches - 1
     source.seek(start)
+
+
+def csv_source(data: bytes) -> pa.BufferReader:
+    """Returns CSV text as a source for ``pyarrow.csv.read_csv``, which reads it in threads.
+
+    It holds a copy of the data. If a thread releases a Python object while the interpreter exits, the process aborts.
+    """
+    copy = pa.allocate_buffer(len(data))
+    pa.FixedSizeBufferWriter(copy).write(data)
+    return pa.BufferReader(copy)
 
 
 def text(path: Path, most: int = MOST_CSV) -> bytes:

@@ -162,6 +162,7 @@ def _table(file: Path) -> LinkBlocks:
     try:
         with open(file, "rb") as opened:
             metadata = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
+        with pa.OSFile(os.fsencode(file)) as opened:  # not a Python file, because Arrow reads it in threads
             for batch in pq.ParquetFile(opened, metadata=metadata).iter_batches(BATCH, columns=["row", "col"]):
                 ids = []
                 for name in ("row", "col"):
