@@ -12,7 +12,7 @@ from harness.costs import Question
 from harness.predictions import Calibration, Seconds
 from harness.run import Settings
 from harness.runners import RUNNERS
-from results import cli
+from results import printing
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
@@ -252,11 +252,11 @@ def show(store: Path) -> int:
     Raises:
       BadInput: there are no runs to compare.
     """
-    found = measured(commits(store), cli.say)
-    found.sort(key=lambda one: (one.device.kind, cli.numbered(one.study.name)))
+    found = measured(commits(store), printing.say)
+    found.sort(key=lambda one: (one.device.kind, printing.numbered(one.study.name)))
     if not found:
         raise BadInput(f"store={store} has no runs with usable times. Run a sweep into it first.")
-    cli.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
+    printing.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
     return 0
 
 
@@ -297,7 +297,7 @@ def _text(found: list[Measured]) -> str:
         inside = sum(one.within for one in own)
         parts += [
             f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
-            cli.table(_HEADER, rows, ("study", "in range")),
+            printing.table(_HEADER, rows, ("study", "in range")),
             f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
             "",
         ]

@@ -10,11 +10,11 @@ from harness import compile_cache, processors
 from harness.run import STRATEGIES, Settings
 from results import durable, store
 from results.bad_input import BadInput, check_choice
-from results.cli import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
+from results.printing import say
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
 from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies

@@ -195,7 +195,7 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
         cells = ("" if cell is None else cell for cell in row)
         lines.append((*cells, *(_word(field, getattr(known, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
-    text = cli.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
+    text = printing.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
     running = {row[0] for row in rows if row[1].startswith("running")}
     logs = [

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from results import progress, store
 from results.bad_input import BadInput, number_of
-from results.cli import report_some
 from results.durable import Folder, located_both
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
-from results.printing import Report
+from results.printing import Report, report_some
 from results.storage import claims
 
 # sha256 of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.

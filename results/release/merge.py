@@ -8,12 +8,11 @@ from tqdm import tqdm
 
 from results import durable, store
 from results.bad_input import BadInput
-from results.cli import report_some
 from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
-from results.printing import Report
+from results.printing import Report, report_some
 from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, parquet_file, with_stored_name
 from results.release.union import Union, union
 from results.storage import claims, commits, compaction

@@ -13,8 +13,9 @@ from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
 from results import exit_codes
 from results.bad_input import BadInput
-from results.cli import Terminated, say
+from results.cli import Terminated
 from results.plans.plan import Plan
+from results.printing import say
 from results.storage import attempts
 from results.storage.claims import TakenOver
 from sweeps.configured_study import Config, Studies

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 from harness.run import Settings
 from results import durable
 from results.bad_input import BadInput, first_line, number_of
-from results.cli import Terminated, say
+from results.cli import Terminated
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from results.printing import say
 from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
