@@ -46,14 +46,18 @@ class Parquet:
     Strings are decoded as dictionaries, and expanded if their total length fits the bound.
 
     Attributes:
+      bytes: size of the file.
       metadata: metadata of the file.
       schema_arrow: the stored schema.
     """
 
-    def __init__(self, source: Any, most: int, metadata: Any = None):
-        """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory. See ``allowed``."""
-        self._source, self._allowed = source, most
-        self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
+    def __init__(self, source: Any, most: int | None = None, metadata: Any = None):
+        """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory, by default ``allowed``."""
+        self._source = source
+        self.bytes = source.seek(0, 2)
+        self._allowed = allowed(self.bytes) if most is None else most
+        limits = {} if metadata else _footer_limits(source, self._allowed)
+        self._file = pq.ParquetFile(source, metadata=metadata, **limits)
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
         self._names = self.schema_arrow.names
         self._index = {name: i for i, name in enumerate(self._names)}

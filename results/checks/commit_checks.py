@@ -1,7 +1,6 @@
 """Checks of a study's commits: listed files exist, tables follow the plan, ledgers add up."""
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -365,11 +364,9 @@ def _buffer(source: Source) -> pa.Buffer:
 
 def _open(source: Source) -> bounds.Parquet:
     if isinstance(source, pa.Buffer):
-        return bounds.Parquet(pa.BufferReader(source), bounds.allowed(source.size))
+        return bounds.Parquet(pa.BufferReader(source))
     # A local file was just hashed and is in the page cache, so mapping it avoids another copy.
-    file = pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb")
-    size = file.seek(0, os.SEEK_END)
-    return bounds.Parquet(file, bounds.allowed(size))
+    return bounds.Parquet(pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb"))
 
 
 def _unlike(

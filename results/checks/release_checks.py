@@ -1,7 +1,6 @@
 """Checks of a release: its lists, files against lists, tables against plans, and documents against tables."""
 
 import importlib.metadata
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -223,10 +222,8 @@ def _differing(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]
     points = None
     if POINTS_FILE in hashes:
         with (folder / POINTS_FILE).open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            file = bounds.Parquet(stream, bounds.allowed(size))
-            rows = file.metadata.num_rows
-            points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], size, rows)
+            file = bounds.Parquet(stream)
+            points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], file.bytes, file.metadata.num_rows)
     for name, content in documents.of_release(contents.of_studies(commits, points)).items():
         if (folder / name).read_bytes() != content:
             yield name

@@ -106,7 +106,7 @@ def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, dict[str, bytes | 
 def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
     """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or its schema is not supported."""
     try:
-        file = bounds.Parquet(pa.BufferReader(data), bounds.allowed(len(data)))
+        file = bounds.Parquet(pa.BufferReader(data))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text
         raise Damaged(f"{path} is not a readable table ({first_line(error)})") from None
     migrations.upgrade(table, file.schema_arrow.empty_table(), path)
