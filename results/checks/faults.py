@@ -91,6 +91,11 @@ class Findings:
     software: str | None = None
     points: list[Row] = dataclasses.field(default_factory=list)
 
+    @property
+    def cutoffs(self) -> dict[int, int]:
+        """The cutoff of each intact claim in parts, by claim number."""
+        return {number: claim.parts for number, claim in self.claims.items()}
+
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))
 

@@ -177,15 +177,16 @@ def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
         waiting += reversed(folders)
 
 
-# Entries (name, type if neither file nor folder, whether it is a folder, size), and a function (name, size) -> content.
-_Listed = tuple[Iterator[tuple[str, str, bool, int]], Callable[[str, int], bytes]]
+# A listing of entries (name, type if neither file nor folder, whether it is a folder, size).
+_Listing = Iterator[tuple[str, str, bool, int]]
+_Listed = tuple[_Listing, Callable[[str, int], bytes]]  # a listing, and a function (name, size) -> content
 
 
 def _list_local(folder: Path, root: Folder, stack: contextlib.ExitStack) -> _Listed:
     assert isinstance(root, Path)
     handle = stack.enter_context(untrusted.open_folder(folder, root))
 
-    def listing() -> Iterator[tuple[str, str, bool, int]]:
+    def listing() -> _Listing:
         with os.scandir(handle) as found:
             for item in found:
                 if item.is_dir(follow_symlinks=False):
@@ -199,7 +200,7 @@ def _list_local(folder: Path, root: Folder, stack: contextlib.ExitStack) -> _Lis
 
 
 def _list_remote(folder: UPath) -> _Listed:
-    def listing() -> Iterator[tuple[str, str, bool, int]]:
+    def listing() -> _Listing:
         for item in folder.fs.ls(folder.path, detail=True):
             name = item["name"].rstrip("/").rpartition("/")[2]
             yield name, "", item["type"] == "directory", int(item.get("size") or 0)

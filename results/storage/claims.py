@@ -24,6 +24,8 @@ from results.storage.commits import Commit, Tables, list_study, newest_commit, r
 from results.storage.compaction import TABLES, Piece
 from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
 
+State = tuple[Listing, Commit | None, list[Part]]  # the listing, the newest commit, and the later parts that count
+
 
 class TakenOver(Exception):
     """Raised if another process claimed the study. Earlier writes by this process count, but later ones do not."""
@@ -40,11 +42,11 @@ class Claim:
     def __init__(self, store: Folder, name: str):
         self._folder, self._name = store / name, name
 
-        def look() -> tuple[Listing, Commit | None, list[Part], dict[int, TrialEnding]]:
-            listing, base, parts = state(store, name)
-            return listing, base, parts, outcomes(self._folder, base, parts)
+        def look() -> tuple[State, dict[int, TrialEnding]]:
+            found = state(store, name)
+            return found, outcomes(self._folder, *found[1:])
 
-        self._listing, self._base, self._parts, trials = retry(look)
+        (self._listing, self._base, self._parts), trials = retry(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # parts written by this process, kept to avoid reading them
         self.number: int | None = None
@@ -193,10 +195,10 @@ def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
 
 
-def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
+def state(store: Folder, name: str) -> State:
     """Returns the listing of a study's folder, its newest commit, and the later parts that count."""
 
-    def look() -> tuple[Listing, Commit | None, list[Part]]:
+    def look() -> State:
         listing = list_study(store / name)
         if len(listing.claims) != max(listing.claims, default=0):  # a listing is not a snapshot, so it missed a claim
             raise LookupError(f"some of the claims 1 to {max(listing.claims)} are missing")
