@@ -2,10 +2,11 @@
 
 import bisect
 import math
+import operator
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness import costs, predictions
 from harness.costs import Question
@@ -14,6 +15,7 @@ from harness.run import Settings
 from harness.runners import RUNNERS
 from results import printing
 from results.bad_input import BadInput, number_of
+from results.grouping import grouped
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
@@ -161,11 +163,12 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
-    together: dict[tuple, list[Mapping[str, Any]]] = {}
-    for row in read_table(commit, "studies").to_pylist():
-        if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
-            continue
-        together.setdefault(tuple(row[name] for name in _TOGETHER), []).append(row)
+    usable = [
+        row
+        for row in read_table(commit, "studies").to_pylist()
+        if row["emulated"] is False and row["trial_steps"] and row["train_seconds"]
+    ]
+    together = grouped(usable, operator.itemgetter(*_TOGETHER))
     found = []
     for (kind, backend, devices, lanes, strategy, shards, microbatches), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]

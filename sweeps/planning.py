@@ -10,6 +10,7 @@ from harness import compile_cache, processors
 from harness.run import STRATEGIES, Settings
 from results import durable, store
 from results.bad_input import BadInput, check_choice
+from results.grouping import grouped
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.plans.study import digest as plain_digest
@@ -266,9 +267,7 @@ def run(
 
 def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterator[str]:
     """Yields a line for each per-study limit, with the studies that reached it."""
-    by_limit: dict[str, list[str]] = {}
-    for name, limit in used.ended.items():
-        by_limit.setdefault(limit, []).append(name)
+    by_limit = grouped(used.ended, lambda name: used.ended[name])
     seconds = request.settings.time_limit_seconds
     hours = request.limits[1].max_hours
     if seconds is not None and used.reached is None:

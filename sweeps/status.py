@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results import exit_codes, printing
 from results.bad_input import BadInput
+from results.grouping import grouped
 from results.printing import answer, answer_help, say
 
 if TYPE_CHECKING:
@@ -239,9 +240,7 @@ def differences(folder: Path, names: Sequence[str]) -> list[str]:
       folder: folder of the store.
       names: names of the studies.
     """
-    by_slug: dict[str, list[str]] = {}
-    for name in names:
-        by_slug.setdefault(name.rpartition("-")[0], []).append(name)
+    by_slug = grouped(names, lambda name: name.rpartition("-")[0])
     return [line for own in by_slug.values() if 1 < len(own) <= _MOST for line in _differing(folder, own)]
 
 

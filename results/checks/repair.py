@@ -38,7 +38,7 @@ from results.storage.parts import Listing, Part, claim_file, commit_file, commit
 MOST_ANEW = 10_000  # maximum number of files to rebuild; a study that lacks more must be fetched again
 
 
-EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS)))
+EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in schema.COLUMNS.values()))
 
 
 Torn = Mapping[str, str]  # description of the fault, by file name

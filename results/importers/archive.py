@@ -1,4 +1,4 @@
-"""A published archive (.tar.bz2, .tar or a folder): its checksum and its files, in order.
+"""A published archive (.tar.bz2, .tar or a folder): its files, in order.
 
 Nothing is unpacked to disk. bzip2 is decoded ahead of use: local files in a separate process that uses all cores but
 one, remote files in a thread.
@@ -7,7 +7,6 @@ one, remote files in a thread.
 import collections
 import contextlib
 import functools
-import hashlib
 import os
 import subprocess
 import sys
@@ -44,17 +43,6 @@ class OpenArchive(NamedTuple):
     entries: Iterator[ArchiveEntry]
     position: Callable[[], int]
     size: int
-
-
-def sha256(path: Folder, report: Callable[[int], object]) -> str:
-    """Returns the hex sha256 of a file. Calls ``report`` with the number of bytes read so far."""
-    digest, total = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(4 * CHUNK):
-            digest.update(chunk)
-            total += len(chunk)
-            report(total)
-    return digest.hexdigest()
 
 
 @contextlib.contextmanager

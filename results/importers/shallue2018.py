@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from results import progress, store
+from results import durable, progress, store
 from results.bad_input import BadInput, number_of
 from results.durable import Folder, located_both
 from results.importers import archive, shallue2018_format
@@ -103,7 +103,7 @@ def _check_sha256(path: Folder, report: Report) -> None:
     if not path.is_file():
         raise BadInput(f"{path} is neither a file nor a folder")
     with progress.show_progress("checksum", path.stat().st_size, "B", report) as show:
-        digest = archive.sha256(path, show)
+        digest = durable.sha256(path, show)
     if digest not in SHA256:
         raise BadInput(
             f"{path} is not the published archive (sha256 {digest}, not {min(SHA256)[:8]}...). Download it again, or "
