@@ -296,10 +296,13 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
         else:
             value, at = _varint(data, at)
             number = value >> 1 ^ -(value & 1)
-        if 4 <= head & 15 <= 6 and (byte := data[at]) < 128:  # most fields are one-byte numbers
+        kind = head & 15
+        if 4 <= kind <= 6 and (byte := data[at]) < 128:  # most fields are one-byte numbers
             fields[number], at = byte >> 1 ^ -(byte & 1), at + 1
+        elif kind in _READ:
+            fields[number], at = _READ[kind](data, at, depth)
         else:
-            fields[number], at = _READ[head & 15](data, at, head & 15, depth) if head & 15 in _READ else _no_field()
+            raise IndexError("a type of field that no header of a page has")
     return fields, at + 1
 
 
@@ -316,16 +319,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise IndexError("a number without an end")
 
 
-def _no_field() -> tuple[Any, int]:
-    raise IndexError("a type of field that no header of a page has")
-
-
-def _number(data: bytes, at: int, kind: int, depth: int) -> tuple[int, int]:
+def _number(data: bytes, at: int, depth: int) -> tuple[int, int]:
     value, at = _varint(data, at)
     return value >> 1 ^ -(value & 1), at
 
 
-def _binary(data: bytes, at: int, kind: int, depth: int) -> tuple[None, int]:
+def _binary(data: bytes, at: int, depth: int) -> tuple[None, int]:
     length, at = _varint(data, at)
     if at + length > len(data):
         raise IndexError("a text without an end")
@@ -333,15 +332,15 @@ def _binary(data: bytes, at: int, kind: int, depth: int) -> tuple[None, int]:
 
 
 _READ = {
-    1: lambda data, at, kind, depth: (True, at),
-    2: lambda data, at, kind, depth: (False, at),
-    3: lambda data, at, kind, depth: (data[at], at + 1),
+    1: lambda data, at, depth: (True, at),
+    2: lambda data, at, depth: (False, at),
+    3: lambda data, at, depth: (data[at], at + 1),
     4: _number,
     5: _number,
     6: _number,
-    7: lambda data, at, kind, depth: (None, at + 8),
+    7: lambda data, at, depth: (None, at + 8),
     8: _binary,
-    12: lambda data, at, kind, depth: _struct(data, at, depth + 1),
+    12: lambda data, at, depth: _struct(data, at, depth + 1),
 }
 
 

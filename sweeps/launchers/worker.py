@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from harness.run import RunProgress, Settings, Source
 from harness.shutdown import Shutdown, Stopped
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
@@ -162,7 +162,7 @@ def failure(error: Exception) -> Failure:
         return Failure(str(error))
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
     places = tuple(f"{file}:{frame.lineno} {frame.name}: {frame.line}" for file, frame in frames if file)
-    words = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    words = first_line(error) if str(error).strip() else ""
     cause = f"{type(error).__name__}: {words}"[:_LONGEST].removesuffix(": ")
     return Failure(f"{cause} ({places[-1].split(' ')[0]})" if places else cause, places)
 
