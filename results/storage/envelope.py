@@ -138,9 +138,9 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
-        description, batches = StudyDescription(**head["about"]), range(head["rules"][rule.name])
-        bounds.check_stream(pa.BufferReader(data), head["rules"][rule.name])
-        rows = [stream.read_next_batch() for _ in batches]
+        description, count = StudyDescription(**head["about"]), head["rules"][rule.name]
+        bounds.check_stream(pa.BufferReader(data), count)
+        rows = [stream.read_next_batch() for _ in range(count)]
         return Envelope(description, rows) if rows and description.is_plain else None
     except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
         return None

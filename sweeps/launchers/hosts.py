@@ -101,7 +101,7 @@ def follow() -> int:
         study = worker.plan_of(order)
         shutdown = Shutdown()
         try:
-            follow_study(study, Settings(**order.settings), order.source, shutdown)
+            follow_study(study, order.settings, order.source, shutdown)
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
