@@ -20,7 +20,7 @@ from results.plans.plan import Plan
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
-from results.rules.ledger import TrialEnding
+from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
@@ -179,7 +179,7 @@ def content_faults(
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
-    endings: dict[int, TrialEnding],
+    endings: Endings,
     runs: frozenset[int] | None,
     *,
     rebuild: bool = True,
@@ -223,7 +223,7 @@ def row_faults(
     study: Plan,
     record: Folder,
     rows: Mapping[str, Rows],
-    endings: dict[int, TrialEnding],
+    endings: Endings,
     runs: frozenset[int] | None,
 ) -> list[Fault]:
     """Returns the faults in the rows of a commit's tables. See ``content_faults`` for the arguments."""
@@ -247,7 +247,7 @@ def row_faults(
     return faults
 
 
-def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, TrialEnding]) -> str | None:
+def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str | None:
     """Returns the fault of a repeat with a stored role that contradicts the best trials, or None."""
     if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
         return None
@@ -311,7 +311,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
     return []
 
 
-def outcomes(rows: Rows) -> dict[int, TrialEnding]:
+def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
     columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
     # There are few distinct endings, so each is created once: combine the columns' dictionary codes into one code per

@@ -16,7 +16,7 @@ from results.checks.commit_checks import check_planned, envelope_faults, row_fau
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
 from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
-from results.rules.ledger import TrialEnding
+from results.rules.ledger import Endings
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
@@ -98,7 +98,7 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
 
 
 def slice_faults(
-    commit: Commit, study: Plan, endings: dict[int, TrialEnding], tables: dict[str, pa.Table], *, rebuild: bool = True
+    commit: Commit, study: Plan, endings: Endings, tables: dict[str, pa.Table], *, rebuild: bool = True
 ) -> list[Fault]:
     """Returns the faults in a study's slices of a release's files.
 

@@ -13,7 +13,7 @@ from results.plans.study import METRICS
 SCHEMA_VERSION = 4
 OLDEST_SCHEMA = 4  # oldest schema that this software reads
 VERSION_KEY = b"scaling_limits_schema"
-
+METADATA = {VERSION_KEY: str(SCHEMA_VERSION).encode()}  # of every table
 
 RESULT, PROVENANCE, TIMING = "result", "provenance", "timing"
 
@@ -160,7 +160,7 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
     """
     fields = [pa.field(c.name, c.type) for c in columns]
     fields += [pa.field(name, kind) for name, kind in extra.items()]
-    schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    schema = pa.schema(fields, metadata=METADATA)
     rows = len(next(iter(data.values()), ()))
     values = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
     return pa.Table.from_arrays([_array(values.get(f.name), f.type, rows) for f in schema], schema=schema)
@@ -185,7 +185,7 @@ def version(schema: pa.Schema) -> int:
 
 def is_of_today(schema: pa.Schema) -> bool:
     """Returns whether a file has the current schema version."""
-    return bool((schema.metadata or {}).get(VERSION_KEY) == str(SCHEMA_VERSION).encode())
+    return bool((schema.metadata or {}).get(VERSION_KEY) == METADATA[VERSION_KEY])
 
 
 def check_number(path: object, number: int) -> None:

@@ -18,7 +18,7 @@ from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from results.printing import quoted
 from results.rules import ledger
-from results.rules.ledger import TrialEnding
+from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope, parts
 from results.storage.commits import Commit, Tables, list_study, newest_commit, read_table, retry, to_frame
 from results.storage.compaction import TABLES, Piece
@@ -42,7 +42,7 @@ class Claim:
     def __init__(self, store: Folder, name: str):
         self._folder, self._name = store / name, name
 
-        def look() -> tuple[State, dict[int, TrialEnding]]:
+        def look() -> tuple[State, Endings]:
             found = state(store, name)
             return found, outcomes(self._folder, *found[1:])
 
@@ -241,15 +241,15 @@ def _frames(stored: list[Piece]) -> Tables:
     return Tables(*map(to_frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
 
 
-def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
+def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> Endings:
     """Returns the ending of every stored trial by id. The last copy of each trial counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
 
 
-def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
-    endings: dict[int, TrialEnding] = {}
+def _join_endings(tables: Iterable[pa.Table]) -> Endings:
+    endings: Endings = {}
     for table in tables:
         columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
         for trial, *how in zip(*columns.values(), strict=True):

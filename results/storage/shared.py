@@ -167,7 +167,7 @@ def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
     return pa.schema(
         [field.with_nullable(field.name not in schema.NEVER_NULL) for field in plain],
-        {schema.VERSION_KEY: str(schema.SCHEMA_VERSION).encode()},
+        schema.METADATA,
     )
 
 
