@@ -8,8 +8,8 @@ from analysis.arguments import requested_target
 from analysis.fitting import confirmations
 from analysis.trials import steps
 from results.bad_input import BadInput
-from results.cli import quoted, say
 from results.plans.study import decimal
+from results.printing import quoted, say
 from results.rules.answers import MINIMUM, Rule
 
 

@@ -12,7 +12,7 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
 from analysis.fitting.samples import SHARED, Sample
 from analysis.fitting.shapes import Check, CheckOutcome
-from results import cli
+from results import printing
 
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
@@ -140,4 +140,4 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 def listing(checks: tuple[Check, ...]) -> str:
     """Formats the checks for a reader, one line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
-    return cli.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])
+    return printing.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

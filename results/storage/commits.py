@@ -292,9 +292,8 @@ def read_table(commit: Commit, table: str) -> pa.Table:
             content = migrations.upgrade(table, rows, path)
         else:
             with path.open("rb") as stream:
-                size = stream.seek(0, os.SEEK_END)
-                parquet = bounds.Parquet(stream, bounds.allowed(size))
-                check_rows(table, path, size, parquet.metadata.num_rows)
+                parquet = bounds.Parquet(stream)
+                check_rows(table, path, parquet.bytes, parquet.metadata.num_rows)
                 content = migrations.upgrade(table, parquet.read(), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
