@@ -22,7 +22,7 @@ from analysis.trials import steps
 from results import __main__ as results_cli, cli, store
 from results.bad_input import BadInput
 from results.exit_codes import CAUSES
-from results.plans import schema
+from results.plans import kinds, schema
 from sweeps import composition, overrides, plan
 from workloads import preparable
 
@@ -188,6 +188,14 @@ def test_the_dictionary_has_every_column(pages: ModuleType) -> None:
     for column in (*schema.STUDIES, *schema.TRIALS, *schema.MEASUREMENTS, *schema.COSTS):
         assert re.search(rf"^\| `{column.name}` \| [^|]+ \| {re.escape(column.meaning)} \|$", page, re.M)
     assert f"schema {schema.SCHEMA_VERSION}" in page
+
+
+def test_every_status_of_a_trial_is_explained() -> None:
+    (meaning,) = (column.meaning for column in schema.TRIALS if column.name == "status")
+    statuses = {status for status, _ in kinds.OF_ANY}
+    for explained in (meaning, *((DOCS / page).read_text() for page in ("glossary.md", "start.md"))):
+        assert all(re.search(rf"\b{status}\b", explained) for status in statuses)
+        assert re.search(r"INFEASIBLE[^.;]*diverged[^.;]*layout was rejected", explained)
 
 
 def test_statistics_tell_every_verdict_and_every_assumption() -> None:
