@@ -211,7 +211,7 @@ def as_text(table: pd.DataFrame) -> str:
         if row["reason"]:
             reasons.append((i, row["reason"]))
         for assumption in filter(None, row["doubts"].split(", ")):
-            doubts.append((i, f"in doubt: {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
+            doubts.append((i, f"in doubt: {assumption}, because {assumptions.FINDINGS[assumption]}"))
     notes = text.grouped(reasons) + text.grouped(doubts)
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")
