@@ -224,7 +224,7 @@ def test_the_table_of_steps_is_as_it_is_printed(monkeypatch: pytest.MonkeyPatch)
         complete=1,
     )
     monkeypatch.setattr("results.printing.width", lambda stream: 80)
-    assert f"```text\n{steps.as_text(table)}\n\nnext: " in (DOCS / "own-data.md").read_text()
+    assert f"```text\n{steps.as_text(table)}\n\nA fit needs at least 5 " in (DOCS / "own-data.md").read_text()
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ TRIALS = (
     Column(
         "status",
         TEXT,
-        "COMPLETE (the trial reached every target, or its budget), INFEASIBLE (it diverged, or its layout was rejected) "
+        "COMPLETE (the trial reached all targets, or its budget), INFEASIBLE (it diverged, or its layout was rejected) "
         "or INCOMPLETE (it ended early)",
     ),
     Column("reason", TEXT, "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated. Else null"),
