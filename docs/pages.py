@@ -46,7 +46,8 @@ exit code 2, before anything runs.
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables. `results.store.read` reads them into pandas. This page is generated
+A store has three tables, and a release has the same three and `points`. `results.store.read` reads the three into pandas.
+This page is generated
 from `results/plans/schema.py`, schema {version}. Each release has its own `DICTIONARY.md`, which also lists the columns
 of its metaparameters and metrics.
 

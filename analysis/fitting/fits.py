@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import BEST, CHECKS as CHECK_COLUMNS, CONFIRMED, DIFFERS, FITS as COLUMNS, MEDIANS
-from analysis.fitting import assumptions, curves, regimes, samples
+from analysis.fitting import FEWEST_BATCH_SIZES, assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from results import bounds
@@ -58,10 +58,10 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
         where = text.batch_sizes(points.batch_size[only_bounded])
         notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
     n = int((~only_bounded).sum())
-    if n < regimes.FEWEST_BATCH_SIZES:
+    if n < FEWEST_BATCH_SIZES:
         left = " left" if only_bounded.any() or points.notes else ""
         plural = "" if n == 1 else "s"
-        notes.append(f"{n} batch size{plural}{left}, but a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        notes.append(f"{n} batch size{plural}{left}, but a fit needs {FEWEST_BATCH_SIZES}")
         if only_bounded.any():
             notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
@@ -211,7 +211,7 @@ def as_text(table: pd.DataFrame) -> str:
         if row["reason"]:
             reasons.append((i, row["reason"]))
         for assumption in filter(None, row["doubts"].split(", ")):
-            doubts.append((i, f"in doubt: {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
+            doubts.append((i, f"in doubt: {assumption}, because {assumptions.FINDINGS[assumption]}"))
     notes = text.grouped(reasons) + text.grouped(doubts)
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")

@@ -93,7 +93,8 @@ TRIALS = (
     Column(
         "status",
         TEXT,
-        "COMPLETE, INFEASIBLE (the trial diverged, or its layout was rejected) or INCOMPLETE",
+        "COMPLETE (the trial reached all targets, or its budget), INFEASIBLE (it diverged, or its layout was rejected) "
+        "or INCOMPLETE (it ended early)",
     ),
     Column("reason", TEXT, "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated. Else null"),
     Column("steps", INT32, "steps at the last evaluation, or null if its source does not specify them"),

@@ -4,6 +4,7 @@ Values are ignored. Every entry except explicit zeros is a link.
 """
 
 import math
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator
