@@ -25,7 +25,7 @@ from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
-from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file
+from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file, table_file
 
 IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
 
@@ -123,7 +123,7 @@ def rebuild_record(
       request: a request that the commit may have answered.
       runs: valid run numbers, or None if unknown.
     """
-    names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
+    names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
     try:
         study = study_of(plan, request.trials, folder.name, request.repeats)
         sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
@@ -355,7 +355,7 @@ def _unlike(
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}
     for table, name in names.items():
-        expected = f"{table[:20]}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+        expected = table_file(table[:20], number)
         if name != expected:
             yield f"lists a file that is not {expected}"
             return

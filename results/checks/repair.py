@@ -28,12 +28,12 @@ from results.durable import Folder
 from results.plans import schema
 from results.plans.trial_request import NO_REPEATS, TrialRequest
 from results.printing import Report
-from results.storage import compaction, envelope, parts
+from results.storage import compaction, parts
 from results.storage.claims import Claim, claim_bytes
 from results.storage.commits import commit_of, list_study
 from results.storage.compaction import Piece
 from results.storage.folders import entries
-from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
+from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file, table_file
 
 MOST_ANEW = 10_000  # maximum number of files to rebuild; a study that lacks more must be fetched again
 
@@ -226,7 +226,7 @@ def _commits(folder: Path, torn: Torn) -> Iterator[Action]:
     """Drops torn commit records, and those that list a torn or missing file."""
     for name, what in torn.items():
         number = commit_number(name)
-        if number is None or name == envelope.file_name(number):
+        if number is None or name == table_file("envelope", number):
             continue
         for path in (folder / name, folder / commit_file(number)):
             if path.exists():
@@ -268,7 +268,7 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
     """Drops torn envelopes. Commits the study again if the newest commit lost its envelope."""
     for path, what, torn in findings.faults:
         number = commit_number(path.name)
-        if not torn or number is None or path.name != envelope.file_name(number):
+        if not torn or number is None or path.name != table_file("envelope", number):
             continue
         path.unlink(missing_ok=True)
         yield f"{path}: dropped; it {what}"

@@ -15,6 +15,7 @@ from results.plans.plan import Plan
 from results.storage import compaction, envelope, migrations
 from results.storage.commits import Commit, File
 from results.storage.compaction import TABLES, Piece, select_trials
+from results.storage.parts import table_file
 
 MOST_CLAIMS = 1000  # maximum claims of a study that is copied unchanged; a study with more is rewritten
 
@@ -96,9 +97,8 @@ def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, TableBytes]:
     data["envelope"], counts["envelope"] = envelope.build(commit.study, whole, hashes)
     files = {}
     for table, content in data.items():
-        name = f"{table}-{commit.number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
-        digest = hashlib.sha256(content).hexdigest()
-        files[table] = File(commit.files[table].path.parent / name, digest, len(content), counts[table])
+        path = commit.files[table].path.parent / table_file(table, commit.number)
+        files[table] = File(path, hashlib.sha256(content).hexdigest(), len(content), counts[table])
     return commit._replace(files=files), data
 
 

@@ -19,7 +19,7 @@ from results.storage import claims, commits, compaction
 from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
-from results.storage.parts import claim_file, commit_file
+from results.storage.parts import claim_file, commit_file, table_file
 
 MergeResult = Literal["new", "grown", "present"]
 
@@ -181,7 +181,7 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
             created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
-        names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
+        names = {table: table_file(table, number) for table in theirs.files}
         for table, name in names.items():
             durable.create(folder / name, data[table])
         record = commits.record_of(theirs._replace(number=number, parts=0), version, names)

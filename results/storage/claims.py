@@ -22,7 +22,7 @@ from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope, parts
 from results.storage.commits import Commit, Tables, list_study, newest_commit, read_table, retry, to_frame
 from results.storage.compaction import TABLES, Piece
-from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
+from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number, table_file
 
 State = tuple[Listing, Commit | None, list[Part]]  # the listing, the newest commit, and the later parts that count
 
@@ -138,9 +138,12 @@ class Claim:
     def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit and returns its record."""
         request = study.request
-        files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
+        files = {
+            table: self._file(table_file(table, number), compaction.parquet_bytes(content), len(content))
+            for table, content in whole._asdict().items()
+        }
         envelope_and_rows = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
-        files["envelope"] = self._file(envelope.file_name(number), *envelope_and_rows)
+        files["envelope"] = self._file(table_file("envelope", number), *envelope_and_rows)
         return {
             "name": self._name,
             "number": number,
@@ -179,9 +182,6 @@ class Claim:
     def _taken_over(self, number: int) -> TakenOver:
         other = durable.read_sealed(self._folder / claim_file(number))
         return TakenOver(f"{self._name} was taken over by process {other.get('pid')} on {other.get('host')}")
-
-    def _table(self, name: str, table: pa.Table, number: int) -> dict[str, Any]:
-        return self._file(f"{name}-{number:06d}.parquet", compaction.parquet_bytes(table), len(table))
 
     def _file(self, name: str, data: bytes | memoryview, rows: int) -> dict[str, Any]:
         durable.create(self._folder / name, data)

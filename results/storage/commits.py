@@ -218,6 +218,11 @@ def _slice(
     columns = dict(sorted((record["metrics"] if table == "measurements" else entry.get("columns", {})).items()))
     if start + rows > whole.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
         raise ValueError(entry)
+    return slice_of(whole, start, rows, columns)
+
+
+def slice_of(whole: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
+    """Returns some rows of a shared table, with their share of its bytes."""
     return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
 
 

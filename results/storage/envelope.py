@@ -55,11 +55,6 @@ class Envelope(NamedTuple):
     rows: Sequence[pa.RecordBatch]
 
 
-def file_name(number: int) -> str:
-    """Returns the file name of a commit's envelope."""
-    return f"envelope-{number:06d}.arrow"
-
-
 def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
     """Returns a study's envelope as file content, and its number of rows.
 

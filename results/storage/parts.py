@@ -85,6 +85,11 @@ def commit_number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def table_file(table: str, number: int) -> str:
+    """Returns the name of a commit's file: a table, or the envelope."""
+    return f"{table}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+
+
 def checkpoint_file(trial: int, index: int = 0, count: int = 1) -> str:
     """Returns the name of a trial's checkpoint from process ``index`` of ``count``."""
     return f"checkpoint-{trial:09d}" if count == 1 else f"checkpoint-{trial:09d}-{index}-of-{count}"
