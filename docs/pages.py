@@ -1,4 +1,4 @@
-"""Generates pages on every build: help of the commands, columns, notebooks, and the reference of all modules."""
+"""Generates pages on every build: command help, columns, notebooks and the module reference."""
 
 import os
 import re
