@@ -24,43 +24,50 @@ define NEW_VENV
 rm -rf .venv && $(PYTHON) -m venv .venv
 endef
 
-.PHONY: unusable quickstart first-contact test test-all test-plan test-slurm test-ray test-readers attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
+.PHONY: unusable help install quickstart first-contact test test-all test-plan test-slurm test-ray test-readers attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
+
+.DEFAULT_GOAL := help
+help:  ## this list
+	@sed -nE "s/^([a-z-]+):.*  ## (.*)/\1 \2/p" $(MAKEFILE_LIST) | while read -r target text; do \
+	  printf '%-16s %s\n' "$$target" "$$text"; done
+
+install: .venv/installed $(EXTRA:%=.venv/installed-%)  ## create .venv with everything needed; EXTRA=cuda or EXTRA=tpu adds a plugin
 
 # Without a plugin of JAX's it is on the CPU, whatever else is there.
 quickstart: export JAX_PLATFORMS := $(if $(EXTRA)$(wildcard .venv/installed-*),$(JAX_PLATFORMS),cpu)
-quickstart: .venv/installed $(EXTRA:%=.venv/installed-%)
+quickstart: .venv/installed $(EXTRA:%=.venv/installed-%)  ## train small networks, print tables and draw figures, in a few minutes
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
 	$(BIN)/python -m sweeps +experiment=alx2022/quickstart store=$(STORE) -m
 	$(BIN)/python -m analysis all --store $(STORE) --out $(FIGURES)
 
 # What a GPU or TPU host computes, and how fast, in ten minutes: build/first-contact.json. docs/accelerators.md reads it.
-first-contact: .venv/installed $(EXTRA:%=.venv/installed-%)
+first-contact: .venv/installed $(EXTRA:%=.venv/installed-%)  ## what a GPU or TPU host computes, and how fast: build/first-contact.json
 	mkdir -p build
 	$(BIN)/python benchmarks/first_contact.py --json build/first-contact.json
 
-test: check
+test: check  ## lint, types and tests
 	$(PYTEST)
 
-test-all: check
+test-all: check  ## lint, types and all tests, also slow ones
 	$(PYTEST) -m 'not attack and not plan and not slurm and not ray and not readers'
 
 # What the compiler of TPUs makes of the programs; it needs no TPU, and is installed beside the rest.
-test-plan: .venv/installed-tpu
+test-plan: .venv/installed-tpu  ## tests of the TPU compiler, without a TPU
 	$(PYTEST) -m plan
 
 # Studies on a SLURM and on a Ray cluster that the tests start on this machine. Debian's package is slurm-wlm.
 SLURM_PROGRAMS := slurmctld slurmd munged
-test-slurm: .venv/installed
+test-slurm: .venv/installed  ## tests on a SLURM cluster on this machine
 	for program in $(SLURM_PROGRAMS); do command -v $$program > /dev/null || \
 	  { apt-get update && apt-get install -y slurm-wlm munge && break; } || exit; done
 	$(BIN)/python -m pytest -m slurm tests/launchers
 
-test-ray: .venv/installed-ray
+test-ray: .venv/installed-ray  ## tests on a Ray cluster on this machine
 	$(BIN)/python -m pytest -m ray tests/launchers
 
 # The one-liners of docs/sql.md, each in an environment that has its reader alone: build/readers/NAME.
 READERS := datasets mlcroissant duckdb polars pandas fastparquet
-test-readers: .venv/installed $(READERS:%=build/readers/%/installed)
+test-readers: .venv/installed $(READERS:%=build/readers/%/installed)  ## tests of the readers in docs/sql.md
 	$(BIN)/python -m pytest -m readers tests/readers
 
 build/readers/%/installed:
@@ -69,17 +76,17 @@ build/readers/%/installed:
 	touch $@
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
-attack: .venv/installed
+attack: .venv/installed  ## kill, stall and damage a store, at full size
 	$(PYTEST) -m 'attack or not attack' tests/attack
 
-check: .venv/installed
+check: .venv/installed  ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # Every picture in README and docs, from the release that ships; docs/figures/pictures.txt says which is which.
-figures: .venv/installed
+figures: .venv/installed  ## the pictures in README and docs
 	rm -rf build/figures
 	$(BIN)/python -m analysis figures --store results/published --out build/figures
 	$(BIN)/python -m analysis figures --store results/published --out build/figures --kind metaparameters \
@@ -92,21 +99,21 @@ figures: .venv/installed
 notebooks docs: export JAX_PLATFORMS := $(or $(JAX_PLATFORMS),cpu)
 
 # The notebooks, executed: build/notebooks/*.ipynb
-notebooks: .venv/installed
+notebooks: .venv/installed  ## the notebooks, executed: build/notebooks
 	mkdir -p build/notebooks
 	for source in analysis/notebooks/*.py; do $(BIN)/jupytext --quiet --to ipynb \
 	  --output build/notebooks/$$(basename $$source .py).ipynb $$source || exit; done
 	$(BIN)/jupyter-execute --inplace build/notebooks/*.ipynb
 
 # The documentation: build/docs/index.html; without executing the notebooks: make docs DOCS='-D nb_execution_mode=off'
-docs: .venv/installed
+docs: .venv/installed  ## the documentation: build/docs/index.html
 	$(BIN)/sphinx-build -W --keep-going -n $(DOCS) -b html docs build/docs
 
-page: .venv/installed
+page: .venv/installed  ## the published data as one page: build/report.html
 	$(BIN)/python -m analysis report --store results/published --out build/report.html
 
 # The sweeps behind results/published, and the release itself. Whatever stopped it, the same command goes on where it was.
-published: .venv/installed-tpu
+published: .venv/installed-tpu  ## train and build results/published, about 3.5 hours
 	for preset in alx2022/scaling alx2022/solvers alx2022/precision alx2022/tuning \
 	  published/noise published/pydoc published/decay published/many published/digits \
 	  layouts/quickstart layouts/cores layouts/mesh_tf_bert; do \
@@ -118,7 +125,7 @@ published: .venv/installed-tpu
 	$(BIN)/python -m results verify --store results/published
 
 # As many models as the paper trained; not part of the release.
-published-large: .venv/installed
+published-large: .venv/installed  ## a sweep as large as the paper's, not part of the release
 	$(BIN)/python -m sweeps +experiment=published/large store=$(LARGE) -m
 	$(BIN)/python -m sweeps.status store=$(LARGE)
 	$(BIN)/python -m analysis fit --store $(LARGE)
@@ -126,7 +133,7 @@ published-large: .venv/installed
 # MLPerf's reference convergence points, from a clone of mlcommons/logging: make mlperf MLPERF=DIR
 # results/mlperf is of this commit, the last one of pull request 470 (dlrmv4), 8 August 2026.
 MLPERF_COMMIT = 1237f5335a93b70f62e2bad30801373726219617
-mlperf: .venv/installed
+mlperf: .venv/installed  ## results/mlperf from a clone of mlcommons/logging: MLPERF=DIR
 	rm -rf build/mlperf && mkdir -p build/mlperf
 	git -C $(MLPERF) archive $(MLPERF_COMMIT) mlperf_logging/rcp_checker | tar x -C build/mlperf
 	$(BIN)/python -m results import mlperf-rcp build/mlperf/mlperf_logging/rcp_checker --store build/mlperf/store
@@ -136,18 +143,18 @@ mlperf: .venv/installed
 
 # AlgoPerf's public logs as a release, build/algoperf/release: make algoperf ALGOPERF=DIR, which is previous_leaderboards of
 # a clone of mlcommons/submissions_algorithms. Apache-2.0, 53 MB; ten minutes.
-algoperf: .venv/installed
+algoperf: .venv/installed  ## a release of AlgoPerf's public logs: ALGOPERF=DIR
 	rm -rf build/algoperf && mkdir -p build/algoperf
 	$(BIN)/python -m results import algoperf-logs $(ALGOPERF) --store build/algoperf/store
 	$(BIN)/python -m results export --store build/algoperf/store --out build/algoperf/release
 	$(BIN)/python -m results verify --store build/algoperf/release
 
 # What a deposit of the release at Zenodo says of it: build/zenodo.json
-zenodo: .venv/installed
+zenodo: .venv/installed  ## metadata for a deposit at Zenodo: build/zenodo.json
 	mkdir -p build
 	$(BIN)/python -m results.release.zenodo results/published --out build/zenodo.json
 
-bench: .venv/installed
+bench: .venv/installed  ## all benchmarks
 	$(BIN)/python benchmarks/commands.py
 	$(BIN)/python benchmarks/quickstart.py
 	$(BIN)/python benchmarks/engine.py
@@ -165,7 +172,7 @@ bench: .venv/installed
 
 # Versions of everything, for every Python and system at once; names and versions only. Those of the plugins agree.
 LOCK := uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header
-lock: .venv/installed
+lock: .venv/installed  ## update the versions in requirements*.lock
 	$(BIN)/$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
 	for extra in cuda tpu ray; do $(BIN)/$(LOCK) --extra $$extra --constraints requirements.lock --no-annotate \
 	  --output-file requirements-$$extra.lock pyproject.toml || exit; done
@@ -181,6 +188,6 @@ lock: .venv/installed
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --requirements $<
 	touch $@
 
-clean:
+clean:  ## remove .venv, figures, build and caches
 	rm -rf .venv figures build docs/notebooks docs/commands.md docs/dictionary.md $(addprefix docs/api/,$(addsuffix .md,results workloads harness sweeps analysis)) *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

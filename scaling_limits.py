@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from results import cli
+from results import cli, printing
 from results.bad_input import BadInput, nearest
-from results.cli import answer, answer_help
+from results.printing import answer, answer_help
 
 
 class Command(NamedTuple):
@@ -76,7 +76,7 @@ def main() -> NoReturn:
     command = COMMANDS.get(words[0]) if words else None
     if command is None:
         sys.exit(_without_command(words))
-    cli.rename(NAMES)
+    printing.rename(NAMES)
     cli.run(command.module, [*command.words, *words[1:]])
 
 

@@ -1,6 +1,6 @@
 """The `python -m analysis` command: numbers, tables, figures and pages from measured studies."""
 
-from results import cli
+from results import cli, printing
 
 if __name__ == "__main__":  # before all other imports, so that their errors are also reported in one line
     cli.run("analysis.__main__")
@@ -14,7 +14,7 @@ from analysis import arguments
 def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code. A user error is reported in one line with exit code 2."""
     options = arguments.parser().parse_args(words)
-    cli.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
+    printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     # A command imports pandas, scipy or matplotlib, which --help must not wait for.
     code = importlib.import_module(f"analysis.commands.{options.command}").run(options)
     read = [getattr(options, name, None) for name in ("store", "a", "b")]
@@ -23,5 +23,5 @@ def main(words: list[str] | None = None) -> int | None:
 
         for folder in filter(None, read):
             for note in withdrawn.of_store(folder):
-                cli.say(f"note: {note}")
+                printing.say(f"note: {note}")
     return code

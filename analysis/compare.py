@@ -13,7 +13,7 @@ from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
-from results import cli, store
+from results import printing, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
 from results.plans import kinds
@@ -171,7 +171,7 @@ def _shown(rows: pd.DataFrame) -> str:
         for row, words in zip(records, apart, strict=True)
     ]
     header = ["", "by", "A", "B", "of"]
-    shown = cli.table(header, lines, left=header, prose=["A", "B", "of"])
+    shown = printing.table(header, lines, left=header, prose=["A", "B", "of"])
     return "\n".join([shown, *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
 
 

@@ -14,10 +14,10 @@ from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
 from results import store
 from results.bad_input import BadInput
-from results.cli import quoted
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
+from results.printing import quoted
 from results.storage.commits import Commit, read_table, retry
 
 # Relative tolerances above the error from summing in a different order. A bfloat16 has eight bits of precision.

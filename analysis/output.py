@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from results import cli, durable
+from results import durable, printing
 from results.bad_input import BadInput
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def print_table(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
     """Prints ``table`` with --csv or --json, and otherwise the text for a reader."""
-    cli.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
+    printing.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 
 def write(path: Path, data: bytes, what: str) -> None:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from results import cli, grouping
-from results.cli import numbered
+from results import grouping, printing
 from results.plans.study import Target
+from results.printing import numbered
 from results.rules.answers import Rule
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
@@ -76,10 +76,10 @@ def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def table(rows: Sequence[Mapping[str, str]], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
-    """Formats rows of cells by column, like ``cli.table``, without ``optional`` columns that are empty."""
+    """Formats rows of cells by column, like ``printing.table``, without ``optional`` columns that are empty."""
     first = rows[0] if rows else {"": ""}
     header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
-    return cli.table(header, [[row[name] for name in header] for row in rows], left, **shown)
+    return printing.table(header, [[row[name] for name in header] for row in rows], left, **shown)
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:

@@ -23,8 +23,7 @@ from pathlib import Path
 import archives
 from report import PEAK, BenchmarkReport, in_turn, median_ratio, open_report, python, seconds
 
-from results import store
-from results.importers import archive
+from results import durable, store
 
 PAIRS = 3
 PACKED_PAIRS = 5
@@ -104,7 +103,7 @@ def main(report: BenchmarkReport) -> None:
     answers = archives.write(packed, studies=archives.published()[::every], trials=share)
     with tarfile.open(packed) as tar:
         tar.extractall(unpacked, filter="data")
-    digest = archive.sha256(packed, lambda count: None)
+    digest = durable.sha256(packed)
     work = {"pandas": lambda: run(PANDAS, unpacked), "ours": lambda: run_import(unpacked, target)}
     folders = in_turn(work, 1 if report.smoke else PAIRS, "folder")
     bzip2_command = ["bzip2", "-dc", str(packed)]

@@ -96,7 +96,7 @@ def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.
 def _plausible_tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
     trials = archives.plausible_trials(synthetic.path, synthetic.counts, synthetic.evaluations, rng)
     trial = np.repeat(np.arange(1, len(trials.rows) + 1, dtype=np.int32), trials.rows)
-    metrics = {shallue2018_format.metric(name) or name: values for name, values in trials.columns.items()}
+    metrics = {shallue2018_format.METRICS.get(name) or name: values for name, values in trials.columns.items()}
     measured = shallue2018_format.as_errors(pa.table(metrics))
     columns = {name: measured[name].to_numpy() for name in metrics if not name.startswith("train")}
     last = trials.step[np.cumsum(trials.rows) - 1]

@@ -1,4 +1,4 @@
-"""Generates pages on every build: help of the commands, columns, notebooks, and the reference of all modules."""
+"""Generates pages on every build: command help, columns, notebooks and the module reference."""
 
 import os
 import re
@@ -46,9 +46,9 @@ exit code 2, before anything runs.
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables. `results.store.read` reads them into pandas. This page is generated
-from `results/plans/schema.py`, schema {version}. Each release has its own `DICTIONARY.md`, which also lists the columns
-of its metaparameters and metrics.
+A store has three tables, and a release has the same three and `points`. `results.store.read` reads the three into
+pandas. This page is generated from `results/plans/schema.py`, schema {version}. Each release has its own
+`DICTIONARY.md`, which also lists the columns of its metaparameters and metrics.
 
 - After these columns `trials` has one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.

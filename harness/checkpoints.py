@@ -21,10 +21,10 @@ from harness import multihost
 from harness.programs import Programs
 from harness.scheduler import Live, Saved, TrialScheduler
 from results import durable
-from results.cli import say
 from results.durable import Folder
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
+from results.printing import say
 from results.storage import parts
 from results.storage.commits import list_study
 

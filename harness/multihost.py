@@ -23,7 +23,7 @@ import numpy as np
 from harness import cluster_detection, rendezvous
 from harness.cluster_detection import Environment
 from results.bad_input import BadInput, first_line
-from results.cli import say
+from results.printing import say
 
 T = TypeVar("T")
 SHARED_SECONDS = 60.0  # a failure on all processes within this time counts as a failure of the study

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from results import cli
+from results import cli, printing
 
 if __name__ == "__main__":  # precedes all other imports, so that import errors are reported in one line
     cli.run("harness.probe")
@@ -107,20 +107,20 @@ def main(argv: list[str]) -> int:
     parser = cli.CommandParser("python -m harness.probe", description=__doc__)
     cli.add_output_arguments(parser)
     given = parser.parse_args(argv)
-    cli.set_output(csv=given.csv, json=given.json, wide=given.wide)
+    printing.set_output(csv=given.csv, json=given.json, wide=given.wide)
     backend, _ = processors.accelerators()
     if backend == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, processors.physical_cores()[0])
     device = provenance.device()
-    cli.say(f"measuring {device['device_kind']}, which takes up to two minutes")
+    printing.say(f"measuring {device['device_kind']}, which takes up to two minutes")
     found = measured(device["backend"])
     file = microbenchmarks.write(device["device_kind"], found)
     header = ("device_kind", "what", "value", "unit")
     rows = _rows(found)
     texts = [(name, f"{value:.4g}", unit) for name, value, unit in rows]
     stored = [(device["device_kind"], *row) for row in rows]
-    cli.show(header, stored, lambda: cli.table(header[1:], texts, ("what", "unit")))
-    cli.say(f"stored in {file}; `python -m sweeps.plan` uses it for predictions")
+    printing.show(header, stored, lambda: printing.table(header[1:], texts, ("what", "unit")))
+    printing.say(f"stored in {file}; `python -m sweeps.plan` uses it for predictions")
     return 0
 
 

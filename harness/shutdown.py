@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from results.cli import say
 from results.exit_codes import PREEMPTED, TERMINATED
+from results.printing import say
 
 STOP_SECONDS = 5.0  # time that training may take to stop
 SAVE_SECONDS = 60.0  # additional time for a write in progress

@@ -46,14 +46,20 @@ class Parquet:
     Strings are decoded as dictionaries, and expanded if their total length fits the bound.
 
     Attributes:
+      bytes: size of the file.
       metadata: metadata of the file.
       schema_arrow: the stored schema.
     """
 
-    def __init__(self, source: Any, most: int, metadata: Any = None):
-        """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory. See ``allowed``."""
-        self._source, self._allowed = source, most
-        self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
+    def __init__(self, source: Any, most: int | None = None, metadata: Any = None):
+        """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory, by default ``allowed``."""
+        self._source = source
+        self.bytes = source.seek(0, 2)
+        self._allowed = allowed(self.bytes) if most is None else most
+        limits = {} if metadata else _footer_limits(source, self._allowed)
+        # With pre_buffer, Arrow reads the file in threads. If the interpreter exits before a thread has released its
+        # last Python object, the process aborts.
+        self._file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, **limits)
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
         self._names = self.schema_arrow.names
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -83,7 +89,7 @@ class Parquet:
         if plain and decoded + self._longest_texts <= self._allowed:
             return self._file.read_row_groups(groups, names, use_threads=False)
         texts = [field.name for field in self.schema_arrow if _is_text(field.type)]
-        file = pq.ParquetFile(self._source, metadata=self.metadata, read_dictionary=texts)
+        file = pq.ParquetFile(self._source, metadata=self.metadata, read_dictionary=texts, pre_buffer=False)
         table = file.read_row_groups(groups, names, use_threads=False)
         return self._with_plain_texts(table, self._allowed - decoded, plain=plain)
 
@@ -204,6 +210,16 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
     source.seek(start)
 
 
+def csv_source(data: bytes) -> pa.BufferReader:
+    """Returns CSV text as a source for ``pyarrow.csv.read_csv``, which reads it in threads.
+
+    It holds a copy of the data. If a thread releases a Python object while the interpreter exits, the process aborts.
+    """
+    copy = pa.allocate_buffer(len(data))
+    pa.FixedSizeBufferWriter(copy).write(data)
+    return pa.BufferReader(copy)
+
+
 def text(path: Path, most: int = MOST_CSV) -> bytes:
     """Reads a text file, which can be a pipe. Raises TooLarge if it has more than ``most`` bytes."""
     with open(path, "rb") as file:
@@ -292,10 +308,13 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
         else:
             value, at = _varint(data, at)
             number = value >> 1 ^ -(value & 1)
-        if 4 <= head & 15 <= 6 and (byte := data[at]) < 128:  # most fields are one-byte numbers
+        kind = head & 15
+        if 4 <= kind <= 6 and (byte := data[at]) < 128:  # most fields are one-byte numbers
             fields[number], at = byte >> 1 ^ -(byte & 1), at + 1
+        elif kind in _READ:
+            fields[number], at = _READ[kind](data, at, depth)
         else:
-            fields[number], at = _READ[head & 15](data, at, head & 15, depth) if head & 15 in _READ else _no_field()
+            raise IndexError("a type of field that no header of a page has")
     return fields, at + 1
 
 
@@ -312,16 +331,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise IndexError("a number without an end")
 
 
-def _no_field() -> tuple[Any, int]:
-    raise IndexError("a type of field that no header of a page has")
-
-
-def _number(data: bytes, at: int, kind: int, depth: int) -> tuple[int, int]:
+def _number(data: bytes, at: int, depth: int) -> tuple[int, int]:
     value, at = _varint(data, at)
     return value >> 1 ^ -(value & 1), at
 
 
-def _binary(data: bytes, at: int, kind: int, depth: int) -> tuple[None, int]:
+def _binary(data: bytes, at: int, depth: int) -> tuple[None, int]:
     length, at = _varint(data, at)
     if at + length > len(data):
         raise IndexError("a text without an end")
@@ -329,15 +344,15 @@ def _binary(data: bytes, at: int, kind: int, depth: int) -> tuple[None, int]:
 
 
 _READ = {
-    1: lambda data, at, kind, depth: (True, at),
-    2: lambda data, at, kind, depth: (False, at),
-    3: lambda data, at, kind, depth: (data[at], at + 1),
+    1: lambda data, at, depth: (True, at),
+    2: lambda data, at, depth: (False, at),
+    3: lambda data, at, depth: (data[at], at + 1),
     4: _number,
     5: _number,
     6: _number,
-    7: lambda data, at, kind, depth: (None, at + 8),
+    7: lambda data, at, depth: (None, at + 8),
     8: _binary,
-    12: lambda data, at, kind, depth: _struct(data, at, depth + 1),
+    12: lambda data, at, depth: _struct(data, at, depth + 1),
 }
 
 

@@ -19,26 +19,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
-from results import exit_codes, printing
+from results import exit_codes
 from results.bad_input import BadInput, nearest
-from results.printing import (  # the names with `as` are also read through this module
-    answer as answer,
-    answer_help as answer_help,
-    as_help,
-    help_width,
-    is_data as is_data,
-    is_json as is_json,
-    numbered as numbered,
-    quoted as quoted,
-    rename as rename,
-    renamed as renamed,
-    report_some as report_some,
-    say as say,
-    set_output as set_output,
-    show as show,
-    show_json as show_json,
-    table as table,
-)
+from results.printing import as_help, help_width, renamed, say, set_typed
 
 P = ParamSpec("P")
 
@@ -63,7 +46,7 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
     @functools.wraps(main)
     def wrapped(*words: P.args, **named: P.kwargs) -> int:
         own = words[0] if words and isinstance(words[0], list) else sys.argv[1:]
-        printing.set_typed(own)
+        set_typed(own)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
                 stream.reconfigure(errors="backslashreplace")  # for characters missing from its encoding

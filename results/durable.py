@@ -298,20 +298,22 @@ def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
     return unseal(read(path, most), path)
 
 
-def sha256(path: Folder) -> str:
-    """Returns the hex sha256 of a file of any size, using little memory."""
+def sha256(path: Folder, on_read: Callable[[int], object] = lambda total: None) -> str:
+    """Returns the hex sha256 of a file of any size, using little memory. ``on_read`` gets the bytes read so far."""
     check_file(path)
-    digest = hashlib.sha256()
+    digest, total = hashlib.sha256(), 0
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
+            total += len(piece)
+            on_read(total)
     return digest.hexdigest()
 
 
-def is_leftover(path: Path, now: float | None = None) -> bool:
+def is_leftover(path: Path) -> bool:
     """Returns whether a local file is so old that its writer must be gone."""
     try:
-        return (time.time() if now is None else now) - path.stat().st_mtime > LEFTOVER_SECONDS
+        return time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
     except FileNotFoundError:
         return False
 

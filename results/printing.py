@@ -333,6 +333,9 @@ def _whole(found: re.Match[str]) -> str:
 # Fitting tables
 
 
+Cells = tuple[str, ...]
+
+
 class Column(NamedTuple):
     """A column of a table.
 
@@ -345,7 +348,7 @@ class Column(NamedTuple):
     """
 
     name: str
-    cells: tuple[str, ...]
+    cells: Cells
     left: bool
     prose: bool = False
     kept: bool = False
@@ -399,11 +402,11 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
         return "\n".join(_lines(columns, {}, stacked=False))
     columns, heading = _without_constants(columns, feet)
     sections: dict[int, str] = {}
-    if _width(columns, stacked=True) > width:
+    if _width(columns) > width:
         columns, sections = _sections(columns, rows, feet, width)
     out = []
     fitted = _fitted(columns, width)
-    while _width(fitted, stacked=True) > width and len(columns) > 2:
+    while _width(fitted) > width and len(columns) > 2:
         names = [column.name for column in columns if not column.kept]
         if not names:
             break
@@ -449,7 +452,7 @@ def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tu
     chosen: list[Column] = []
     starts = []
     for column in leading:
-        if _width([c for c in columns if c not in chosen], stacked=True) <= width:
+        if _width([c for c in columns if c not in chosen]) <= width:
             break
         keys = list(zip(*(c.cells for c in (*chosen, column)), strict=True))
         begins = [i for i in range(rows) if i == 0 or keys[i] != keys[i - 1]]
@@ -469,7 +472,7 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
         at = [i for i, column in enumerate(columns) if column.left and column.prose == prose]
         sizes = {i: _cell_width(columns[i]) for i in at}
         shortest = {i: _PROSE if prose else _shortest(columns[i].cells) for i in at}
-        while _width(fitted, stacked=True) > width:
+        while _width(fitted) > width:
             yielding = [i for i in at if sizes[i] > shortest[i]]
             if not yielding:
                 break
@@ -480,12 +483,12 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
     return fitted
 
 
-def _wrapped_cells(cells: tuple[str, ...], size: int) -> tuple[str, ...]:
+def _wrapped_cells(cells: Cells, size: int) -> Cells:
     """Cells of several lines."""
     return tuple("\n".join(textwrap.wrap(cell, size, break_on_hyphens=False)) for cell in cells)
 
 
-def _shortest(cells: tuple[str, ...]) -> int:
+def _shortest(cells: Cells) -> int:
     """Returns the smallest size at which distinct cells stay distinct."""
     different = len(set(cells))
     size = max(map(len, cells))
@@ -494,14 +497,14 @@ def _shortest(cells: tuple[str, ...]) -> int:
     return size
 
 
-def _shortened(cells: tuple[str, ...], size: int) -> tuple[str, ...]:
+def _shortened(cells: Cells, size: int) -> Cells:
     """Shortens cells to at most ``size`` characters: first the hashes at their ends, then their middle."""
     if max(map(len, cells)) > size:
         cells = _with_short_hashes(cells)
     return tuple(cell if len(cell) <= size else _middle_cut(cell, size) for cell in cells)
 
 
-def _with_short_hashes(cells: tuple[str, ...]) -> tuple[str, ...]:
+def _with_short_hashes(cells: Cells) -> Cells:
     hashes = [_HASH.fullmatch(cell) for cell in cells]
     for digits in (4, 6, 8):
         short = tuple(f"{h[1]}-{h[2][:digits]}" if h else cell for h, cell in zip(hashes, cells, strict=True))
@@ -539,7 +542,7 @@ def _sizes(columns: Sequence[Column], *, stacked: bool) -> list[int]:
     return [max(_cell_width(one), *map(len, _heads(one, stacked=stacked))) for one in columns]
 
 
-def _width(columns: Sequence[Column], *, stacked: bool) -> int:
+def _width(columns: Sequence[Column], *, stacked: bool = True) -> int:
     return sum(_sizes(columns, stacked=stacked)) + 2 * (len(columns) - 1)
 
 

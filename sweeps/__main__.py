@@ -1,6 +1,6 @@
 """python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated."""
 
-from results import cli
+from results import cli, printing
 
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.__main__")
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from results import exit_codes
 from results.bad_input import BadInput, number_of
-from results.cli import answer, quoted, say
+from results.printing import answer, quoted, say
 from results.storage import attempts
 from sweeps import help_text
 
@@ -69,11 +69,11 @@ def _dry_run(request: "Request") -> int:
     _report_left_out(request, found.left_out)
     to_run = {study.name for study in found.studies}
     rows = []
-    for study in sorted(request.studies, key=lambda one: cli.numbered(one.name)):
+    for study in sorted(request.studies, key=lambda one: printing.numbered(one.name)):
         for words in request.words[study.name] if study.name in to_run else ():
             command = ["python", "-m", "sweeps", *words, f"store={request.store}"]
             rows.append((study.name, str(request.store / study.name), shlex.join(command)))
-    cli.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
+    printing.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
     say(f"dry run: {len(to_run)} of {number_of(len(request.studies), 'study')} would run")
     return 0
 
@@ -87,7 +87,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     _report_left_out(request, left_out)
     if not to_run and left_out:
         return exit_codes.FAILED
-    report = say if cli.is_data() else answer
+    report = say if printing.is_data() else answer
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
         _show_no_rows()
@@ -108,9 +108,9 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     if not request.launcher["wait"]:  # the launcher has already reported the jobs
         _show_no_rows()
         return 0
-    ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: cli.numbered(one.study))
+    ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: printing.numbered(one.study))
     rows = [(*one[:-1], round(one.seconds, 1)) for one in ran]
-    cli.show(_HEADER, rows, lambda: cli.table(_HEADER, [(*row[:-1], f"{row[-1]:.1f}") for row in rows]))
+    printing.show(_HEADER, rows, lambda: printing.table(_HEADER, [(*row[:-1], f"{row[-1]:.1f}") for row in rows]))
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         if places:
@@ -131,8 +131,8 @@ def _sweep(request: "Request", hook: "Hook") -> int:
 
 def _show_no_rows() -> None:
     """Prints an empty table if CSV or JSON was asked for."""
-    if cli.is_data():
-        cli.show(_HEADER, (), str)
+    if printing.is_data():
+        printing.show(_HEADER, (), str)
 
 
 def _report_left_out(request: "Request", studies: "Sequence[Plan]") -> None:

@@ -2,18 +2,20 @@
 
 import bisect
 import math
+import operator
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness import costs, predictions
 from harness.costs import Question
 from harness.predictions import Calibration, Seconds
 from harness.run import Settings
 from harness.runners import RUNNERS
-from results import cli
+from results import printing
 from results.bad_input import BadInput, number_of
+from results.grouping import grouped
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
@@ -161,11 +163,12 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
-    together: dict[tuple, list[Mapping[str, Any]]] = {}
-    for row in read_table(commit, "studies").to_pylist():
-        if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
-            continue
-        together.setdefault(tuple(row[name] for name in _TOGETHER), []).append(row)
+    usable = [
+        row
+        for row in read_table(commit, "studies").to_pylist()
+        if row["emulated"] is False and row["trial_steps"] and row["train_seconds"]
+    ]
+    together = grouped(usable, operator.itemgetter(*_TOGETHER))
     found = []
     for (kind, backend, devices, lanes, strategy, shards, microbatches), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
@@ -252,11 +255,11 @@ def show(store: Path) -> int:
     Raises:
       BadInput: there are no runs to compare.
     """
-    found = measured(commits(store), cli.say)
-    found.sort(key=lambda one: (one.device.kind, cli.numbered(one.study.name)))
+    found = measured(commits(store), printing.say)
+    found.sort(key=lambda one: (one.device.kind, printing.numbered(one.study.name)))
     if not found:
         raise BadInput(f"store={store} has no runs with usable times. Run a sweep into it first.")
-    cli.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
+    printing.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
     return 0
 
 
@@ -297,7 +300,7 @@ def _text(found: list[Measured]) -> str:
         inside = sum(one.within for one in own)
         parts += [
             f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
-            cli.table(_HEADER, rows, ("study", "in range")),
+            printing.table(_HEADER, rows, ("study", "in range")),
             f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
             "",
         ]

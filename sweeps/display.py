@@ -11,8 +11,8 @@ from types import TracebackType
 
 from harness.run import COMPILING, TRAINING
 from results.bad_input import printable
-from results.cli import say
 from results.plans.kinds import KINDS
+from results.printing import say
 from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat

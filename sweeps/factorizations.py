@@ -7,6 +7,7 @@ import numpy as np
 
 from harness import multihost, processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
+from results.grouping import grouped
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps.configured_study import ABSENT, DATA, DEVICES, Config, ConfiguredStudy, Say, ranges
@@ -64,9 +65,7 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
     Raises:
       BadInput: the data cannot be used, or do not match a study.
     """
-    by_data: dict[tuple[str, str], list[ConfiguredStudy[Factorization]]] = {}
-    for one in studies:
-        by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
+    by_data = grouped(studies, lambda one: (one.study.dataset, one.study.dataset_version))
     lines = []
     for group in by_data.values():
         data = registry.ratings(group[0].source or {})

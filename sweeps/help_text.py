@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import conf
-from results import cli
-from results.cli import answer_help
+from results import cli, printing
+from results.printing import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
@@ -17,7 +17,7 @@ DEEP = 2  # choices in deeper folders are not listed, because other choices comb
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
     """Parses a command line. With ``--help``, prints ``about``, all keys and all choices, and exits."""
     line = overrides.command_line(argv)
-    cli.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
+    printing.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
     if {"-h", "--help"} & set(argv):
         answer_help(_help(about))
         sys.exit()

@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from results.plans import kinds
 from sweeps import factorizations, layouts, networks, schema
-from sweeps.configured_study import ConfiguredStudy, Say
+from sweeps.configured_study import Config, ConfiguredStudy, Say
 
 
 class Reader(NamedTuple):
@@ -28,7 +28,7 @@ class Reader(NamedTuple):
     noun: str
     shape: type
     sections: tuple[str, ...]
-    read: Callable[[Mapping[str, Any]], ConfiguredStudy[Any]]
+    read: Callable[[Config], ConfiguredStudy[Any]]
     command: str
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []
     data_lines: Callable[[Sequence[ConfiguredStudy[Any]]], list[str]] = lambda studies: []

@@ -3,9 +3,9 @@
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from results.bad_input import BadInput
+from sweeps.configured_study import Config
 from sweeps.run import StudyUpdate
 from sweeps.schema import Bounds
 
@@ -79,7 +79,7 @@ class Limits:
         return self.reached is not None
 
 
-def of_configuration(asked: Mapping[str, Any]) -> tuple[Bounds, Bounds]:
+def of_configuration(asked: Config) -> tuple[Bounds, Bounds]:
     """Returns the limits of a sweep and of each study from the configuration ``limits``. Raises BadInput."""
     for key in ("sweep", "study"):
         for name, value in asked[key].items():

@@ -86,8 +86,13 @@ def notes(studies: Sequence[BatchStudy]) -> list[str]:
 
 def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
     """Returns lines for the user about the data of these studies."""
-    rows = [registry.dataset(one.study.dataset, one.source) for one in studies]
-    return list(dict.fromkeys(line for row in rows for line in row.lines))
+    lines: list[str] = []
+    for one in studies:
+        row = registry.dataset(one.study.dataset, one.source)
+        lines += row.lines
+        if row.targets_line and one.study.targets == _default_targets(row):
+            lines.append(row.targets_line)
+    return list(dict.fromkeys(lines))
 
 
 def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Say) -> None:
@@ -101,6 +106,10 @@ def _targets(task: Config, dataset: Dataset) -> tuple[Target, ...]:
         return tuple(Target(target["metric"], target["value"]) for target in task["targets"])
     if not dataset.targets:
         raise BadInput("task.targets=null: a value is needed")
+    return _default_targets(dataset)
+
+
+def _default_targets(dataset: Dataset) -> tuple[Target, ...]:
     return tuple(Target(metric, value) for metric, value in dataset.targets)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from results import exit_codes
 from results.bad_input import BadInput, first_line
-from results.cli import Terminated, say
+from results.cli import Terminated
+from results.printing import say
 
 TIMEOUT = 10.0  # seconds, for a command or a server
 _LAST = 30.0  # seconds to wait for pending events at the end of a sweep

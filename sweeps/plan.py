@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from sweeps.overrides import CommandLine
     from sweeps.planning import Request
 
+Costs = dict[str, "StudyCost"]  # by study
+Trials = dict[str, int]  # missing from the store, by study
+
 # Imports inside functions keep --help fast.
 CALIBRATION = "--calibration"
 OWN = ("topology", "timeout", "step_times")
@@ -74,7 +77,7 @@ def main(argv: list[str]) -> int:
     return exit_codes.FAILED if any(cost.fits is False for cost in costs.values()) else exit_codes.DONE
 
 
-def _to_run(request: "Request", studies: Sequence["Plan"]) -> dict[str, int]:
+def _to_run(request: "Request", studies: Sequence["Plan"]) -> Trials:
     """Returns the number of trials that are missing from a store or release, by study name."""
     from results import store
 
@@ -119,9 +122,7 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-def _costs(
-    request: "Request", missing: dict[str, int], topology: str | None, seconds: float | None
-) -> dict[str, "StudyCost"]:
+def _costs(request: "Request", missing: Trials, topology: str | None, seconds: float | None) -> Costs:
     """Returns the costs of all studies by name. If they cannot be counted, reports why and returns an empty dict."""
     from harness.costs import Unanswered
     from sweeps import costs
@@ -175,7 +176,7 @@ def _row(study: "Plan", missing: int) -> tuple:
     return study.name, planned, planned - missing, missing, study.budget_steps, missing * study.budget_steps
 
 
-def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]) -> None:
+def _show_data(studies: Sequence["Plan"], missing: Trials, costs: Costs) -> None:
     cells = {name: _cells(cost) for name, cost in costs.items()}
     unknown = [None for _ in COLUMNS]
     rows = [(*_row(study, missing[study.name]), *cells.get(study.name, unknown)) for study in studies]
@@ -242,8 +243,8 @@ def _verdict_text(cost: "StudyCost") -> str:
 def _show_text(
     request: "Request",
     studies: Sequence["Plan"],
-    missing: dict[str, int],
-    costs: dict[str, "StudyCost"],
+    missing: Trials,
+    costs: Costs,
     seconds: float | None,
 ) -> None:
     from results.plans.kinds import of_kind

@@ -10,16 +10,17 @@ from harness import compile_cache, processors
 from harness.run import STRATEGIES, Settings
 from results import durable, store
 from results.bad_input import BadInput, check_choice
-from results.cli import say
+from results.grouping import grouped
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
+from results.printing import say
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
 from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
-from sweeps.launchers.launcher import Launch, failed_too_often
+from sweeps.launchers.launcher import Launch, check_least, failed_too_often
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import Words
 from sweeps.run import StudyOutcome, StudyUpdate
@@ -266,9 +267,7 @@ def run(
 
 def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterator[str]:
     """Yields a line for each per-study limit, with the studies that reached it."""
-    by_limit: dict[str, list[str]] = {}
-    for name, limit in used.ended.items():
-        by_limit.setdefault(limit, []).append(name)
+    by_limit = grouped(used.ended, lambda name: used.ended[name])
     seconds = request.settings.time_limit_seconds
     hours = request.limits[1].max_hours
     if seconds is not None and used.reached is None:
@@ -295,22 +294,14 @@ def _check_backend(folder: Path, study: Plan) -> None:
 
 
 def _check(settings: Settings) -> None:
-    for key in ("lanes", "shards", "microbatches"):
-        _check_least(settings, key, 1)
+    check_least(vars(settings), "", lanes=1, shards=1, microbatches=1)
     check_choice("lane_strategy", settings.lane_strategy, ("auto", *STRATEGIES))
     limit = settings.time_limit_seconds
     if limit is not None and not limit > 0:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
-    for key in ("flush_seconds", "checkpoint_seconds"):
-        _check_least(settings, key, 0)
+    check_least(vars(settings), "", flush_seconds=0, checkpoint_seconds=0)
     folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
     if isinstance(folder, Path):
         there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is not a writable folder")
-
-
-def _check_least(settings: Settings, key: str, least: int) -> None:
-    value = getattr(settings, key)
-    if value is not None and not value >= least:
-        raise BadInput(f"{key} must be at least {least}, not {value:g}")

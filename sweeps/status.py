@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results import exit_codes, printing
 from results.bad_input import BadInput
+from results.grouping import grouped
 from results.printing import answer, answer_help, say
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
         cells = ("" if cell is None else cell for cell in row)
         lines.append((*cells, *(_word(field, getattr(known, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
-    text = cli.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
+    text = printing.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
     running = {row[0] for row in rows if row[1].startswith("running")}
     logs = [
@@ -239,9 +240,7 @@ def differences(folder: Path, names: Sequence[str]) -> list[str]:
       folder: folder of the store.
       names: names of the studies.
     """
-    by_slug: dict[str, list[str]] = {}
-    for name in names:
-        by_slug.setdefault(name.rpartition("-")[0], []).append(name)
+    by_slug = grouped(names, lambda name: name.rpartition("-")[0])
     return [line for own in by_slug.values() if 1 < len(own) <= _MOST for line in _differing(folder, own)]
 
 

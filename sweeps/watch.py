@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from results import cli, store
+from results import printing, store
 from results.bad_input import printable
 from results.progress import SECONDS
 from results.rules.ledger import Ledger
@@ -102,7 +102,7 @@ def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, 
         about.append(f"{clock(max(0.0, max(ends) - time.time()))} left")
     names = short_names({study.name: study.name.rpartition("-")[0] for study in studies})
     rows = [(names[study.name], *_cells(study)) for study in running]
-    table = cli.table(("running", "doing", "trials", "steps", "speed"), rows, left=("running", "doing"))
+    table = printing.table(("running", "doing", "trials", "steps", "speed"), rows, left=("running", "doing"))
     return [", ".join(about), *table.split("\n")]
 
 

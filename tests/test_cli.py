@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from analysis import __main__ as analysis_cli
-from results import __main__ as results_cli, cli, durable, exit_codes, store
+from results import __main__ as results_cli, durable, exit_codes, printing, store
 from results.plans.batch_study import BatchStudy
 from results.release import release
 from results.storage.parts import commit_file, plan_file
@@ -122,7 +122,7 @@ def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str], monkeyp
     texts = ["=1+1", "+1+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "-1.5", "+1e-3", "-inf", "a=b", ""]
 
     monkeypatch.setattr("results.printing._output.form", "csv")
-    cli.show(["text", "number"], [(text, -0.5) for text in texts], str)
+    printing.show(["text", "number"], [(text, -0.5) for text in texts], str)
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))[1:]
     assert [text for text, _ in rows] == [f"'{text}" for text in texts[:4]] + texts[4:]
     assert {number for _, number in rows} == {"-0.5"}
@@ -130,8 +130,8 @@ def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str], monkeyp
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_output_that_is_not_utf_8_takes_every_text(encoding: str) -> None:
-    program = "from results import cli\n"
-    program += "raise SystemExit(cli.guarded(lambda words: cli.answer('a ≤ b…'))([]))"
+    program = "from results import cli, printing\n"
+    program += "raise SystemExit(cli.guarded(lambda words: printing.answer('a ≤ b…'))([]))"
     environment = os.environ | {"PYTHONIOENCODING": encoding}
     words = [sys.executable, "-c", program]
     done = subprocess.run(words, env=environment, capture_output=True, check=False, cwd=ROOT)

@@ -19,10 +19,9 @@ from analysis import arguments, text
 from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
 from analysis.trials import steps
-from results import __main__ as results_cli, cli, store
+from results import __main__ as results_cli, cli, exit_codes, store
 from results.bad_input import BadInput
-from results.exit_codes import CAUSES
-from results.plans import schema
+from results.plans import kinds, schema
 from sweeps import composition, overrides, plan
 from workloads import preparable
 
@@ -163,6 +162,14 @@ def test_links_are_relative_to_the_page_that_shows_them(pages: ModuleType) -> No
     assert pages.relinked(text, ROOT, DOCS / "api") == shown
 
 
+def test_make_lists_every_target_and_does_so_by_default() -> None:
+    (listed,) = re.findall(r"^\.PHONY: unusable (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    shown = subprocess.run(["make", "-C", ROOT], capture_output=True, text=True, check=True).stdout.splitlines()
+    shown = [line for line in shown if not line.startswith("make: ") and not line.startswith("make[")]
+    assert [line.split()[0] for line in shown] == listed.split()
+    assert all(len(line.split()) > 1 for line in shown)
+
+
 def test_the_reference_has_every_module(pages: ModuleType) -> None:
     for room in pages.ROOMS:
         listed = re.findall(r"automodule:: ([\w.]+)", pages.reference(room))
@@ -188,6 +195,14 @@ def test_the_dictionary_has_every_column(pages: ModuleType) -> None:
     for column in (*schema.STUDIES, *schema.TRIALS, *schema.MEASUREMENTS, *schema.COSTS):
         assert re.search(rf"^\| `{column.name}` \| [^|]+ \| {re.escape(column.meaning)} \|$", page, re.M)
     assert f"schema {schema.SCHEMA_VERSION}" in page
+
+
+def test_every_status_of_a_trial_is_explained() -> None:
+    (meaning,) = (column.meaning for column in schema.TRIALS if column.name == "status")
+    statuses = {status for status, _ in kinds.OF_ANY}
+    for explained in (meaning, *((DOCS / page).read_text() for page in ("glossary.md", "start.md"))):
+        assert all(re.search(rf"\b{status}\b", explained) for status in statuses)
+        assert re.search(r"INFEASIBLE[^.;]*diverged[^.;]*layout was rejected", explained)
 
 
 def test_statistics_tell_every_verdict_and_every_assumption() -> None:
@@ -216,7 +231,17 @@ def test_the_table_of_steps_is_as_it_is_printed(monkeypatch: pytest.MonkeyPatch)
         complete=1,
     )
     monkeypatch.setattr("results.printing.width", lambda stream: 80)
-    assert f"```text\n{steps.as_text(table)}\n\nnext: " in (DOCS / "own-data.md").read_text()
+    assert f"```text\n{steps.as_text(table)}\n\nA fit needs at least 5 " in (DOCS / "own-data.md").read_text()
+
+
+def test_the_join_adds_the_workload_to_each_row() -> None:
+    (join,) = re.findall(r"^    (measurements\.merge\(.*)$", (DOCS / "reading.md").read_text(), re.M)
+    studies = pd.DataFrame(
+        {"study": ["a", "a", "b"], "run": [0, 1, 0], "dataset": "d", "model": "m", "optimizer": "o", "batch_size": 1}
+    )
+    measurements = pd.DataFrame({"study": ["a", "b", "b"], "step": [1, 1, 2]})
+    joined = eval(join, {"studies": studies, "measurements": measurements})
+    assert len(joined) == 3 and {"dataset", "model", "optimizer", "batch_size"} <= set(joined.columns)
 
 
 @pytest.mark.slow
@@ -273,5 +298,6 @@ def test_the_documentation_builds_without_a_warning_and_needs_no_network(tmp_pat
 
 
 def test_the_page_on_stopping_has_every_exit_code() -> None:
-    rows = [f"| {code} | {' | '.join(cause)} |" for code, cause in CAUSES.items()]
-    assert "\n".join(rows) in (ROOT / "docs" / "stopping.md").read_text()
+    listed = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "stopping.md").read_text(), re.MULTILINE)
+    codes = [int(code) for name, code in vars(exit_codes).items() if name.isupper()]
+    assert listed == [str(code) for code in codes]

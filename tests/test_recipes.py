@@ -31,7 +31,7 @@ INSERTED = {
     "column": [
         (
             "results/plans/schema.py",
-            '    Column("physical_cores", pa.int32(), "physical cores that it could use", category=PROVENANCE),\n',
+            '    Column("physical_cores", INT32, "physical cores that it could use"),\n',
         ),
         ("results/plans/schema.py", "from results.plans.study import METRICS\n"),
         ("results/storage/migrations.py", HERE),

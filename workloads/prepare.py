@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
-from results.cli import CommandParser, path, say
+from results.cli import CommandParser, path
+from results.printing import say
 from workloads.datasets.array_records import data_dir
 from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable, prepared_as

@@ -90,6 +90,7 @@ class Dataset(NamedTuple):
       models: names of the models that accept the inputs, or None for all.
       targets: default targets (metrics and values) for tasks without targets.
       lines: notes about the data for the user.
+      targets_line: note for the user about the default targets, for studies that use them.
     """
 
     load: Callable[[], Splits]
@@ -110,6 +111,7 @@ class Dataset(NamedTuple):
     models: Names | None = None
     targets: tuple[tuple[str, float], ...] = ()
     lines: Names = ()
+    targets_line: str = ""
 
 
 class Product(NamedTuple):

@@ -6,7 +6,7 @@ import time
 from analysis import output
 from analysis.cores import coverage as of_cores
 from analysis.fitting import coverage as of_fits, extent_coverage as of_extents
-from results import cli
+from results import printing
 from results.bad_input import BadInput
 
 TABLES = {"extents": of_extents, "fits": of_fits, "cores": of_cores}
@@ -18,13 +18,13 @@ def run(options: argparse.Namespace) -> None:
         number = getattr(options, name)
         if number < least:
             raise BadInput(f"--{name} must be at least {least}, not {number}")
-    if cli.is_data():  # CSV and JSON hold a single table
-        output.print_table(TABLES[options.of or "extents"].run(options.datasets, options.seed, cli.say), str)
+    if printing.is_data():  # CSV and JSON hold a single table
+        output.print_table(TABLES[options.of or "extents"].run(options.datasets, options.seed, printing.say), str)
         return
     blocks = [options.of] if options.of else list(TABLES)
     for name in blocks:
         began = time.monotonic()
-        table = TABLES[name].run(options.datasets, options.seed, cli.say)
+        table = TABLES[name].run(options.datasets, options.seed, printing.say)
         if name != blocks[0]:
-            cli.answer("")
-        cli.answer(TABLES[name].as_text(table, options.seed, time.monotonic() - began))
+            printing.answer("")
+        printing.answer(TABLES[name].as_text(table, options.seed, time.monotonic() - began))

@@ -4,7 +4,7 @@ import argparse
 
 from analysis import output
 from analysis.cores import core_counts, factorizations
-from results.cli import quoted, say
+from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,16 +4,16 @@ import argparse
 from pathlib import Path
 
 from analysis.figures import registry
-from results import cli
+from results import printing
 from results.bad_input import BadInput
 
 
 def run(options: argparse.Namespace) -> None:
     """Lists or draws figures."""
     if options.list:
-        cli.show(("figure", "shows"), registry.listed(), registry.listing)
+        printing.show(("figure", "shows"), registry.listed(), registry.listing)
         return
-    if cli.is_data():
+    if printing.is_data():
         raise BadInput("--csv and --json need --list: figures are written as PNG and SVG")
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
@@ -29,6 +29,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _report(figure: object) -> None:
     if isinstance(figure, Path):
-        cli.answer(str(figure))
+        printing.answer(str(figure))
     else:
-        cli.say(f"not drawn: {figure}")
+        printing.say(f"not drawn: {figure}")

@@ -6,7 +6,7 @@ from analysis import output
 from analysis.arguments import requested_target
 from analysis.fitting import curve_fits, fits
 from results.bad_input import BadInput
-from results.cli import quoted, say
+from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:

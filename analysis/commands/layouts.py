@@ -3,7 +3,7 @@
 import argparse
 
 from analysis import measured_layouts, output
-from results.cli import quoted, say
+from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:

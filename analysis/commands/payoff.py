@@ -7,8 +7,8 @@ from analysis.arguments import requested_target
 from analysis.fitting.extents import GAIN
 from analysis.payoff import answers
 from results.bad_input import BadInput
-from results.cli import quoted
 from results.plans.study import decimal
+from results.printing import quoted
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import argparse
 
 from analysis.arguments import requested_target
 from analysis.report import page
-from results.cli import answer, say
+from results.printing import answer, say
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,13 +3,15 @@
 import argparse
 import functools
 
+import pandas as pd
+
 from analysis import columns, output, workload_studies
 from analysis.arguments import requested_target
-from analysis.fitting import confirmations
+from analysis.fitting import FEWEST_BATCH_SIZES, confirmations
 from analysis.trials import steps
 from results.bad_input import BadInput
-from results.cli import quoted, say
 from results.plans.study import decimal
+from results.printing import quoted, say
 from results.rules.answers import MINIMUM, Rule
 
 
@@ -35,11 +37,20 @@ def run(options: argparse.Namespace) -> None:
     table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
-    then = f"fit --store {quoted(options.store)}"
-    if request:
-        then += f" --metric {options.metric} --value {decimal(options.value)}"
     shown = table[[*names, *columns.DIFFERS]]
-    output.print_table(shown, lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
+    output.print_table(shown, lambda: f"{as_text(table)}\n\n{_next(options, table)}")
+
+
+def _next(options: argparse.Namespace, table: pd.DataFrame) -> str:
+    """Returns the command to run next: a fit if a workload has enough batch sizes, else figures."""
+    curve = [*workload_studies.CURVE_COLUMNS, *columns.DIFFERS]
+    words = f"--store {quoted(options.store)}"
+    if options.metric:
+        words += f" --metric {options.metric} --value {decimal(options.value)}"
+    if table.groupby(curve)["batch_size"].nunique().max() >= FEWEST_BATCH_SIZES:
+        return f"next: python -m analysis fit {words}"
+    few = f"A fit needs at least {FEWEST_BATCH_SIZES} batch sizes of one workload."
+    return f"{few}\nnext: python -m analysis figures {words} --out figures"
 
 
 def _rule(options: argparse.Namespace) -> Rule:

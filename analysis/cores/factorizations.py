@@ -14,10 +14,10 @@ from analysis.columns import EPOCHS as COLUMNS
 from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
-from results.cli import quoted
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.factorization import Factorization
+from results.printing import quoted
 from results.rules.ledger import Ledger
 from results.storage.commits import Commit, read_table, retry
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis import kind_views
 from analysis.figures import definitions
 from analysis.kind_views import BATCH, CORES, LAYOUTS, PAPER
-from results import cli, durable
+from results import durable, printing
 from results.bad_input import BadInput, check_choice
 from results.plans.study import TargetRequest
 
@@ -190,7 +190,7 @@ def listed() -> list[tuple[str, str]]:
 def listing() -> str:
     """Formats ``listed`` as text."""
     header = ("", " ")
-    lines = cli.table(header, listed(), left=header, prose=header[1:]).split("\n")
+    lines = printing.table(header, listed(), left=header, prose=header[1:]).split("\n")
     return "\n".join(lines[1:])
 
 

@@ -12,14 +12,19 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
 from analysis.fitting.samples import SHARED, Sample
 from analysis.fitting.shapes import Check, CheckOutcome
-from results import cli
+from results import printing
 
+FEWEST = 6  # minimum batch sizes for judging residuals
+ROOM = 2.0  # octaves of batch sizes beyond the knee; with fewer, it is identified half of the time
+FINE = 1.25  # factor between evaluations
+CHANCE = 0.05
+DRAWS = 1000
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
     "plateau": "a slope of 0 at large batch sizes",
     "knee": "alike on both sides",
     "residuals": "without a pattern along batch sizes",
-    "batch sizes": "enough of them, on both sides of the knee",
+    "batch sizes": f"at least {FEWEST}, {ROOM:g} octaves or more on each side of the knee",
     "perfect scaling": "seen at the smallest batch sizes, which fix its line",
     "trials": "the same number at every batch size",
     "points": "separate points of the search for every batch size",
@@ -28,12 +33,21 @@ ASSUMPTIONS = {
     "evaluations": "close together at the largest batch size",
 }
 OF_TRIALS = ("points", "search", "space")  # judged from trials that ran to the end
+FINDINGS = {  # the reason for a doubt about each of these
+    "slope": "doubling a small batch size does not halve the steps",
+    "plateau": "steps do not level off at large batch sizes",
+    "knee": "it is sharper on one side than on the other",
+    "residuals": "errors of neighbouring points agree more than luck explains",
+    "batch sizes": f"there are fewer than {FEWEST}, or they span under {ROOM:g} octaves on a side of the knee",
+    "perfect scaling": f"no measured batch size is on its line with a probability of {regimes.SHOWN:.0%} or more. Try "
+    "smaller ones",
+    "trials": "one batch size had more than double the trials of another",
+    "points": "batch sizes tried the same metaparameters and so share their luck",
+    "search": "good metaparameters are harder to find at some batch sizes, which shifts the critical batch size",
+    "space": "the best trials cluster at one end of a searched range. Better ones may lie beyond it",
+    "evaluations": f"those at the largest batch size are more than a factor of {FINE:g} apart",
+}
 PRUNED = "pruned, so all trials but the best are cut short (pruning=off avoids this)"
-FEWEST = 6  # minimum batch sizes for judging residuals
-ROOM = 2.0  # octaves of batch sizes beyond the knee; with fewer, it is identified half of the time
-FINE = 1.25  # factor between evaluations
-CHANCE = 0.05
-DRAWS = 1000
 
 
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
@@ -85,7 +99,7 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
     octaves = np.log(fit.batch_size) / OCTAVE
     words = f"{len(octaves)} over {np.ptp(octaves):.3g} octaves"
     room = float(min(fit.best[0] / OCTAVE - octaves[0], octaves[-1] - fit.best[0] / OCTAVE))
-    where = f"the knee {abs(room):.1f} {'inside' if room > 0 else 'outside'}"
+    where = f"the knee {abs(room):.1f} octaves {'inside' if room > 0 else 'outside'} them"
     if np.isnan(fit.critical_batch_size):
         where = "no knee"
     return f"{words}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
@@ -140,4 +154,4 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 def listing(checks: tuple[Check, ...]) -> str:
     """Formats the checks for a reader, one line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
-    return cli.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])
+    return printing.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

@@ -10,7 +10,17 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import BEST, CHECKS as CHECK_COLUMNS, CONFIRMED, DIFFERS, FITS as COLUMNS, MEDIANS
-from analysis.fitting import assumptions, convex_profile, curves, extents, narrowing, regimes, samples, weights
+from analysis.fitting import (
+    FEWEST_BATCH_SIZES,
+    assumptions,
+    convex_profile,
+    curves,
+    extents,
+    narrowing,
+    regimes,
+    samples,
+    weights,
+)
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extents
@@ -67,10 +77,10 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
         where = text.batch_sizes(points.batch_size[only_bounded])
         notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
     n = int((~only_bounded).sum())
-    if n < regimes.FEWEST_BATCH_SIZES:
+    if n < FEWEST_BATCH_SIZES:
         left = " left" if only_bounded.any() or points.notes else ""
         plural = "" if n == 1 else "s"
-        notes.append(f"{n} batch size{plural}{left}, but a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        notes.append(f"{n} batch size{plural}{left}, but a fit needs {FEWEST_BATCH_SIZES}")
         if only_bounded.any():
             notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
@@ -91,7 +101,7 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
       gain: speed-up required of a doubling, as a fraction.
       assume_nothing: whether to allow for every convex curve equally, instead of an average over the prior curves.
     """
-    if points.refusal or len(points.batch_size) < regimes.FEWEST_BATCH_SIZES:
+    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
         return None
     method = convex_profile if assume_nothing else extents
     return method.estimate(points.batch_size, points.low, points.high, _variance(points), gain)
@@ -100,7 +110,7 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
     """Returns the multiples of the trials that would halve the intervals of ``extents_of``, NaN if unknown."""
     variance = _variance(points)
-    if points.refusal or len(points.batch_size) < regimes.FEWEST_BATCH_SIZES or variance is None:
+    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES or variance is None:
         return float("nan"), float("nan")
     return narrowing.expected(points.batch_size, points.low, points.high, variance, gain).halved_by
 
@@ -258,7 +268,7 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
         if row["reason"]:
             reasons.append((i, row["reason"]))
         for assumption in filter(None, row["doubts"].split(", ")):
-            doubts.append((i, f"in doubt: {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
+            doubts.append((i, f"in doubt: {assumption}, because {assumptions.FINDINGS[assumption]}"))
     notes = text.grouped(reasons) + text.grouped(doubts)
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.fitting import shapes, verdicts
+from analysis.fitting import FEWEST_BATCH_SIZES, shapes, verdicts
 from analysis.fitting.profiles import (
     NEGLIGIBLE,
     OCTAVE,
@@ -27,7 +27,6 @@ from analysis.fitting.profiles import (
 from analysis.fitting.shapes import ShapeChecks, TrialEvidence
 from analysis.text import Verdict
 
-FEWEST_BATCH_SIZES = 5
 OCTAVES_BELIEVED = 4  # octaves beyond the data in which B* may lie, for the probabilities of regimes
 WITHIN = 1.2  # within a regime, the curve stays within 20 % of its limit
 SHOWN = 0.8  # minimum probability for naming a regime

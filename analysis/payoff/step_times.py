@@ -284,7 +284,7 @@ def read(file: Path, basis: Basis) -> pd.DataFrame:
 
 def _parquet(file: Path) -> pd.DataFrame:
     with open(file, "rb") as opened:
-        return bounds.Parquet(opened, bounds.allowed(file.stat().st_size)).read().to_pandas()
+        return bounds.Parquet(opened).read().to_pandas()
 
 
 def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:

@@ -12,12 +12,11 @@ from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
 from results.bad_input import BadInput, check_choice
-from results.cli import quoted
 from results.durable import Folder, located
 from results.grouping import grouped
 from results.plans.plan import Plan
 from results.plans.study import TargetRequest
-from results.printing import Report
+from results.printing import Report, quoted
 from results.rules.ledger import Ledger, tally, total
 from results.storage.commits import Commit, read_table
 

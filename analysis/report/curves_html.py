@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from analysis.fitting import assumptions, curve_fits, fits, regimes
+from analysis.fitting import assumptions, curve_fits, fits
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
 from analysis.plotting.ticks import Ends
@@ -20,34 +20,19 @@ OUTCOMES: dict[CheckOutcome, tuple[str, str]] = {
     "doubt": ("✗", "in doubt"),
     "cannot tell": ("?", "undecided"),
 }
-# For each of ``assumptions.ASSUMPTIONS``, the doubtful property and the observation behind the doubt.
+# For each of ``assumptions.ASSUMPTIONS``, the doubtful property.
 DOUBTS = {
-    "slope": ("slope at small batch sizes", "doubling the batch size does not halve the steps there"),
-    "plateau": ("plateau at large batch sizes", "steps do not level off there"),
-    "knee": ("shape of the bend", "it is sharper on one side than on the other"),
-    "residuals": ("scatter about the curve", "errors of neighbouring points agree more than luck explains"),
-    "batch sizes": (
-        "range of batch sizes",
-        f"fewer than {assumptions.FEWEST} batch sizes, or under {assumptions.ROOM:g} doublings on a side of the bend",
-    ),
-    "perfect scaling": (
-        "line of perfect scaling",
-        f"no measured batch size lies on it with a probability of {regimes.SHOWN:.0%} or more. Try smaller ones",
-    ),
-    "trials": ("number of trials", "one batch size had more than twice as many trials as another"),
-    "points": ("independence of the searches", "batch sizes tried the same metaparameters and so share their luck"),
-    "search": (
-        "difficulty of the search",
-        "good metaparameters are harder to find at some batch sizes, which shifts the critical batch size",
-    ),
-    "space": (
-        "edge of the search space",
-        "the best trials cluster at one end of a searched range. Better ones may lie beyond it",
-    ),
-    "evaluations": (
-        "spacing of evaluations",
-        f"evaluations at the largest batch size are more than a factor of {assumptions.FINE:g} apart",
-    ),
+    "slope": "slope at small batch sizes",
+    "plateau": "plateau at large batch sizes",
+    "knee": "shape of the bend",
+    "residuals": "scatter about the curve",
+    "batch sizes": "range of batch sizes",
+    "perfect scaling": "line of perfect scaling",
+    "trials": "number of trials",
+    "points": "independence of the searches",
+    "search": "difficulty of the search",
+    "space": "edge of the search space",
+    "evaluations": "spacing of evaluations",
 }
 WORKLOADS = (
     "workload",
@@ -195,7 +180,7 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
 def _legend(fitted: Sequence[PointsFit]) -> Html:
     """Returns the meanings of all doubts in the table."""
     found = {name for points_fit in fitted for name in fits.doubts(points_fit)}
-    pairs = [(words, meaning) for name, (words, meaning) in DOUBTS.items() if name in found]
+    pairs = [(words, assumptions.FINDINGS[name]) for name, words in DOUBTS.items() if name in found]
     if not pairs:
         return Html("")
     listed = tag(
@@ -238,7 +223,7 @@ def _critical(points_fit: PointsFit | None, ends: Ends) -> Cell:
     fit, verdict = points_fit.fit, points_fit.verdict.replace("_", " ")
     middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
     words = fits.critical_in_words(points_fit) if points_fit.verdict != "not_identified" else ""
-    doubts = [DOUBTS[name][0] for name in fits.doubts(points_fit)]
+    doubts = [DOUBTS[name] for name in fits.doubts(points_fit)]
     parts = [tag("span", words), _extent(points_fit, ends), tag("b", verdict, class_=f"verdict {points_fit.verdict}")]
     parts += [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
     return Cell(join(parts), middle or "", "number")

@@ -126,7 +126,7 @@ def answer(
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """Formats the table for a reader: intervals in one column each, verdicts as text, and a legend."""
+    """Formats the table for a reader: each interval in a single column, verdicts as text, and a legend."""
     rows = []
     for row in table.to_dict("records"):
         expected = text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])

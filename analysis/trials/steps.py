@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis import kind_views, text
 from analysis.columns import STEPS as COLUMNS
-from results import cli, store
+from results import printing, store
 from results.bad_input import BadInput, check_choice
 from results.catalog.overview import Overview, survey
 from results.durable import Folder, located
@@ -36,7 +36,7 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
     if descriptions and not overview.descriptions:
         raise BadInput(f"no study in {folder} has steps to target: its kinds have no targets")
     if not descriptions:
-        fill = f"python -m sweeps store={cli.quoted(folder)}"
+        fill = f"python -m sweeps store={printing.quoted(folder)}"
         raise BadInput(f"no study in {folder} has run yet. Fill it with `{fill}`.{_other_files(folder)}")
     if request is None:
         return overview, None

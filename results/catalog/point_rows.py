@@ -3,7 +3,6 @@
 Export and `results verify` both use these functions.
 """
 
-import itertools
 import json
 import math
 import statistics
@@ -27,6 +26,7 @@ from results.storage.commits import Commit
 from results.storage.compaction import Piece
 
 Row = dict[str, Any]
+Trials = Mapping[str, Any]  # columns of the trials table, and ``at``: the row of each trial by id
 FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
 CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first one measured selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")
@@ -62,7 +62,7 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
       tables: the study's tables.
     """
     trials = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pydict()
-    trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # row number by trial id
+    trials["at"] = {trial: row for row, trial in enumerate(trials["trial"])}
     common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
     own = targets(study)
     if own:
@@ -124,10 +124,15 @@ def _of_plan(commit: Commit, study: Plan) -> Row:
     }
 
 
-def _counts(trials: Mapping[str, Any]) -> Row:
-    statuses = [status for status, role in zip(trials["status"], trials["role"], strict=True) if role == SEARCH]
+def _counts(trials: Trials) -> Row:
+    statuses = _in_role(SEARCH, trials, "status")
     counts = {status.lower(): statuses.count(status) for status in (*ENDED, "INCOMPLETE")}
     return {"trials": len(statuses), **counts}
+
+
+def _in_role(role: str, trials: Trials, column: str) -> list[Any]:
+    """Returns the values of a column for the trials with a role."""
+    return [value for value, own in zip(trials[column], trials["role"], strict=True) if own == role]
 
 
 def _of_runs(runs: pa.Table) -> Row:
@@ -141,9 +146,9 @@ def _last(values: Sequence[Any]) -> Any:
     return next((value for value in reversed(values) if value is not None), None)
 
 
-def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, Any], tables: Piece) -> Row:
+def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, tables: Piece) -> Row:
     at_target = reached(tables.measurements, target)
-    searched = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == SEARCH]
+    searched = _in_role(SEARCH, trials, "trial")
     answer = at_target.of(searched).answer()
     row = {"target_metric": target.metric, "target_value": target.value}
     if answer is None:
@@ -155,7 +160,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, 
     return row | (_confirmed(study, target, answer.trial, trials, at_target) if commit.repeats.confirm else {})
 
 
-def _not_within(trials: Mapping[str, Any], searched: Sequence[int]) -> Row:
+def _not_within(trials: Trials, searched: Sequence[int]) -> Row:
     """Returns a lower bound on the steps to target if no trial reached it. Diverged trials do not count."""
     rows = [trials["at"][trial] for trial in searched]
     steps = [trials["steps"][row] for row in rows if trials["status"][row] != "INFEASIBLE"]
@@ -164,16 +169,16 @@ def _not_within(trials: Mapping[str, Any], searched: Sequence[int]) -> Row:
     return {"reached": False, "steps_low": min(steps, default=None)}
 
 
-def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
+def _of_trial(trial: int, trials: Trials, tables: Piece) -> Row:
     """Returns the selected trial with its seed and metaparameters."""
     (row,) = tables.trials.slice(trials["at"][trial], 1).to_pylist()
     tuned = tables.trials.column_names[len(schema.TRIALS) :]
     return {name: row[name] for name in ("trial", "seed", *tuned)}
 
 
-def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:
+def _confirmed(study: Plan, target: Target, best: int, trials: Trials, at_target: Reached) -> Row:
     """Returns the result of the best trials' repeats, as ``analysis.fitting.confirmations`` does."""
-    repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == CONFIRM]
+    repeats = _in_role(CONFIRM, trials, "trial")
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
     rows = {trial: trials["at"][trial] for trial in repeats}
@@ -215,7 +220,7 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _chosen(trials: Mapping[str, Any], measured: pa.Table) -> int | None:
+def _chosen(trials: Trials, measured: pa.Table) -> int | None:
     """Returns the factorization trial selected by validation, as in ``analysis.cores.factorizations``, or None."""
     if HALVES[0] not in measured.column_names or not len(measured):
         return None
@@ -233,7 +238,7 @@ def _chosen(trials: Mapping[str, Any], measured: pa.Table) -> int | None:
     return None
 
 
-def _median_seconds(chosen: int, trials: Mapping[str, Any], tables: Piece) -> float | None:
+def _median_seconds(chosen: int, trials: Trials, tables: Piece) -> float | None:
     """Returns a trial's median solve time per epoch in seconds, or None for emulated cores or without times."""
     runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
     if runs.get(trials["run"][trials["at"][chosen]], True):

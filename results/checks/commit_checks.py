@@ -1,8 +1,7 @@
 """Checks of a study's commits: listed files exist, tables follow the plan, ledgers add up."""
 
 import hashlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,12 +20,12 @@ from results.plans.plan import Plan
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
-from results.rules.ledger import TrialEnding
+from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
-from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file
+from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file, table_file
 
 IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
 
@@ -57,7 +56,11 @@ def commits(
     *,
     rebuild: bool,
 ) -> set[str]:
-    """Checks every commit and its files, newest first. Returns the names of all files listed in the records."""
+    """Checks every commit and its files, newest first. Returns the names of all files listed in the records.
+
+    The tables of the newest commit are checked too, if they have the listed hashes. Rebuilding its envelope takes ten
+    times as long as all other checks.
+    """
     listed = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
@@ -82,13 +85,21 @@ def commits(
             continue
         present = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
         listed |= {file.path.name for file in commit.files.values()}
-        if findings.commit is None:
-            if _check_commit(commit, study, path, present, findings, on_bytes, runs(listing, findings), rebuild):
-                findings.commit = commit
+        if findings.commit is not None:
+            findings.leftovers["replaced"] += 1 + len(present)
+            for table, entry in present.items():
+                _is_listed(commit.files[table], entry, findings, on_bytes)
             continue
-        findings.leftovers["replaced"] += 1 + len(present)
-        for table, entry in present.items():
-            _is_listed(commit.files[table], entry, findings, on_bytes)
+        sources = {
+            table: source
+            for table, file in commit.files.items()
+            if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
+        }
+        if set(TABLES) <= sources.keys():
+            valid = runs(listing, findings)
+            findings.faults += content_faults(commit, study, path, sources, findings.endings, valid, rebuild=rebuild)
+            findings.believed += "envelope" in sources and not rebuild
+            findings.commit = commit
     return listed
 
 
@@ -97,43 +108,6 @@ def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
     if len(findings.claims) < len(listing.claims):
         return None
     return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
-
-
-def _check_commit(
-    commit: Commit,
-    study: Plan,
-    record: Folder,
-    present: Mapping[str, Entry],
-    findings: Findings,
-    on_bytes: OnBytes,
-    runs: frozenset[int] | None,
-    rebuild: bool,
-) -> bool:
-    """Checks everything that a commit lists: first the hashes of the files, then the tables.
-
-    Args:
-      commit: the commit.
-      study: the study's plan.
-      record: the commit record, which lists the other files.
-      present: existing files of the commit, by table.
-      findings: receives the faults and the endings of the trials.
-      on_bytes: called with the number of bytes checked since its last call.
-      runs: valid run numbers, or None if unknown.
-      rebuild: whether to rebuild and compare the envelope, which takes ten times as long as all other checks.
-
-    Returns:
-      Whether the tables have the listed hashes.
-    """
-    sources = {
-        table: source
-        for table, file in commit.files.items()
-        if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
-    }
-    if not set(TABLES) <= sources.keys():
-        return False
-    findings.faults += content_faults(commit, study, record, sources, findings.endings, runs, rebuild=rebuild)
-    findings.believed += "envelope" in sources and not rebuild
-    return True
 
 
 def rebuild_record(
@@ -149,7 +123,7 @@ def rebuild_record(
       request: a request that the commit may have answered.
       runs: valid run numbers, or None if unknown.
     """
-    names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
+    names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
     try:
         study = study_of(plan, request.trials, folder.name, request.repeats)
         sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
@@ -205,7 +179,7 @@ def content_faults(
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
-    endings: dict[int, TrialEnding],
+    endings: Endings,
     runs: frozenset[int] | None,
     *,
     rebuild: bool = True,
@@ -249,7 +223,7 @@ def row_faults(
     study: Plan,
     record: Folder,
     rows: Mapping[str, Rows],
-    endings: dict[int, TrialEnding],
+    endings: Endings,
     runs: frozenset[int] | None,
 ) -> list[Fault]:
     """Returns the faults in the rows of a commit's tables. See ``content_faults`` for the arguments."""
@@ -273,22 +247,26 @@ def row_faults(
     return faults
 
 
-def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, TrialEnding]) -> str | None:
+def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str | None:
     """Returns the fault of a repeat with a stored role that contradicts the best trials, or None."""
     if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
         return None
     wanted = {
-        "studies": ["study", "run"],
-        "trials": ["study", "trial", "role", "status", "reason"],
-        "measurements": ["study", "trial", "step", study.targets[0].metric],
+        "studies": ("study", "run"),
+        "trials": ("study", "trial", "role", "status", "reason"),
+        "measurements": ("study", "trial", "step", study.targets[0].metric),
     }
-    columns = {table: [name for name in wanted[table] if name in rows[table].schema.names] for table in TABLES}
-    whole = Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
-    roles = compaction.with_roles(study, whole).trials["role"].to_pylist()
+    roles = compaction.with_roles(study, _piece(rows, wanted)).trials["role"].to_pylist()
     for (trial, how), role in zip(endings.items(), roles, strict=True):
         if how.role != role:
             return f"has role {how.role} for trial {trial}, which the best trials make {role}"
     return None
+
+
+def _piece(rows: Mapping[str, Rows], wanted: Mapping[str, Container[str]]) -> Piece:
+    """Returns those of the wanted columns that the tables have."""
+    columns = {table: [name for name in rows[table].schema.names if name in wanted[table]] for table in TABLES}
+    return Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
 
 
 def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
@@ -325,8 +303,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         if envelope.has_empty_interval(table):
             return [Fault(file.path, "has an empty interval, which is impossible")]
         if rows is not None:
-            columns = {t: [name for name in rows[t].schema.names if name in envelope.NEEDED[t]] for t in TABLES}
-            whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
+            whole = _piece(rows, envelope.NEEDED)
             if not envelope.is_same(envelope.build(study, whole, hashes)[0], table):
                 return [Fault(file.path, "does not match the tables listed with it")]
     except Exception as error:  # reading an untrusted file can raise any exception
@@ -334,7 +311,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
     return []
 
 
-def outcomes(rows: Rows) -> dict[int, TrialEnding]:
+def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
     columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
     # There are few distinct endings, so each is created once: combine the columns' dictionary codes into one code per
@@ -365,11 +342,9 @@ def _buffer(source: Source) -> pa.Buffer:
 
 def _open(source: Source) -> bounds.Parquet:
     if isinstance(source, pa.Buffer):
-        return bounds.Parquet(pa.BufferReader(source), bounds.allowed(source.size))
+        return bounds.Parquet(pa.BufferReader(source))
     # A local file was just hashed and is in the page cache, so mapping it avoids another copy.
-    file = pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb")
-    size = file.seek(0, os.SEEK_END)
-    return bounds.Parquet(file, bounds.allowed(size))
+    return bounds.Parquet(pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb"))
 
 
 def _unlike(
@@ -380,7 +355,7 @@ def _unlike(
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}
     for table, name in names.items():
-        expected = f"{table[:20]}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+        expected = table_file(table[:20], number)
         if name != expected:
             yield f"lists a file that is not {expected}"
             return

@@ -16,7 +16,7 @@ from results.catalog.point_rows import Row
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
-from results.rules.ledger import Ledger, TrialEnding
+from results.rules.ledger import Endings, Ledger
 from results.storage.commits import Commit
 from results.storage.folders import Entry
 from results.storage.parts import Part
@@ -86,10 +86,15 @@ class Findings:
     claims: dict[int, ClaimRecord] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)
-    endings: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
+    endings: Endings = dataclasses.field(default_factory=dict)
     believed: int = 0
     software: str | None = None
     points: list[Row] = dataclasses.field(default_factory=list)
+
+    @property
+    def cutoffs(self) -> dict[int, int]:
+        """The cutoff of each intact claim in parts, by claim number."""
+        return {number: claim.parts for number, claim in self.claims.items()}
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))

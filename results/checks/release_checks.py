@@ -1,7 +1,6 @@
 """Checks of a release: its lists, files against lists, tables against plans, and documents against tables."""
 
 import importlib.metadata
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from results.checks.commit_checks import check_planned, envelope_faults, row_fau
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
 from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
-from results.rules.ledger import TrialEnding
+from results.rules.ledger import Endings
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
@@ -99,7 +98,7 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
 
 
 def slice_faults(
-    commit: Commit, study: Plan, endings: dict[int, TrialEnding], tables: dict[str, pa.Table], *, rebuild: bool = True
+    commit: Commit, study: Plan, endings: Endings, tables: dict[str, pa.Table], *, rebuild: bool = True
 ) -> list[Fault]:
     """Returns the faults in a study's slices of a release's files.
 
@@ -223,10 +222,8 @@ def _differing(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]
     points = None
     if POINTS_FILE in hashes:
         with (folder / POINTS_FILE).open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            file = bounds.Parquet(stream, bounds.allowed(size))
-            rows = file.metadata.num_rows
-            points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], size, rows)
+            file = bounds.Parquet(stream)
+            points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], file.bytes, file.metadata.num_rows)
     for name, content in documents.of_release(contents.of_studies(commits, points)).items():
         if (folder / name).read_bytes() != content:
             yield name

@@ -28,17 +28,20 @@ from results.durable import Folder
 from results.plans import schema
 from results.plans.trial_request import NO_REPEATS, TrialRequest
 from results.printing import Report
-from results.storage import compaction, envelope, parts
+from results.storage import compaction, parts
 from results.storage.claims import Claim, claim_bytes
 from results.storage.commits import commit_of, list_study
 from results.storage.compaction import Piece
 from results.storage.folders import entries
-from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
+from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file, table_file
 
 MOST_ANEW = 10_000  # maximum number of files to rebuild; a study that lacks more must be fetched again
 
 
-EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS)))
+EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in schema.COLUMNS.values()))
+
+
+Torn = Mapping[str, str]  # description of the fault, by file name
 
 
 class Action(NamedTuple):
@@ -139,7 +142,7 @@ def _round(folder: Path, findings: Findings) -> list[Action]:
     return actions or list(_holes(folder, findings, listing) if plan else ())
 
 
-def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None) -> Iterator[Action]:
+def _plans(folder: Path, torn: Torn, listing: Listing, plan: PlanRequest | None) -> Iterator[Action]:
     """Repairs temporary files and plans."""
     for name, what in torn.items():
         path = folder / name
@@ -158,7 +161,7 @@ def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRe
         yield Action(f"{path}: rebuilt; it was missing")
 
 
-def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
+def _confirms(folder: Path, torn: Torn) -> Iterator[Action]:
     """Rebuilds requests for repeats from their names."""
     for name, what in torn.items():
         for repeats in parts.listing([name]).confirms:
@@ -168,7 +171,7 @@ def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
     """Rebuilds torn or missing claims with their cutoffs, newest first."""
-    known = {number: claim.parts for number, claim in findings.claims.items()}
+    known = findings.cutoffs
     untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so they are kept
     torn = [number for number in listing.claims if number not in known and claim_file(number) not in untouched]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
@@ -192,7 +195,7 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
 
 
 def _records(
-    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None
+    folder: Path, findings: Findings, torn: Torn, listing: Listing, plan: PlanRequest | None
 ) -> Iterator[Action]:
     """Rebuilds the newest commit record if it is torn or missing."""
     for number in sorted(findings.claims, reverse=True):
@@ -219,11 +222,11 @@ def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest
     return [TrialRequest(each, repeats) for each in trials for repeats in confirms]
 
 
-def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
+def _commits(folder: Path, torn: Torn) -> Iterator[Action]:
     """Drops torn commit records, and those that list a torn or missing file."""
     for name, what in torn.items():
         number = commit_number(name)
-        if number is None or name == envelope.file_name(number):
+        if number is None or name == table_file("envelope", number):
             continue
         for path in (folder / name, folder / commit_file(number)):
             if path.exists():
@@ -232,7 +235,7 @@ def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 
 
 def _parts(
-    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None
+    folder: Path, findings: Findings, torn: Torn, listing: Listing, plan: PlanRequest | None
 ) -> Iterator[Action]:
     counting = _counting_parts(findings, listing)
     for part in listing.parts:
@@ -265,7 +268,7 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
     """Drops torn envelopes. Commits the study again if the newest commit lost its envelope."""
     for path, what, torn in findings.faults:
         number = commit_number(path.name)
-        if not torn or number is None or path.name != envelope.file_name(number):
+        if not torn or number is None or path.name != table_file("envelope", number):
             continue
         path.unlink(missing_ok=True)
         yield f"{path}: dropped; it {what}"
@@ -286,8 +289,7 @@ def _add_fence(folder: Path, findings: Findings) -> Iterator[str]:
 
 def _counting_parts(findings: Findings, listing: Listing) -> list[Part]:
     merged = findings.commit.parts if findings.commit else 0
-    cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
-    return parts.surviving_parts(listing.parts, cutoffs, merged)
+    return parts.surviving_parts(listing.parts, findings.cutoffs, merged)
 
 
 def _count(findings: Findings, listing: Listing) -> int:

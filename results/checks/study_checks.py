@@ -201,7 +201,7 @@ def check_parts(
     """Checks every part, and the tables of valid parts that are not committed yet."""
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
-    cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
+    cutoffs = findings.cutoffs
     counting = []
     try:
         counting = parts.counting_parts(waiting, cutoffs, merged)

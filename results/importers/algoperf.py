@@ -57,8 +57,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
     root = path.resolve() if isinstance(path, Path) else path
     warnings, waiting = ImportWarnings(), list[Content]()
     new = present = trials = rows = assumed = 0
-    changed = []
-    values = 0
+    saved = {}
     for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, folders, root, warnings)
         if content is None:
@@ -69,16 +68,13 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
         if not new + present:
             stores.check_destination(store)
         for each in waiting:
-            outcome = recording.save(store, each, replace=replace)
-            if outcome.stored:
+            saved[each.study.name] = recording.save(store, each, replace=replace)
+            if saved[each.study.name].stored:
                 new += 1
                 trials += each.study.trials
                 rows += len(each.measurements["step"])
             else:
                 present += 1
-            values += outcome.values
-            if outcome.changed:
-                changed.append(f"{each.study.name}: {outcome.describe('the logs')}")
             assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
         waiting.clear()
     if not new + present:
@@ -86,9 +82,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
         warnings.report(report, most=1)
         return 1
     warnings.report(report)
-    if changed:
-        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {_REPLACED if replace else _KEPT}")
-        ImportWarnings(changed).report(report)
+    recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
     if assumed:
         report(
             f"{number_of(assumed, 'study')} with the batch size of AlgoPerf's baselines, because the submission's own "

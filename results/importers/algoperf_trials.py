@@ -1,6 +1,5 @@
 """Trials in AlgoPerf's logs: finds their folders by study and reads their files, any of which may be missing."""
 
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from results import bounds
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import algoperf_workloads, untrusted
@@ -136,7 +136,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
         column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[""]
     )
     try:
-        table = pyarrow.csv.read_csv(io.BytesIO(data), convert_options=convert).combine_chunks()
+        table = pyarrow.csv.read_csv(bounds.csv_source(data), convert_options=convert).combine_chunks()
     except pa.ArrowException as error:
         raise Unusable(f"cannot be read ({untrusted.brief(first_line(error)[:36])})") from None
     step = table["global_step"].to_numpy()

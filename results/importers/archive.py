@@ -1,4 +1,4 @@
-"""A published archive (.tar.bz2, .tar or a folder): its checksum and its files, in order.
+"""A published archive (.tar.bz2, .tar or a folder): its files, in order.
 
 Nothing is unpacked to disk. bzip2 is decoded ahead of use: local files in a separate process that uses all cores but
 one, remote files in a thread.
@@ -7,7 +7,6 @@ one, remote files in a thread.
 import collections
 import contextlib
 import functools
-import hashlib
 import os
 import subprocess
 import sys
@@ -44,17 +43,6 @@ class OpenArchive(NamedTuple):
     entries: Iterator[ArchiveEntry]
     position: Callable[[], int]
     size: int
-
-
-def sha256(path: Folder, report: Callable[[int], object]) -> str:
-    """Returns the hex sha256 of a file. Calls ``report`` with the number of bytes read so far."""
-    digest, total = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(4 * CHUNK):
-            digest.update(chunk)
-            total += len(chunk)
-            report(total)
-    return digest.hexdigest()
 
 
 @contextlib.contextmanager
@@ -177,15 +165,16 @@ def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
         waiting += reversed(folders)
 
 
-# Entries (name, type if neither file nor folder, whether it is a folder, size), and a function (name, size) -> content.
-_Listed = tuple[Iterator[tuple[str, str, bool, int]], Callable[[str, int], bytes]]
+# A listing of entries (name, type if neither file nor folder, whether it is a folder, size).
+_Listing = Iterator[tuple[str, str, bool, int]]
+_Listed = tuple[_Listing, Callable[[str, int], bytes]]  # a listing, and a function (name, size) -> content
 
 
 def _list_local(folder: Path, root: Folder, stack: contextlib.ExitStack) -> _Listed:
     assert isinstance(root, Path)
     handle = stack.enter_context(untrusted.open_folder(folder, root))
 
-    def listing() -> Iterator[tuple[str, str, bool, int]]:
+    def listing() -> _Listing:
         with os.scandir(handle) as found:
             for item in found:
                 if item.is_dir(follow_symlinks=False):
@@ -199,7 +188,7 @@ def _list_local(folder: Path, root: Folder, stack: contextlib.ExitStack) -> _Lis
 
 
 def _list_remote(folder: UPath) -> _Listed:
-    def listing() -> Iterator[tuple[str, str, bool, int]]:
+    def listing() -> _Listing:
         for item in folder.fs.ls(folder.path, detail=True):
             name = item["name"].rstrip("/").rpartition("/")[2]
             yield name, "", item["type"] == "directory", int(item.get("size") or 0)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from results import bounds
 from results.grouping import grouped
 from results.importers.untrusted import Unusable, brief
 
@@ -155,7 +156,7 @@ def _read(text: bytes, header: _CsvHeader) -> pa.Table:
         types = {header.taken["step"]: kind} | {header.taken[name]: pa.float64() for name in metrics}
         convert = pa.csv.ConvertOptions(column_types=types, include_columns=wanted, null_values=[""])
         try:
-            table = pa.csv.read_csv(pa.BufferReader(text), read, convert_options=convert)
+            table = pa.csv.read_csv(bounds.csv_source(text), read, convert_options=convert)
             steps = table.column(0).cast(pa.int64())
             return table.set_column(0, "step", steps).rename_columns(["step", *metrics])
         except pa.ArrowException as error:

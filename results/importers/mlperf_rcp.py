@@ -36,6 +36,7 @@ METRIC = "validation_shortfall"
 LICENCE = "Apache-2.0"
 CITATION = "MLCommons, reference convergence points, github.com/mlcommons/logging, mlperf_logging/rcp_checker"
 
+_KEPT = "the stored values are kept (import into a new store to get the current ones)"
 _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
@@ -64,20 +65,11 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
     stores.check_destination(store)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
-    changed = []
-    values = 0
+    saved = {}
     for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
-        outcome = recording.save(store, each)
-        values += outcome.values
-        if outcome.changed:
-            changed.append(f"{each.study.name}: {outcome.describe('the import')}")
+        saved[each.study.name] = recording.save(store, each)
     warnings.report(report)
-    if changed:
-        report(
-            f"{number_of(len(changed), 'study')} changed, {values:,} values: the stored values are kept "
-            "(import into a new store to get the current ones)"
-        )
-        ImportWarnings(changed).report(report)
+    recording.report_changes(saved, "the import", _KEPT, report)
     for line in notes(groups, [each.study for each in contents]):
         report(line)
     if older := len(contents) - len(present) - len(new):

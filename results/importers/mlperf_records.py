@@ -21,7 +21,7 @@ _LONGEST = 2**31 - 1  # steps are int32
 
 
 class Benchmark(NamedTuple):
-    """A benchmark. Its strings are part of plans, so a change would rename the studies.
+    """A benchmark, by default counted in samples. Its strings are part of plans, so a change would rename the studies.
 
     Attributes:
       dataset, model: our names. The source has one name for both.
@@ -34,8 +34,8 @@ class Benchmark(NamedTuple):
 
     dataset: str
     model: str
-    unit: Unit
-    unit_source: str
+    unit: Unit = "samples"
+    unit_source: str = RULES
     examples: int | None = None
     examples_source: str | None = None
     tokens: int | None = None
@@ -46,14 +46,14 @@ _CRITEO = (4_195_197_692, "TOTAL_TRAINING_SAMPLES of the DLRM-DCNv2 reference in
 _LISTED = "the benchmark's README in mlcommons/training: the steps it gives are these numbers over the batch size"
 
 BENCHMARKS = {
-    "bert": Benchmark("wikipedia", "bert_large", "samples", RULES),
+    "bert": Benchmark("wikipedia", "bert_large"),
     "cosmoflow": Benchmark(
         "cosmoflow_n_body", "cosmoflow", "epochs", HPC_RULES, 524_288, "n_train of the reference in mlcommons/hpc"
     ),
     "deepcam": Benchmark(
         "cam5_climate", "deepcam", "epochs", HPC_RULES, 121_266, "train_samples in MLPerf's compliance rules"
     ),
-    "deepseekv3_671b": Benchmark("c4", "deepseek_v3_671b", "samples", RULES),
+    "deepseekv3_671b": Benchmark("c4", "deepseek_v3_671b"),
     "dlrm": Benchmark("criteo_1tb", "dlrm", "epochs", RULES, *_CRITEO),
     "dlrm_dcnv2": Benchmark("criteo_1tb_multi_hot", "dlrm_dcnv2", "epochs", RULES, *_CRITEO),
     "dlrmv4": Benchmark(
@@ -64,12 +64,12 @@ BENCHMARKS = {
         2_290_835_423,
         "train_samples in MLPerf's compliance rules",
     ),
-    "flux1": Benchmark("cc12m_subset", "flux1", "samples", RULES),
+    "flux1": Benchmark("cc12m_subset", "flux1"),
     "gpt3": Benchmark("c4", "gpt3_175b", "tokens", RULES, tokens=2048),
-    "gpt_oss_20b": Benchmark("c4", "gpt_oss_20b", "samples", RULES),
-    "llama2_70b_lora": Benchmark("scrolls_govreport", "llama2_70b_lora", "samples", RULES),
-    "llama31_405b": Benchmark("c4", "llama31_405b", "samples", RULES),
-    "llama31_8b": Benchmark("c4", "llama31_8b", "samples", RULES),
+    "gpt_oss_20b": Benchmark("c4", "gpt_oss_20b"),
+    "llama2_70b_lora": Benchmark("scrolls_govreport", "llama2_70b_lora"),
+    "llama31_405b": Benchmark("c4", "llama31_405b"),
+    "llama31_8b": Benchmark("c4", "llama31_8b"),
     "maskrcnn": Benchmark("coco_2017", "mask_rcnn", "epochs", RULES, *_COCO),
     "oc20": Benchmark(
         "oc20_s2ef_2m", "dimenet_plus_plus", "epochs", HPC_RULES, 2_000_000, "the 2M split the HPC rules name"
@@ -106,7 +106,7 @@ BENCHMARKS = {
         "depends on the longest utterance trained on, which the rules leave open and no record states",
     ),
     "ssd": Benchmark("coco_2017", "ssd_resnet_34", "epochs", RULES, *_COCO),
-    "stable_diffusion": Benchmark("laion_400m_filtered", "stable_diffusion_v2", "samples", RULES),
+    "stable_diffusion": Benchmark("laion_400m_filtered", "stable_diffusion_v2"),
     "unet3d": Benchmark("kits19", "unet3d", "epochs", RULES, 168, "train_samples in MLPerf's compliance rules"),
 }
 ALIASES = {"gnn": "rgat", "rnn_t": "rnnt", "sd": "stable_diffusion"}

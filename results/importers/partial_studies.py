@@ -11,7 +11,7 @@ import pyarrow as pa
 from results import store
 from results.durable import Folder
 from results.importers import curves_csv, recording, shallue2018_format
-from results.importers.shallue2018_format import TrialMetadata
+from results.importers.shallue2018_format import METRICS, TrialMetadata
 from results.plans import schema
 from results.plans.recorded import Recorded
 from results.storage import claims
@@ -153,7 +153,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
     name = batch.study.name
     with store.claim(folder, name) as claim:
         new = {trial: outcome for trial, outcome in batch.outcomes.items() if trial not in claim.settled}
-        curves = curves_csv.parse({t: batch.curves[t] for t in new if t in batch.curves}, shallue2018_format.metric)
+        curves = curves_csv.parse({t: batch.curves[t] for t in new if t in batch.curves}, METRICS.get)
         lost = (batch.lost | curves.broken.keys()) - claim.settled
         fresh = new.keys() - lost
         lost -= _lost_trials(claim) if lost else set()

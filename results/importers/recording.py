@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from results import store
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder
+from results.importers.untrusted import ImportWarnings
 from results.plans import kinds, schema
 from results.plans.recorded import Recorded
+from results.printing import Report
 from results.release.union import Difference, Union, union
 from results.storage import commits
 from results.storage.compaction import TABLES, Piece, select_trials
@@ -61,6 +63,22 @@ class Saved(NamedTuple):
         trial, difference = min(self.changed.items())
         more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
         return f"trial {trial}: {difference.describe('the store', source)}{more}"
+
+
+def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: Report) -> None:
+    """Reports the studies with values that have changed in the source.
+
+    Args:
+      saved: the results of storing studies, by name.
+      source: name of the imported side.
+      kept: description of the values that the store has now.
+      report: called with lines for the user.
+    """
+    changed = {name: each for name, each in saved.items() if each.changed}
+    if changed:
+        values = sum(each.values for each in changed.values())
+        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {kept}")
+        ImportWarnings([f"{name}: {each.describe(source)}" for name, each in changed.items()]).report(report)
 
 
 def complement(values: np.ndarray) -> np.ndarray:

@@ -10,15 +10,14 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from results import progress, store
+from results import durable, progress, store
 from results.bad_input import BadInput, number_of
-from results.cli import report_some
 from results.durable import Folder, located_both
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
-from results.printing import Report
+from results.printing import Report, report_some
 from results.storage import claims
 
 # sha256 of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
@@ -104,7 +103,7 @@ def _check_sha256(path: Folder, report: Report) -> None:
     if not path.is_file():
         raise BadInput(f"{path} is neither a file nor a folder")
     with progress.show_progress("checksum", path.stat().st_size, "B", report) as show:
-        digest = archive.sha256(path, show)
+        digest = durable.sha256(path, show)
     if digest not in SHA256:
         raise BadInput(
             f"{path} is not the published archive (sha256 {digest}, not {min(SHA256)[:8]}...). Download it again, or "

@@ -49,7 +49,7 @@ _KINDS = {
     "classification_error": "error",
     "average_precision": "average_precision_error",
 }
-_METRICS = {f"{s}/{k}": f"{split}_{kind}" for s, split in _SPLITS.items() for k, kind in _KINDS.items()}
+METRICS = {f"{s}/{k}": f"{split}_{kind}" for s, split in _SPLITS.items() for k, kind in _KINDS.items()}
 _SCALES: dict[Any, Scale] = {
     "": "LINEAR",
     "LINEAR_SCALE": "LINEAR",
@@ -82,11 +82,6 @@ def place(path: str) -> ArchivePath | None:
     if match["trial"] is None:
         return ArchivePath(match["study"], None, "study.json")
     return ArchivePath(match["study"], int(match["trial"]), match["file"])
-
-
-def metric(column: str) -> str | None:
-    """Returns our name for a metric, or None."""
-    return _METRICS.get(column)
 
 
 def study(path: str, data: bytes) -> Recorded:

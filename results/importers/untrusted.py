@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from results.bad_input import first_line
-from results.cli import report_some
 from results.durable import Folder, check_depth
-from results.printing import Report
+from results.printing import Report, report_some
 
 SHOWN = 10
 JSON_BYTES = 4 << 20

@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 from results.als import OPTIONS, Als
 from results.bad_input import BadInput
-from results.plans.plan import Plan
+from results.plans.plan import Untargeted
 from results.plans.search_space import SearchSpace
-from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Factorization(Als, Plan):
+class Factorization(Als, Untargeted):
     """The trials of one factorization on a given number of cores: exactly the fields that determine the results.
 
     The solver options are in ``results.als.Als``. This class adds the data, cores and search.
@@ -49,10 +49,7 @@ class Factorization(Als, Plan):
     OMITTED_AT: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
     # The stream depends only on the data, search, seed and ridge, so all cores and solvers share trials.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
-    targets: ClassVar[tuple[Target, ...]] = ()
-    ends_at: ClassVar[tuple[Target, ...]] = ()
     stop: ClassVar[str] = "target"
-    pruning: ClassVar[str] = "off"
     source: ClassVar[None] = None
     batch_size: ClassVar[None] = None  # an epoch uses all data at once
     optimizer: ClassVar[str] = "als"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from results.bad_input import BadInput, check_choice
-from results.plans.plan import Plan
-from results.plans.schema import BOOL, FLOAT64, INT32, INT64, PROVENANCE, TEXT, TIMING, Column
+from results.plans.plan import Untargeted
+from results.plans.schema import BOOL, FLOAT64, INT32, INT64, TEXT, Column
 from results.plans.search_space import SearchSpace
-from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 PRECISIONS = ("float32", "bfloat16")
@@ -46,15 +46,15 @@ COLUMNS = (
         FLOAT64,
         "measured: largest difference over all parameters, relative to the gradient on one device",
     ),
-    Column("step_seconds", FLOAT64, "measured: median seconds of a step, or null if it was not timed", category=TIMING),
-    Column("step_seconds_low", FLOAT64, "measured: lower quartile of seconds of a step", category=TIMING),
-    Column("step_seconds_high", FLOAT64, "measured: upper quartile of seconds of a step", category=TIMING),
-    Column("timed_steps", INT32, "measured: timed steps, after warming up", category=PROVENANCE),
+    Column("step_seconds", FLOAT64, "measured: median seconds of a step, or null if it was not timed"),
+    Column("step_seconds_low", FLOAT64, "measured: lower quartile of seconds of a step"),
+    Column("step_seconds_high", FLOAT64, "measured: upper quartile of seconds of a step"),
+    Column("timed_steps", INT32, "measured: timed steps, after warming up"),
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class LayoutStudy(Plan):
+class LayoutStudy(Untargeted):
     """One training step of a model on one mesh, in one layout: everything that determines the results.
 
     Mesh and layout are strings in Mesh-TensorFlow's notation (arXiv 1811.02084). They may be invalid: the rejection of
@@ -118,10 +118,7 @@ class LayoutStudy(Plan):
     )
     dataset: ClassVar[str] = "counting"
     optimizer: ClassVar[str] = "adam"
-    targets: ClassVar[tuple[Target, ...]] = ()
-    ends_at: ClassVar[tuple[Target, ...]] = ()
     stop: ClassVar[str] = "budget"
-    pruning: ClassVar[str] = "off"
     source: ClassVar[None] = None
 
     def __post_init__(self) -> None:

@@ -155,6 +155,14 @@ class Plan(Protocol):
         return digest({name: value for name, value in self.plan().items() if name not in self.NOT_IN_STREAM})
 
 
+class Untargeted(Plan):
+    """A study without targets of its own. Its trials are not pruned."""
+
+    targets: ClassVar[tuple[Target, ...]] = ()
+    ends_at: ClassVar[tuple[Target, ...]] = ()
+    pruning: ClassVar[str] = "off"
+
+
 def _plain(value: Any) -> Any:
     """Returns a field's value as plain JSON data."""
     if isinstance(value, SearchSpace):

@@ -1,6 +1,6 @@
 """Points: a release's answers, one row per study and target, ready for fitting."""
 
-from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, PROVENANCE, TEXT, TIMING, UINT32, Column
+from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, TEXT, UINT32, Column
 
 _FIT = "examples, or null unless identified"
 _VERDICT = (
@@ -17,7 +17,6 @@ _BEST_EXTENT = "null if the best estimate is beyond the batch sizes tried"
 _LOW = "lower end of its 90 % interval, or the bound of at_least, or null if open or not stated"
 _HIGH = "upper end of its 90 % interval, or the bound of at_most, or null if open or not stated"
 _DOUBTS = "assumptions of the fit that the data do not support, as `analysis fit` names them, or null if there are none"
-
 
 
 def _extent(prefix: str, name: str, meaning: str) -> tuple[Column, ...]:
@@ -114,16 +113,14 @@ POINTS = (
         "seconds_per_epoch",
         FLOAT64,
         "as in studies, from the newest run that measured it: mean over all its trials and steps, or null if emulated",
-        category=TIMING,
     ),
     Column(
         "median_epoch_seconds",
         FLOAT64,
         "factorizations: median seconds of solving in an epoch of the selected trial, without compiling and "
         "evaluating, or null if emulated",
-        category=TIMING,
     ),
-    Column("device_kind", TEXT, "device of the measurements, or null if unknown", category=PROVENANCE),
+    Column("device_kind", TEXT, "device of the measurements, or null if unknown"),
     Column(
         "comparable",
         TEXT,

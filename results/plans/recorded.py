@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from results.bad_input import BadInput
 from results.grouping import grouped
-from results.plans.plan import Plan
+from results.plans.plan import Untargeted
 from results.plans.search_space import SearchSpace
-from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
+from results.plans.study import DIGITS, MOST_STEPS, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 SOURCE_LISTS = "source_lists"  # trials column: number of source lists that contain the run
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Recorded(Plan):
+class Recorded(Untargeted):
     """A study measured and published by others, as its source describes it.
 
     Attributes:
@@ -41,10 +41,7 @@ class Recorded(Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "recorded"
-    targets: ClassVar[tuple[Target, ...]] = ()
-    ends_at: ClassVar[tuple[Target, ...]] = ()
     stop: ClassVar[str] = "target"
-    pruning: ClassVar[str] = "off"
     budget_steps: ClassVar[int] = MOST_STEPS  # the source may not report it
     most_evaluations: ClassVar[int] = MOST_STEPS
 

@@ -13,9 +13,7 @@ from results.plans.study import METRICS
 SCHEMA_VERSION = 4
 OLDEST_SCHEMA = 4  # oldest schema that this software reads
 VERSION_KEY = b"scaling_limits_schema"
-
-
-RESULT, PROVENANCE, TIMING = "result", "provenance", "timing"
+METADATA = {VERSION_KEY: str(SCHEMA_VERSION).encode()}  # of every table
 
 
 class Column(NamedTuple):
@@ -24,15 +22,12 @@ class Column(NamedTuple):
     Attributes:
       name, type, meaning: name, type and meaning as stored.
       otherwise: value for rows that specify none.
-      category: RESULT is the same wherever a study ran and however often it was resumed. PROVENANCE describes the
-        origin of results. TIMING describes their cost.
     """
 
     name: str
     type: pa.DataType
     meaning: str
     otherwise: str | None = None
-    category: str = RESULT
 
 
 TEXT, BOOL = pa.string(), pa.bool_()
@@ -43,12 +38,7 @@ COUNTING = "counting: consecutive numbers, on which a few steps of a layout chec
 
 STUDIES = (
     Column("study", _CATEGORY, "name of the study: readable slug and short hash of its plan"),
-    Column(
-        "run",
-        INT32,
-        "number of the run and of its claim. A study grows by runs",
-        category=PROVENANCE,
-    ),
+    Column("run", INT32, "number of the run and of its claim. A study grows by runs"),
     Column("dataset", TEXT, f"name of the data set; {COUNTING}"),
     Column("model", TEXT, "name of the model, then its options"),
     Column("optimizer", TEXT, "name of the optimizer"),
@@ -57,68 +47,54 @@ STUDIES = (
     Column("evaluation_ratio", FLOAT64, "factor by which the steps between evaluations grow"),
     Column("evaluation_spacing", FLOAT64, "minimum steps per evaluation, from the limit on its cost"),
     Column("pruning", TEXT, "exact: losing trials are stopped early; off: they are not"),
-    Column("planned_trials", INT32, "trials requested when the run was made", category=PROVENANCE),
+    Column("planned_trials", INT32, "trials requested when the run was made"),
     Column("plan", TEXT, "the whole identity of the study, JSON"),
-    Column("started_at", TEXT, "start of the run, UTC, ISO 8601", category=PROVENANCE),
-    Column("code_version", TEXT, "version of this software", category=PROVENANCE),
-    Column(
-        "git_commit",
-        TEXT,
-        "commit of this software, with +dirty for uncommitted changes, or null outside git",
-        category=PROVENANCE,
-    ),
-    Column("python_version", TEXT, "version of Python", category=PROVENANCE),
-    Column("package_versions", TEXT, "versions of the packages that computed, JSON", category=PROVENANCE),
-    Column("backend", TEXT, "cpu, gpu or tpu, or null if the run failed before it had one", category=PROVENANCE),
-    Column("device_kind", TEXT, "JAX's name of the device, or the processor model for a CPU", category=PROVENANCE),
-    Column("device_count", INT32, "devices that the run used", category=PROVENANCE),
-    Column("emulated", BOOL, "more devices than physical cores: times do not measure speed", category=PROVENANCE),
-    Column("physical_cores", INT32, "physical cores that it could use", category=PROVENANCE),
-    Column("affinity", TEXT, "logical processors the process was bound to, such as 0,1", category=PROVENANCE),
-    Column("lanes", INT32, "trials advanced by one program call", category=PROVENANCE),
-    Column("lane_strategy", TEXT, "map (sequential) or vmap (batched)", category=PROVENANCE),
-    Column("shards", INT32, "devices that each batch was divided over", category=PROVENANCE),
-    Column("microbatches", INT32, "sequential parts of each shard of a batch", category=PROVENANCE),
-    Column("compile_seconds", FLOAT64, "seconds spent building programs, cached or not", category=TIMING),
-    Column(
-        "run_seconds",
-        FLOAT64,
-        "seconds from the first program call to the last, without compiling",
-        category=TIMING,
-    ),
-    Column("train_seconds", FLOAT64, "the part of run_seconds inside training steps", category=TIMING),
-    Column("evaluate_seconds", FLOAT64, "the part of run_seconds inside evaluations", category=TIMING),
+    Column("started_at", TEXT, "start of the run, UTC, ISO 8601"),
+    Column("code_version", TEXT, "version of this software"),
+    Column("git_commit", TEXT, "commit of this software, with +dirty for uncommitted changes, or null outside git"),
+    Column("python_version", TEXT, "version of Python"),
+    Column("package_versions", TEXT, "versions of the packages that computed, JSON"),
+    Column("backend", TEXT, "cpu, gpu or tpu, or null if the run failed before it had one"),
+    Column("device_kind", TEXT, "JAX's name of the device, or the processor model for a CPU"),
+    Column("device_count", INT32, "devices that the run used"),
+    Column("emulated", BOOL, "more devices than physical cores: times do not measure speed"),
+    Column("physical_cores", INT32, "physical cores that it could use"),
+    Column("affinity", TEXT, "logical processors the process was bound to, such as 0,1"),
+    Column("lanes", INT32, "trials advanced by one program call"),
+    Column("lane_strategy", TEXT, "map (sequential) or vmap (batched)"),
+    Column("shards", INT32, "devices that each batch was divided over"),
+    Column("microbatches", INT32, "sequential parts of each shard of a batch"),
+    Column("compile_seconds", FLOAT64, "seconds spent building programs, cached or not"),
+    Column("run_seconds", FLOAT64, "seconds from the first program call to the last, without compiling"),
+    Column("train_seconds", FLOAT64, "the part of run_seconds inside training steps"),
+    Column("evaluate_seconds", FLOAT64, "the part of run_seconds inside evaluations"),
     Column(
         "trial_steps",
         INT64,
         "training steps of the run, summed over trials. It differs from the sum of steps in trials: stored curves of "
         "pruned trials are shorter, a later run may repeat a trial, and a rejected layout takes no steps",
-        category=TIMING,
     ),
     Column(
-        "seconds_per_step",
-        FLOAT64,
-        "train_seconds / trial_steps. With several lanes, the reciprocal of throughput",
-        category=TIMING,
+        "seconds_per_step", FLOAT64, "train_seconds / trial_steps. With several lanes, the reciprocal of throughput"
     ),
     Column(
         "seconds_per_epoch",
         FLOAT64,
         "seconds_per_step times training examples over batch size: of all trials together, or null without epochs",
-        category=TIMING,
     ),
 )
 
 TRIALS = (
     Column("study", _CATEGORY, "name of the study"),
     Column("trial", INT32, "number of the trial within its study, from 0; k million + i repeats trial i"),
-    Column("run", INT32, "number of the run that made the trial, as in studies", category=PROVENANCE),
+    Column("run", INT32, "number of the run that made the trial, as in studies"),
     Column("role", TEXT, "search, or confirm: a repeat of one of its best trials with a fresh seed", "search"),
     Column("seed", UINT32, "seed of initial parameters and data order, or null if not published"),
     Column(
         "status",
         TEXT,
-        "COMPLETE, INFEASIBLE (the trial diverged, or its layout was rejected) or INCOMPLETE",
+        "COMPLETE (the trial reached all targets, or its budget), INFEASIBLE (it diverged, or its layout was rejected) "
+        "or INCOMPLETE (it ended early)",
     ),
     Column("reason", TEXT, "reason for INCOMPLETE: pruned, time_limit, lost, failed or unstated. Else null"),
     Column("steps", INT32, "steps at the last evaluation, or null if its source does not specify them"),
@@ -133,9 +109,9 @@ MEASUREMENTS = (
 _MEAN = "without compiling, mean over the epochs since the previous measurement"
 # Factorization measurements have these columns after their metrics: the costs of the epochs.
 COSTS = (
-    Column("row_half_seconds", FLOAT32, f"seconds of solving all rows, {_MEAN}", category=TIMING),
-    Column("column_half_seconds", FLOAT32, f"seconds of solving all columns, {_MEAN}", category=TIMING),
-    Column("evaluation_seconds", FLOAT32, "seconds of evaluating, without compiling", category=TIMING),
+    Column("row_half_seconds", FLOAT32, f"seconds of solving all rows, {_MEAN}"),
+    Column("column_half_seconds", FLOAT32, f"seconds of solving all columns, {_MEAN}"),
+    Column("evaluation_seconds", FLOAT32, "seconds of evaluating, without compiling"),
     Column("bytes_per_core", INT64, "bytes of both tables and all work on each core"),
     Column("peak_bytes_per_core", INT64, "peak bytes on each core, reported by the compiler"),
 )
@@ -160,7 +136,7 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
     """
     fields = [pa.field(c.name, c.type) for c in columns]
     fields += [pa.field(name, kind) for name, kind in extra.items()]
-    schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    schema = pa.schema(fields, metadata=METADATA)
     rows = len(next(iter(data.values()), ()))
     values = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
     return pa.Table.from_arrays([_array(values.get(f.name), f.type, rows) for f in schema], schema=schema)
@@ -185,7 +161,7 @@ def version(schema: pa.Schema) -> int:
 
 def is_of_today(schema: pa.Schema) -> bool:
     """Returns whether a file has the current schema version."""
-    return bool((schema.metadata or {}).get(VERSION_KEY) == str(SCHEMA_VERSION).encode())
+    return bool((schema.metadata or {}).get(VERSION_KEY) == METADATA[VERSION_KEY])
 
 
 def check_number(path: object, number: int) -> None:

@@ -18,7 +18,7 @@ LARGEST_FLOAT = int(sys.float_info.max)
 
 
 def finite(what: str, value: object) -> float:
-    """Returns ``value`` as a float. Raises BadInput, naming ``what``, unless it is a finite number."""
+    """Returns ``value`` as a float. Raises BadInput with the name ``what`` if it is not a finite number."""
     if isinstance(value, int) and abs(value) > LARGEST_FLOAT:
         raise BadInput(f"{what} must be a finite number, not one with more than 300 digits")
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):

@@ -53,7 +53,7 @@ def decimal(value: float) -> str:
 
 
 def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
-    """Returns ``value`` as an int. Raises BadInput, naming ``what``, unless it is in ``least`` to ``most``."""
+    """Returns ``value`` as an int. Raises BadInput with the name ``what`` if it is not in ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be an integer of at least {least}, not {value!r}")
     if most is not None and value > most:

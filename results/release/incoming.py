@@ -1,7 +1,7 @@
 """Studies coming into a merge or an export from a store or a release."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -15,10 +15,12 @@ from results.plans.plan import Plan
 from results.storage import compaction, envelope, migrations
 from results.storage.commits import Commit, File
 from results.storage.compaction import TABLES, Piece, select_trials
+from results.storage.parts import table_file
 
 MOST_CLAIMS = 1000  # maximum claims of a study that is copied unchanged; a study with more is rewritten
 
 
+TableBytes = dict[str, bytes | memoryview]  # by table
 _CHECK = "Check everything with `python -m results verify`."
 
 
@@ -72,14 +74,14 @@ def read_checked(commit: Commit) -> Piece:
     return Piece(**tables)
 
 
-def files_checked(commit: Commit) -> tuple[Commit, dict[str, bytes | memoryview]]:
+def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
     """Returns a study with its own files, and their bytes, after the same checks as ``read_checked``.
 
     A study in shared files gets the files that it would have on its own.
     """
     if commit.files["studies"].shared is not None:
         return _own_files(commit, read_checked(commit))
-    data: dict[str, bytes | memoryview] = {name: _bytes(file) for name, file in commit.files.items()}
+    data: TableBytes = {name: _bytes(file) for name, file in commit.files.items()}
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
     sources = {name: pa.py_buffer(content) for name, content in data.items()}
     folder = commit.files["studies"].path.parent
@@ -88,25 +90,22 @@ def files_checked(commit: Commit) -> tuple[Commit, dict[str, bytes | memoryview]
     return commit, data
 
 
-def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, dict[str, bytes | memoryview]]:
-    data: dict[str, bytes | memoryview] = {
-        table: compaction.parquet_bytes(content) for table, content in whole._asdict().items()
-    }
+def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, TableBytes]:
+    data: TableBytes = {table: compaction.parquet_bytes(content) for table, content in whole._asdict().items()}
     hashes = {table: hashlib.sha256(content).hexdigest() for table, content in data.items()}
     counts = {table: len(content) for table, content in whole._asdict().items()}
     data["envelope"], counts["envelope"] = envelope.build(commit.study, whole, hashes)
     files = {}
     for table, content in data.items():
-        name = f"{table}-{commit.number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
-        digest = hashlib.sha256(content).hexdigest()
-        files[table] = File(commit.files[table].path.parent / name, digest, len(content), counts[table])
+        path = commit.files[table].path.parent / table_file(table, commit.number)
+        files[table] = File(path, hashlib.sha256(content).hexdigest(), len(content), counts[table])
     return commit._replace(files=files), data
 
 
 def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
     """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or its schema is not supported."""
     try:
-        file = bounds.Parquet(pa.BufferReader(data), bounds.allowed(len(data)))
+        file = bounds.Parquet(pa.BufferReader(data))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text
         raise Damaged(f"{path} is not a readable table ({first_line(error)})") from None
     migrations.upgrade(table, file.schema_arrow.empty_table(), path)
@@ -123,7 +122,7 @@ def _bytes(file: File) -> bytes:
     return data
 
 
-def _piece(commit: Commit, data: Mapping[str, bytes | memoryview]) -> Piece:
+def _piece(commit: Commit, data: TableBytes) -> Piece:
     tables = []
     for table in TABLES:
         path = commit.files[table].path

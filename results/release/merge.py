@@ -8,19 +8,18 @@ from tqdm import tqdm
 
 from results import durable, store
 from results.bad_input import BadInput
-from results.cli import report_some
 from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
-from results.printing import Report
+from results.printing import Report, report_some
 from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, parquet_file, with_stored_name
 from results.release.union import Union, union
 from results.storage import claims, commits, compaction
 from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
-from results.storage.parts import claim_file, commit_file
+from results.storage.parts import claim_file, commit_file, table_file
 
 MergeResult = Literal["new", "grown", "present"]
 
@@ -43,19 +42,17 @@ def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     Raises:
       BadInput: a source is damaged, or two places contradict each other on a trial. See ``results.release.union``.
     """
-    return _merge([durable.location(source) for source in sources], durable.location(into), report)
-
-
-def _merge(sources: Sequence[Folder], into: Folder, report: Report) -> int:
+    folders = [durable.location(source) for source in sources]
+    into = durable.location(into)
     store.check_destination(into)
-    offers_by_source = [incoming(folder) for folder in sources]
+    offers_by_source = [incoming(folder) for folder in folders]
     if not any(offers_by_source):
-        report(f"nothing to merge: no committed study in {', '.join(map(str, sources))}")
+        report(f"nothing to merge: no committed study in {', '.join(map(str, folders))}")
         return 1
-    for folder, offers in zip(sources, offers_by_source, strict=True):
+    for folder, offers in zip(folders, offers_by_source, strict=True):
         if waiting := sorted(set(store.names(folder)) - {offer.study.name for offer in offers.values()}):
             report(f"{folder}: skipped studies without a commit: {waiting[0]} and {len(waiting) - 1} more")
-    _check(sources, offers_by_source, into, report)
+    _check(folders, offers_by_source, into, report)
     outcomes = collections.Counter[MergeResult]()
     all_offers = [offer for offers in offers_by_source for offer in offers.values()]
     try:
@@ -184,7 +181,7 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
             created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
-        names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
+        names = {table: table_file(table, number) for table in theirs.files}
         for table, name in names.items():
             durable.create(folder / name, data[table])
         record = commits.record_of(theirs._replace(number=number, parts=0), version, names)

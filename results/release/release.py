@@ -11,7 +11,7 @@ The same studies give the same bytes. Every command that reads a store also read
 """
 
 import collections
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from results.printing import Report
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
-from results.storage.commits import Commit, File, read_table
+from results.storage.commits import Commit, File, read_table, slice_of
 from results.storage.compaction import Piece
 from results.storage.shared import SharedFile
 
@@ -130,7 +130,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         slices.append({})
         for table, writer in writers.items():
             at = writer.places[number]
-            slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types[table])
+            slices[-1][table] = slice_of(files[table][at.shard], at.start, commit.files[table].rows, types[table])
     bound = [
         envelope.rebind(data, {table: each[table].sha256 for table in envelope.HASHED})
         for (data, _), each in zip(envelopes, slices, strict=True)
@@ -142,10 +142,6 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         each["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)
     return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)]
-
-
-def _slice(file: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
-    return File(file.path, file.sha256, file.bytes * rows // max(file.rows, 1), rows, file, start, columns)
 
 
 @contextmanager

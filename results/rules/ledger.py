@@ -4,7 +4,7 @@ The planned trials are those of the search, plus the repeats of its best trials.
 """
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from results.plans.study import REASONS, REASONS_TO_RERUN
@@ -19,6 +19,9 @@ class TrialEnding(NamedTuple):
     role: str
     status: str
     reason: str | None
+
+
+Endings = dict[int, TrialEnding]  # by trial, in the order in which the trials were stored
 
 
 class Ledger(NamedTuple):
@@ -49,12 +52,12 @@ class Ledger(NamedTuple):
         return self.planned - self.missing - sum(getattr(self, reason) for reason in REASONS_TO_RERUN)
 
 
-def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:
+def settled_ids(endings: Endings) -> frozenset[int]:
     """Returns the ids of trials that need no further run, given the ending of each trial."""
     return confirmation.settled_ids(endings, (how.reason for how in endings.values()))
 
 
-def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
+def tally(request: TrialRequest, endings: Endings) -> Ledger:
     """Returns the ledger of a study.
 
     A larger search may find different best trials. Earlier repeats get the role ``extra`` only at the next commit, so

@@ -18,11 +18,13 @@ from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from results.printing import quoted
 from results.rules import ledger
-from results.rules.ledger import TrialEnding
+from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope, parts
 from results.storage.commits import Commit, Tables, list_study, newest_commit, read_table, retry, to_frame
 from results.storage.compaction import TABLES, Piece
-from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
+from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number, table_file
+
+State = tuple[Listing, Commit | None, list[Part]]  # the listing, the newest commit, and the later parts that count
 
 
 class TakenOver(Exception):
@@ -40,11 +42,11 @@ class Claim:
     def __init__(self, store: Folder, name: str):
         self._folder, self._name = store / name, name
 
-        def look() -> tuple[Listing, Commit | None, list[Part], dict[int, TrialEnding]]:
-            listing, base, parts = state(store, name)
-            return listing, base, parts, outcomes(self._folder, base, parts)
+        def look() -> tuple[State, Endings]:
+            found = state(store, name)
+            return found, outcomes(self._folder, *found[1:])
 
-        self._listing, self._base, self._parts, trials = retry(look)
+        (self._listing, self._base, self._parts), trials = retry(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # parts written by this process, kept to avoid reading them
         self.number: int | None = None
@@ -136,9 +138,12 @@ class Claim:
     def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit and returns its record."""
         request = study.request
-        files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
+        files = {
+            table: self._file(table_file(table, number), compaction.parquet_bytes(content), len(content))
+            for table, content in whole._asdict().items()
+        }
         envelope_and_rows = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
-        files["envelope"] = self._file(envelope.file_name(number), *envelope_and_rows)
+        files["envelope"] = self._file(table_file("envelope", number), *envelope_and_rows)
         return {
             "name": self._name,
             "number": number,
@@ -178,9 +183,6 @@ class Claim:
         other = durable.read_sealed(self._folder / claim_file(number))
         return TakenOver(f"{self._name} was taken over by process {other.get('pid')} on {other.get('host')}")
 
-    def _table(self, name: str, table: pa.Table, number: int) -> dict[str, Any]:
-        return self._file(f"{name}-{number:06d}.parquet", compaction.parquet_bytes(table), len(table))
-
     def _file(self, name: str, data: bytes | memoryview, rows: int) -> dict[str, Any]:
         durable.create(self._folder / name, data)
         return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
@@ -193,10 +195,10 @@ def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
 
 
-def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
+def state(store: Folder, name: str) -> State:
     """Returns the listing of a study's folder, its newest commit, and the later parts that count."""
 
-    def look() -> tuple[Listing, Commit | None, list[Part]]:
+    def look() -> State:
         listing = list_study(store / name)
         if len(listing.claims) != max(listing.claims, default=0):  # a listing is not a snapshot, so it missed a claim
             raise LookupError(f"some of the claims 1 to {max(listing.claims)} are missing")
@@ -239,15 +241,15 @@ def _frames(stored: list[Piece]) -> Tables:
     return Tables(*map(to_frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
 
 
-def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
+def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> Endings:
     """Returns the ending of every stored trial by id. The last copy of each trial counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
 
 
-def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
-    endings: dict[int, TrialEnding] = {}
+def _join_endings(tables: Iterable[pa.Table]) -> Endings:
+    endings: Endings = {}
     for table in tables:
         columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
         for trial, *how in zip(*columns.values(), strict=True):

@@ -218,6 +218,11 @@ def _slice(
     columns = dict(sorted((record["metrics"] if table == "measurements" else entry.get("columns", {})).items()))
     if start + rows > whole.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
         raise ValueError(entry)
+    return slice_of(whole, start, rows, columns)
+
+
+def slice_of(whole: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
+    """Returns some rows of a shared table, with their share of its bytes."""
     return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
 
 
@@ -292,9 +297,8 @@ def read_table(commit: Commit, table: str) -> pa.Table:
             content = migrations.upgrade(table, rows, path)
         else:
             with path.open("rb") as stream:
-                size = stream.seek(0, os.SEEK_END)
-                parquet = bounds.Parquet(stream, bounds.allowed(size))
-                check_rows(table, path, size, parquet.metadata.num_rows)
+                parquet = bounds.Parquet(stream)
+                check_rows(table, path, parquet.bytes, parquet.metadata.num_rows)
                 content = migrations.upgrade(table, parquet.read(), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):

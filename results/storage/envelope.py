@@ -55,11 +55,6 @@ class Envelope(NamedTuple):
     rows: Sequence[pa.RecordBatch]
 
 
-def file_name(number: int) -> str:
-    """Returns the file name of a commit's envelope."""
-    return f"envelope-{number:06d}.arrow"
-
-
 def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
     """Returns a study's envelope as file content, and its number of rows.
 
@@ -86,22 +81,23 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
         "sha256": {table: hashes[table] for table in HASHED},
         "about": of_study(study, whole.studies, whole.trials, metrics, rows).record(),
     }
-    sink = pa.BufferOutputStream()
     batches = [_batch(rows, (trial, rank, step), values, before) for rows in keep]
-    with pa.ipc.new_stream(sink, batches[0].schema.with_metadata({KEY: json.dumps(head)})) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return sink.getvalue().to_pybytes(), sum(batch.num_rows for batch in batches)
+    return _content(batches[0].schema, head, batches), sum(batch.num_rows for batch in batches)
 
 
 def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
     """Returns an envelope from ``build``, with the ``hashes`` of other files that hold the same rows."""
     stream = pa.ipc.RecordBatchStreamReader(data)
     head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
+    return _content(stream.schema, head, stream)
+
+
+def _content(columns: pa.Schema, head: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
+    """Returns an envelope as file content, with its head in the metadata of the schema."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, stream.schema.with_metadata({KEY: json.dumps(head)})) as rebound:
-        for batch in stream:
-            rebound.write_batch(batch)
+    with pa.ipc.new_stream(sink, columns.with_metadata({KEY: json.dumps(head)})) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
 
@@ -137,9 +133,9 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
-        description, batches = StudyDescription(**head["about"]), range(head["rules"][rule.name])
-        bounds.check_stream(pa.BufferReader(data), head["rules"][rule.name])
-        rows = [stream.read_next_batch() for _ in batches]
+        description, count = StudyDescription(**head["about"]), head["rules"][rule.name]
+        bounds.check_stream(pa.BufferReader(data), count)
+        rows = [stream.read_next_batch() for _ in range(count)]
         return Envelope(description, rows) if rows and description.is_plain else None
     except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
         return None

@@ -146,13 +146,11 @@ class Watch:
         if found is None or found.alive is not None:
             return found.beat if found and found.alive else None
         now, before = time.monotonic(), self._last.get(folder)
+        is_recent = abs(time.time() - found.written / 1e9) < FRESH_SECONDS
         if before is None or before[0] != found.written:
             self._last[folder] = found.written, now
-            if before is None:
-                return found.beat if abs(time.time() - found.written / 1e9) < FRESH_SECONDS else None
-            return found.beat
-        is_new = now - before[1] < FRESH_SECONDS and abs(time.time() - found.written / 1e9) < FRESH_SECONDS
-        return found.beat if is_new else None
+            return found.beat if before or is_recent else None
+        return found.beat if is_recent and now - before[1] < FRESH_SECONDS else None
 
 
 def _is_alive(pid: object) -> bool:

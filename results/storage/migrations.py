@@ -33,7 +33,7 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
     for older in range(version, schema.SCHEMA_VERSION):
         table = _STEPS[older](name, table)
     if version < schema.SCHEMA_VERSION:
-        table = table.replace_schema_metadata({schema.VERSION_KEY: str(schema.SCHEMA_VERSION).encode()})
+        table = table.replace_schema_metadata(schema.METADATA)
     return table
 
 

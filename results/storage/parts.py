@@ -85,6 +85,11 @@ def commit_number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def table_file(table: str, number: int) -> str:
+    """Returns the name of a commit's file: a table, or the envelope."""
+    return f"{table}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+
+
 def checkpoint_file(trial: int, index: int = 0, count: int = 1) -> str:
     """Returns the name of a trial's checkpoint from process ``index`` of ``count``."""
     return f"checkpoint-{trial:09d}" if count == 1 else f"checkpoint-{trial:09d}-{index}-of-{count}"
@@ -101,21 +106,21 @@ def _digits(number: int) -> str:
     return f"{number:06d}"
 
 
-_KINDS = {  # by the first word of the name
-    "plan": ("plans", re.compile(r"plan-([0-9]{9})\.json")),
-    "confirm": ("confirms", re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json")),
-    "claim": ("claims", re.compile(r"claim-([0-9]{6})\.json")),
-    "commit": ("commits", re.compile(r"commit-([0-9]{6})\.json")),
-    "checkpoint": ("checkpoints", re.compile(r"checkpoint-([0-9]{9})(?:-([0-9]+)-of-([0-9]+))?")),
-    "attempt": ("attempts", re.compile(r"attempt-([1-9][0-9]{0,5})\.log")),
-    "part": ("parts", re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows")),
+_PATTERNS = {  # by the first word of the name, whose plural is the field of ``Listing``
+    "plan": re.compile(r"plan-([0-9]{9})\.json"),
+    "confirm": re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json"),
+    "claim": re.compile(r"claim-([0-9]{6})\.json"),
+    "commit": re.compile(r"commit-([0-9]{6})\.json"),
+    "checkpoint": re.compile(r"checkpoint-([0-9]{9})(?:-([0-9]+)-of-([0-9]+))?"),
+    "attempt": re.compile(r"attempt-([1-9][0-9]{0,5})\.log"),
+    "part": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
 }
 _OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")
 
 
 _MADE_OF: dict[str, Callable[..., Any]] = {
-    "parts": Part,
-    "confirms": lambda confirm, top=1: Repeats(top, confirm),
+    "part": Part,
+    "confirm": lambda confirm, top=1: Repeats(top, confirm),
 }
 
 
@@ -123,15 +128,16 @@ def listing(names: Iterable[str]) -> Listing:
     """Sorts the names in a study's folder by kind."""
     by_kind: dict[str, list] = {kind: [] for kind in Listing._fields}
     for name in sorted(names):
-        kind, pattern = _KINDS.get(name.partition("-")[0], ("others", None))
-        if pattern is None or (match := pattern.fullmatch(name)) is None:
+        word = name.partition("-")[0]
+        match = _PATTERNS[word].fullmatch(name) if word in _PATTERNS else None
+        if match is None:
             by_kind["others"].append(name)
             continue
-        if kind == "checkpoints":
-            by_kind[kind].append((int(match[1]), name))
-            continue
         numbers = [int(digits) for digits in match.groups() if digits]
-        by_kind[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
+        if word == "checkpoint":
+            by_kind["checkpoints"].append((numbers[0], name))
+        else:
+            by_kind[f"{word}s"].append(_MADE_OF[word](*numbers) if word in _MADE_OF else numbers[0])
     return Listing(**{kind: tuple(members) for kind, members in by_kind.items()})
 
 

@@ -6,7 +6,6 @@ Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measu
 """
 
 import itertools
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -92,9 +91,9 @@ class SharedFile:
     def _open(self) -> None:
         durable.check_file(self.path)
         with self.path.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            self._metadata = bounds.Parquet(stream, bounds.allowed(size)).metadata
-        if self._metadata.num_rows != self.rows or size != self.bytes:
+            file = bounds.Parquet(stream)
+        self._metadata = file.metadata
+        if self._metadata.num_rows != self.rows or file.bytes != self.bytes:
             raise Damaged(f"{self.path} is not what was written. {_CHECK}")
         groups = range(self._metadata.num_row_groups)
         self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
@@ -125,7 +124,7 @@ class SharedFile:
         if self._metadata is None:
             self._open()
         with self.path.open("rb") as stream:
-            file = bounds.Parquet(stream, bounds.allowed(self.bytes), self._metadata)
+            file = bounds.Parquet(stream, metadata=self._metadata)
             for number in file.groups:
                 group = self._metadata.row_group(number)
                 null = [_is_null(group.column(i), group.num_rows) for i in range(group.num_columns)]
@@ -146,7 +145,7 @@ class SharedFile:
             if not _is_null(group.column(i), group.num_rows)
         }
         with self.path.open("rb") as stream:
-            file = bounds.Parquet(stream, bounds.allowed(self.bytes), self._metadata)
+            file = bounds.Parquet(stream, metadata=self._metadata)
             rows = file.read([columns[i].name for i in sorted(there)], groups)
         found = iter(rows.columns)
         arrays = [next(found) if i in there else pa.nulls(len(rows), columns[i].type) for i in range(len(columns))]
@@ -168,7 +167,7 @@ def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
     return pa.schema(
         [field.with_nullable(field.name not in schema.NEVER_NULL) for field in plain],
-        {schema.VERSION_KEY: str(schema.SCHEMA_VERSION).encode()},
+        schema.METADATA,
     )
 
 

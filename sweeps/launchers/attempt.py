@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import exit_codes, store as stores
-from results.cli import say
+from results.printing import say
 from results.storage import attempts, heartbeat
 from sweeps import limits
 from sweeps.launchers import local

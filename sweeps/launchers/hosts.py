@@ -13,8 +13,9 @@ from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
 from results import exit_codes
 from results.bad_input import BadInput
-from results.cli import Terminated, say
+from results.cli import Terminated
 from results.plans.plan import Plan
+from results.printing import say
 from results.storage import attempts
 from results.storage.claims import TakenOver
 from sweeps.configured_study import Config, Studies
@@ -100,7 +101,7 @@ def follow() -> int:
         study = worker.plan_of(order)
         shutdown = Shutdown()
         try:
-            follow_study(study, Settings(**order.settings), order.source, shutdown)
+            follow_study(study, order.settings, order.source, shutdown)
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:

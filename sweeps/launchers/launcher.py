@@ -67,11 +67,11 @@ def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, 
     return asked["cpus"] or (1 if gpus else devices), gpus
 
 
-def check_least(asked: Config, **least: int) -> None:
-    """Raises BadInput if a value in a launcher's configuration is below its minimum. None is valid."""
+def check_least(asked: Config, prefix: str = "launcher.", **least: int) -> None:
+    """Raises BadInput if a value in a configuration, by default a launcher's, is below its minimum. None is valid."""
     for key, value in least.items():
-        if asked[key] is not None and asked[key] < value:
-            raise BadInput(f"launcher.{key} must be at least {value}, not {asked[key]}")
+        if asked[key] is not None and not asked[key] >= value:
+            raise BadInput(f"{prefix}{key} must be at least {value}, not {asked[key]:g}")
 
 
 def check_retries(asked: Config) -> None:

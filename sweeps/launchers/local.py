@@ -24,7 +24,7 @@ from harness import processors
 from harness.processors import Cpus
 from harness.run import TRAINING, RunProgress, Settings
 from harness.runners import RUNNERS
-from results import cli, exit_codes
+from results import cli, exit_codes, printing
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -109,7 +109,7 @@ class Worker:
         """Records in the log how the attempt ended. Prints the output of a successful attempt."""
         if self.log is not None:
             if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
-                cli.say(text)
+                printing.say(text)
             attempts.end(self.log, code, cause)
 
     def hurry(self) -> None:

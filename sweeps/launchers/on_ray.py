@@ -20,8 +20,9 @@ from harness import topologies
 from harness.run import Settings
 from results import durable, exit_codes
 from results.bad_input import BadInput, first_line, number_of
-from results.cli import Terminated, say
+from results.cli import Terminated
 from results.plans.plan import Plan
+from results.printing import say
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.configured_study import Config, Studies

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 from harness.run import Settings
 from results import durable
 from results.bad_input import BadInput, first_line, number_of
-from results.cli import Terminated, say
+from results.cli import Terminated
+from results.grouping import grouped
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from results.printing import say
 from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
@@ -224,24 +226,21 @@ def _forget(folder: Path, job: str) -> None:
             each.log.unlink(missing_ok=True)
 
 
-def _arrays(asked: Config, studies: Studies, settings: Settings) -> Iterator[tuple[Resources, list[Plan]]]:
-    """Yields studies grouped by resources, in arrays of the size that SLURM allows."""
-    by_need: dict[Resources, list[Plan]] = {}
-    for study in studies:
-        need = Resources(*cpus_and_gpus(asked, study, settings), KINDS[study.kind].alone)
-        by_need.setdefault(need, []).append(study)
-    most = _longest_array() if studies else 0
-    for need, own in by_need.items():
-        for first in range(0, len(own), most):
-            yield need, own[first : first + most]
-
-
 def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
-    """Submits studies and returns the job of each. After an error, all of them are removed from the queue."""
+    """Submits studies, grouped by resources, in arrays of the size that SLURM allows. Returns the job of each study.
+
+    After an error, all of them are removed from the queue.
+    """
+
+    def needs(study: Plan) -> Resources:
+        return Resources(*cpus_and_gpus(asked, study, launch.settings), KINDS[study.kind].alone)
+
     jobs: Jobs = {}
+    most = _longest_array() if studies else 0
     try:
-        for need, own in _arrays(asked, studies, launch.settings):
-            jobs |= _submit(asked, launch, need, own)
+        for need, own in grouped(studies, needs).items():
+            for first in range(0, len(own), most):
+                jobs |= _submit(asked, launch, need, own[first : first + most])
     except BaseException:
         _withdraw(launch, jobs)
         raise

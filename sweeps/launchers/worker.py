@@ -4,7 +4,6 @@ Modules that initialize JAX are imported inside functions, after binding.
 """
 
 import contextlib
-import dataclasses
 import os
 import signal
 import sys
@@ -16,10 +15,10 @@ from typing import Any, NamedTuple
 
 from harness.run import RunProgress, Settings, Source
 from harness.shutdown import Shutdown, Stopped
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
-from results.plans.trial_request import Repeats
+from results.plans.trial_request import TrialRequest
 
 _ROOT = Path(__file__).parents[2]
 OURS = ("harness", "results", "sweeps", "workloads")  # packages whose frames are reported in failures
@@ -27,37 +26,34 @@ _LONGEST = 300  # maximum length of a cause
 
 
 class Order(NamedTuple):
-    """A study to run as picklable plain data: its plan, the requested trials, settings and data source.
+    """A study to run as picklable data: its plan as plain data, the request, settings and data source.
 
     The study's output is written to the file ``log``. With None, standard output and error are not redirected.
     """
 
     store: str
     plan: dict[str, Any]
-    trials: int
-    repeats: tuple[int, ...]
-    settings: dict[str, Any]
-    source: dict[str, Any] | None
+    request: TrialRequest
+    settings: Settings
+    source: Source
     log: str | None = None
 
 
-def order(store: str, study: Plan, settings: Any, source: Source) -> Order:
+def order(store: str, study: Plan, settings: Settings, source: Source) -> Order:
     """Returns the order to run a study.
 
     Args:
       store: folder of the store.
       study: plan of the study.
-      settings: ``harness.run.Settings`` of the run.
+      settings: settings of the run.
       source: data source, if the plan does not contain it.
     """
-    trials, repeats = study.request
-    about = None if source is None else dict(source)
-    return Order(store, study.plan(), trials, tuple(repeats), dataclasses.asdict(settings), about)
+    return Order(store, study.plan(), study.request, settings, None if source is None else dict(source))
 
 
 def plan_of(order: Order) -> Plan:
     """Returns the plan in an order, with the requested trials."""
-    return from_plan(order.plan, order.trials, Repeats(*order.repeats))
+    return from_plan(order.plan, *order.request)
 
 
 class Failure(NamedTuple):
@@ -119,7 +115,7 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
             summary = run_study(
                 Path(order.store),
                 plan_of(order),
-                Settings(**order.settings),
+                order.settings,
                 on_progress=lambda progress: _send(orders, WorkerReport("progress", progress), shutdown),
                 source=order.source,
                 shutdown=shutdown,
@@ -162,7 +158,7 @@ def failure(error: Exception) -> Failure:
         return Failure(str(error))
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
     places = tuple(f"{file}:{frame.lineno} {frame.name}: {frame.line}" for file, frame in frames if file)
-    words = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    words = first_line(error) if str(error).strip() else ""
     cause = f"{type(error).__name__}: {words}"[:_LONGEST].removesuffix(": ")
     return Failure(f"{cause} ({places[-1].split(' ')[0]})" if places else cause, places)
 

@@ -3,16 +3,18 @@
     python -m tests.harness.divided task TASK STEPS [SHARDSxMICROBATCHES ...]
     python -m tests.harness.divided network NAME GROUP [SHARDSxMICROBATCHES ...]
 
-Prints as JSON for each division, of a task, the largest difference of a parameter after so many steps relative to the
-largest value of that parameter, in any lane; after 0 steps that of the gradients of the first step. Of a network, one
-of NETWORKS on generated data, the largest difference of a gradient, and of an element of the network's state after a
-step, relative to the largest value of the same array and lane.
+Prints as JSON for each division of a task the largest difference of a parameter after STEPS steps, relative to the
+largest value of that parameter, in any lane. After 0 steps it prints that of the gradients of the first step. A network
+is one of NETWORKS on generated data. For each of its divisions the program prints the errors of the gradients and of
+the network's state after a step, as multiples of those of one device. See ``multiple``.
 """
 
-import functools
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +28,16 @@ from harness.programs_key import ProgramsKey, programs_key
 from harness.training import Spans, TrainState
 from sweeps import overrides, planning
 from workloads import losses, registry
+from workloads.models import convolution
 from workloads.workload import Dataset, Examples, Splits, Workload
 
 LANES = 8  # a multiple of the devices on any axis ``trial``
 TASK_BATCH = 22  # of a task; 4 and 8 do not divide it
 BATCH = 64  # of a network
 CLASSES = 11
+KINDS = ("gradients", "states")
+# Compiles the reference in half the time.
+REFERENCE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # Networks, by the name of their model and its options.
 NETWORKS = {
     "resnet": ("resnet", {"blocks": [2], "width": 8, "norm": "ghost"}),
@@ -169,8 +175,15 @@ def carries(workload: Workload) -> TrainState:
     return TrainState(*jax.tree_util.tree_map_with_path(drawn, shapes), ())
 
 
-def one_step(workload: Workload, examples: Examples, division: Division, strategy: str) -> list[list[np.ndarray]]:
-    """Gradients of all lanes, [L, ...] each, and states."""
+def one_step(
+    workload: Workload,
+    examples: Examples,
+    division: Division,
+    strategy: str,
+    dtype: type[np.floating] = np.float32,
+    compiler_options: dict[str, bool | int] | None = None,
+) -> list[list[np.ndarray]]:
+    """Gradients of all lanes, [L, ...] each, and states. ``dtype`` is that of the parameters and the examples."""
     on = mesh.mesh(division.shards)
 
     def lane(carry: TrainState, seed: Any, train: Examples) -> Any:
@@ -179,28 +192,87 @@ def one_step(workload: Workload, examples: Examples, division: Division, strateg
         keys = rng.example_keys(seed, np.int32(0), batch.positions)
         return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))
 
-    program = jax.jit(mesh.over_lanes(on, strategy, lane, P()))
+    def cast(array: np.ndarray) -> np.ndarray:
+        return array.astype(dtype) if array.dtype == np.float32 else array
+
+    program = jax.jit(mesh.over_lanes(on, strategy, lane, P()), compiler_options=compiler_options)
     seeds = np.arange(LANES, dtype=np.uint32)
-    found = program(carries(workload), seeds, Examples(*map(jnp.asarray, examples)))
+    found = program(jax.tree.map(cast, carries(workload)), seeds, jax.tree.map(cast, examples))
     return [[np.asarray(a, np.float64) for a in jax.tree.leaves(tree)] for tree in found]
 
 
-def of_network(name: str, group: int, divisions: list[str]) -> dict[str, dict[str, float]]:
-    """The differences of a network.
+@contextlib.contextmanager
+def in_float64() -> Iterator[None]:
+    """Computes in float64 whatever the models and the losses compute in float32. Random bits stay the same."""
+    bernoulli = jax.random.bernoulli
 
-    Softplus replaces ReLU. Rounding decides on which side of 0 an input near 0 falls, and a ReLU turns that into a
-    different gradient: 16 % of a parameter's largest in one of eight lanes on one processor, none on another.
+    def total_loss(loss: Any, outputs: Any, labels: Any, weights: Any, label_smoothing: Any) -> Any:
+        return losses.total(loss(losses.product(outputs), labels, label_smoothing), weights)
+
+    with (
+        jax.enable_x64(True),
+        jax.numpy_dtype_promotion("standard"),
+        mock.patch.object(jnp, "float32", jnp.float64),
+        mock.patch.object(jax.random, "bernoulli", lambda key, p, shape: bernoulli(key, np.float32(p), shape)),
+        mock.patch.object(losses, "total_loss", total_loss),  # its lazy product is float32
+    ):
+        yield
+
+
+def errors(found: list[np.ndarray], exact: list[np.ndarray]) -> np.ndarray:
+    """The largest error in each array and lane, relative to the largest exact value of the same array and lane.
+
+    Returns:
+      float64[arrays, L].
+    """
+
+    def of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        axes = tuple(range(1, b.ndim))
+        return np.asarray(np.abs(a - b).max(axes) / np.abs(b).max(axes))
+
+    return np.stack([of(a, b) for a, b in zip(found, exact, strict=True)])
+
+
+def multiple(ours: np.ndarray, alone: np.ndarray, terms: int) -> float:
+    """The largest multiple of the error of one device plus the rounding of a sum, over all arrays and lanes.
+
+    The error of one device shows how many digits an array loses in a lane: sums nearly cancel in what a norm passes
+    back. The rounding of a sum of ``terms`` numbers, eps · √terms, is added because that error may be small by chance.
+    """
+    return float((ours / (alone + np.finfo(np.float32).eps * np.sqrt(terms))).max())
+
+
+def smooth() -> None:
+    """Replaces ReLU by softplus and the maximum of a pooling window by its sum.
+
+    Rounding decides on which side of 0 an input near 0 falls, and which of two nearly equal values is the maximum. In a
+    ReLU that changed a gradient by 16 % of a parameter's largest in one of eight lanes on one processor, and by nothing
+    on another. In a maximum it changes one by 0.1 to 0.2 %, in some draws of the parameters.
+    """
+    nn.relu = nn.softplus
+    convolution.max_pool_3x3 = lambda x: nn.pooling.pool(x, 0.0, jax.lax.add, (3, 3), (2, 2), ((1, 1), (1, 1)))
+
+
+def of_network(name: str, group: int, divisions: list[str]) -> dict[str, dict[str, float]]:
+    """The errors of a network as in ``multiple``, all relative to a step of one device in float64.
+
+    A gradient is a sum over the examples. A state is a mean of positive or equally large numbers, which adds no error.
     """
     jax.config.update("jax_numpy_dtype_promotion", "strict")
-    nn.relu = nn.softplus
-    step = functools.partial(one_step, *generated(name, group))
-    gradients, states = step(Division(), "map")
+    smooth()
+    workload, examples = generated(name, group)
+    with in_float64():
+        exact = one_step(workload, examples, Division(), "map", np.float64, REFERENCE)
+    alone = one_step(workload, examples, Division(), "map")
     found = {}
     for words in divisions:
         shards, microbatches = map(int, words.split("x"))
-        ours = step(Division(shards, microbatches), "vmap")
-        states_differ = difference(ours[1], states) if states else 0.0
-        found[words] = {"gradients": difference(ours[0], gradients), "states": states_differ}
+        ours = one_step(workload, examples, Division(shards, microbatches), "vmap")
+        found[words] = {
+            kind: multiple(errors(a, reference), errors(b, reference), terms)
+            for kind, terms, a, b, reference in zip(KINDS, (BATCH, 1), ours, alone, exact, strict=True)
+            if reference
+        }
     return found
 
 

@@ -113,15 +113,21 @@ NETWORK_CASES = [
 
 @pytest.mark.parametrize(("name", "group", "some"), NETWORK_CASES)
 def test_a_step_is_that_of_one_device(name: str, group: int, some: tuple[str, ...] | None) -> None:
+    """Rounding errors of gradients and states are about those of one device.
+
+    The rule, for each array in each lane: relative to the step in float64, the error is at most four times the sum of
+    the error of one device and eps · √terms, the rounding of a sum. A gradient has 64 terms, and a state one. Measured:
+    at most 1.4 instead of 4 in these cases, and 2.6 over 16 other draws of parameters and images.
+
+    In float64, divisions agree to 1e-14.
+    """
     wanted = some or all_divisions(group)
     found = program("divided", "network", name, str(group), *wanted)
     assert found.keys() == set(wanted)
-    # What a norm over a batch passes back are sums that nearly cancel: lanes batched and one by one, both undivided,
-    # differ by 2e-6. In float64, gradients of all divisions agree to 1e-14.
-    bound = 1e-5 if "ghost" in NETWORKS[name][1].values() else 1e-6
-    for division, differences in found.items():
-        assert differences["gradients"] <= bound, (division, differences)
-        assert differences["states"] <= 1e-6, (division, differences)
+    states = {"states"} if "ghost" in NETWORKS[name][1].values() else set()
+    for division, multiples in found.items():
+        assert multiples.keys() == {"gradients"} | states
+        assert all(multiple <= 4 for multiple in multiples.values()), (division, multiples)
 
 
 def test_groups_over_several_shards_are_among_the_divisions() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from harness import costs as asked, microbenchmarks, predictions
 from harness.costs import Question, Work
-from results import cli, exit_codes
+from results import exit_codes, printing
 from results.bad_input import BadInput
 from results.storage.commits import Commit
 from sweeps import __main__ as sweep, calibration, costs, overrides, plan, planning
@@ -358,7 +358,7 @@ def test_data_of_a_stated_size_need_not_be_here(tmp_path: Path, monkeypatch: pyt
     assert plan.main(words) == 0
     with pytest.raises(BadInput, match="is not prepared"):
         planning.request(overrides.command_line(words))
-    cli.set_output()
+    printing.set_output()
 
 
 def test_a_release_may_be_the_store_of_a_plan(

@@ -15,7 +15,8 @@ from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
-from sweeps import overrides, planning
+from sweeps import networks, overrides, planning
+from sweeps.configured_study import ConfiguredStudy
 from sweeps.planning import Request
 from sweeps.run import run_study
 from workloads import registry
@@ -71,6 +72,22 @@ def test_two_tables_share_no_programs_and_one_that_changes_is_not_trained_on(tmp
     write(Path(source["path"]))
     with pytest.raises(BadInput, match=r"the data have changed since the study was planned"):
         engine.run(study, search.draw(study, [0]), Settings(lanes=1), source=source)
+
+
+def test_default_targets_are_reported_only_if_used_as_in_the_docs(tmp_path: Path) -> None:
+    from sklearn.datasets import load_diabetes
+
+    load_diabetes(as_frame=True, scaled=False).frame.to_csv(file := tmp_path / "diabetes.csv", index=False)
+
+    def lines(*words: str) -> list[str]:
+        asked = request(file, *words, label="target")
+        return networks.data_lines([ConfiguredStudy(s, asked.sources[s.name]) for s in asked.studies])  # type: ignore[arg-type]
+
+    first, constant = lines("task.targets=[{metric: validation_r2_error, value: 0.55}]")
+    assert lines()[:2] == [first, constant]
+    page = " ".join((Path(__file__).parents[2] / "docs" / "own-data.md").read_text().split())
+    assert " ".join(lines()[1:]) in page
+    assert f"{first.replace(str(file), 'diabetes.csv')} {constant} 3 studies" in page
 
 
 STEPS, BATCH_SIZE, RATE = 60, 16, 0.0625  # a rate that float32 has

@@ -134,7 +134,7 @@ def _table_header(file: Path) -> LinkFileHeader:
 
     try:
         with open(file, "rb") as opened:
-            table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
+            table = bounds.Parquet(opened)
             schema = table.schema_arrow
             count = table.metadata.num_rows
             decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
@@ -161,7 +161,8 @@ def _table(file: Path) -> LinkBlocks:
 
     try:
         with open(file, "rb") as opened:
-            metadata = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
+            metadata = bounds.Parquet(opened).metadata
+        with pa.OSFile(os.fsencode(file)) as opened:  # not a Python file, because Arrow reads it in threads
             for batch in pq.ParquetFile(opened, metadata=metadata).iter_batches(BATCH, columns=["row", "col"]):
                 ids = []
                 for name in ("row", "col"):

@@ -137,6 +137,7 @@ def dataset(
         models=MODELS,
         targets=_targets(facts),
         lines=_lines(options.path, facts),
+        targets_line=_targets_line(facts),
     )
 
 
@@ -157,13 +158,16 @@ def _lines(file: Path, facts: Facts) -> Names:
     what = f"{len(facts.classes)} classes" if facts.classes else "a number"
     rows = ", ".join(f"{count:,} {split}" for split, count in facts.rows.items())
     metric, error = facts.constant
-    values = ", ".join(f"{value:g}" for _, value in _targets(facts))
-    fractions = ", ".join(f"{fraction:g}" for fraction in FRACTIONS)
     return (
         f"{file}: {facts.label} ({what}) from {inputs}, {number_of(facts.inputs, 'input')}; rows: {rows}",
-        f"a constant prediction has {metric} {error:.4g}; without task.targets, the targets are {fractions} of it: "
-        f"{values}",
+        f"a constant prediction has {metric} {error:.4g}",
     )
+
+
+def _targets_line(facts: Facts) -> str:
+    values = ", ".join(f"{value:g}" for _, value in _targets(facts))
+    fractions = ", ".join(f"{fraction:g}" for fraction in FRACTIONS)
+    return f"default targets are {fractions} of it: {values}. Set others with task.targets."
 
 
 def _stamp(file: Path) -> tuple[int, int]:

@@ -71,6 +71,15 @@ def test_text_shows_intervals_and_reasons(swept, cli):
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
 
 
+def test_a_doubt_is_printed_with_the_finding_instead_of_the_assumption(tmp_path, cli):
+    few = "batch_size,steps\n" + "".join(f"{n},{steps:.0f}\n" for n, steps in zip(SIZES[:5], STEPS, strict=False))
+    file = write_points(tmp_path, few)
+    _, out, _ = cli("fit", "--points", file)
+    assert "row 1: in doubt: batch sizes, because there are fewer than 6, or they span under 2 octaves" in out
+    _, out, _ = cli("fit", "--points", file, "--checks")
+    assert re.search(r"5 over 4 octaves, the knee \d\.\d octaves (in|out)side them", out)
+
+
 def test_every_batch_size_counts_with_equally_many_trials(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=3)
     # Here the first three trials need twice the steps of the fourth, which others do not have.

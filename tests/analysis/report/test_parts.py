@@ -31,13 +31,13 @@ def test_cells_know_what_they_are_sorted_by() -> None:
 
 
 def test_every_doubt_is_in_words_and_explained_once(swept: Path) -> None:
-    assert list(curves_html.DOUBTS) == list(assumptions.ASSUMPTIONS)
+    assert list(curves_html.DOUBTS) == list(assumptions.FINDINGS) == list(assumptions.ASSUMPTIONS)
     (_, points_fit), *_ = workload_rows.answers(workload_rows.read_goals(swept)[0])
-    for name, (words, meaning) in curves_html.DOUBTS.items():
+    for name, words in curves_html.DOUBTS.items():
         doubted = points_fit._replace(checks=(Check(name, "learning_rate", "doubt"), Check("knee", "1", "cannot tell")))
         assert f"in doubt: {words}<" in curves_html._critical(doubted, (1, 1024)).shown
         legend = curves_html._legend([doubted, points_fit, doubted])
-        assert legend.count(f"<dt>{words}</dt><dd>{meaning}</dd>") == legend.count("<dt>") == 1
+        assert legend.count(f"<dt>{words}</dt><dd>{assumptions.FINDINGS[name]}</dd>") == legend.count("<dt>") == 1
         (listed,) = curves_html._checks(doubted.checks)
         assert "Assumptions of the fit: 1 in doubt, 1 undecided" in listed
         assert f"<b> in doubt </b>{name}: {assumptions.ASSUMPTIONS[name]} (learning rate)" in listed

@@ -139,7 +139,7 @@ def test_the_text_says_both_verdicts_and_what_they_mean(folder, cli):
     assert "  no  " in lines[2] and lines[2].endswith("learning_rate high")
     assert "momentum" not in out
     assert "widen the range" in out
-    assert lines[-1] == f"next: python -m analysis fit --store {folder}"
+    assert lines[-1] == f"next: python -m analysis figures --store {folder} --out figures"
 
 
 def test_nothing_reached(folder, cli):

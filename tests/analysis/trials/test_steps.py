@@ -72,7 +72,19 @@ def test_text_is_aligned_and_says_what_is_next(small, cli):
     assert "(1, 2]" in lines[1]
     assert "not reached" in lines[4]
     assert lines[0].index("batch size") + len("batch size") == lines[1].index("16") + 2
-    assert lines[-1] == f"next: python -m analysis fit --store {small}"
+    assert lines[-2:] == [
+        "A fit needs at least 5 batch sizes of one workload.",
+        f"next: python -m analysis figures --store {small} --out figures",
+    ]
+
+
+@pytest.mark.parametrize(("batch_sizes", "command"), [(4, "figures"), (5, "fit")])
+def test_a_fit_is_suggested_once_a_workload_has_five_batch_sizes(folder, cli, batch_sizes, command):
+    for size in 2 ** np.arange(batch_sizes):
+        publish(folder, plan(batch_size=int(size), trials=1), {0: Ran([(8, 0.5), (64, 0.05)])})
+    publish(folder, plan(batch_size=32, trials=1, optimizer="momentum"), {0: Ran([(8, 0.5), (64, 0.05)])})
+    last = cli("steps", "--store", folder)[1].splitlines()[-1]
+    assert last.startswith(f"next: python -m analysis {command} --store {folder}")
 
 
 def test_a_study_that_never_got_there_says_how_far_it_came(small, cli):
@@ -99,7 +111,7 @@ def test_what_tells_curves_that_look_alike_apart_is_beside_their_rows(folder, cl
         for changes in ({}, {"pruning": "exact"}, {"schedule": "linear"}):
             publish(folder, plan(batch_size=size, **changes), {0: Ran([(1, 0.05)])})
         publish(folder, plan(batch_size=size, optimizer="momentum"), {0: Ran([(1, 0.05)])})
-    *lines, _, _ = cli("steps", "--store", folder)[1].splitlines()
+    *lines, _, _, _ = cli("steps", "--store", folder)[1].splitlines()
     at = lines[0].index("differs")
     assert [line[at:].split("  ")[0] for line in lines[1:]] == ["", ""] + [
         f"schedule={schedule}, pruning={pruning}"
@@ -256,7 +268,7 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
     by_hand.publish(durable.location(folder), by_hand.study(), PUBLISHED)
     question = ["--metric", "validation_error", "--value", "0.1"]
     code, out, _ = cli("steps", "--store", folder, *question)
-    then = f"next: python -m analysis fit --store {folder} --metric validation_error --value 0.1"
+    then = f"next: python -m analysis figures --store {folder} --metric validation_error --value 0.1 --out figures"
     assert (code, out.splitlines()[-1]) == (0, then)
     assert "(0, 10]" in out
     assert cli("fit", "--store", folder, *question)[0] == 0

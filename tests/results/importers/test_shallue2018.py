@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from upath import UPath
 
-from results import progress, store
+from results import durable, progress, store
 from results.bad_input import BadInput
 from results.catalog import overview, scan
 from results.checks import verify
@@ -384,7 +384,7 @@ def test_the_checksum_is_looked_at_first(tmp_path: Path, archives: ModuleType, m
         with pytest.raises(BadInput, match="--any-checksum"):
             run(path)
     assert not (tmp_path / "store").exists()
-    digest = archive.sha256(tmp_path / "a.tar.bz2", lambda total: None)
+    digest = durable.sha256(tmp_path / "a.tar.bz2")
     monkeypatch.setattr(shallue2018, "SHA256", frozenset({digest}))
     assert run(tmp_path / "a.tar.bz2") == 0
     with pytest.raises(BadInput, match="no archive at"):
@@ -488,11 +488,11 @@ def test_a_joined_parse_equals_one_file_after_the_other() -> None:
         for step in sorted(draw.sample(range(10_000), draw.randrange(5))):
             cells = {name: str(step) if name == "step" else repr(draw.random()) for name in columns}
             lines.append(",".join(cells.values()))
-            kept = {shallue2018_format.metric(n) or n: float(v) for n, v in cells.items() if n != "odd"}
+            kept = {shallue2018_format.METRICS.get(n) or n: float(v) for n, v in cells.items() if n != "odd"}
             expected.append({"trial": number} | kept)
         ends = draw.choice(["\n", "\n", "\r\n"])
         files[number] = ends.join([header, *lines]).encode() + draw.choice([b"", ends.encode()])
-    found = curves_csv.parse(files, shallue2018_format.metric)
+    found = curves_csv.parse(files, shallue2018_format.METRICS.get)
     assert found.broken == found.repeated == {}
     assert found.left_out == {"odd"}
     wanted = pd.DataFrame(expected).sort_values(["trial", "step"], ignore_index=True)

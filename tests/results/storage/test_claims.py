@@ -15,9 +15,9 @@ from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
-from results.storage import claims, commits, envelope, parts
+from results.storage import claims, commits, parts
 from results.storage.claims import Claim, TakenOver
-from results.storage.parts import Part, claim_file
+from results.storage.parts import Part, claim_file, table_file
 
 
 @pytest.fixture(autouse=True)
@@ -264,7 +264,7 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     store.ask(tmp_path, more)
     two = Stalled(lambda: writer.finish(Claim(tmp_path, more.name), more, 3, lambda: None))
     late = max(commits.list_study(folder).claims) + 2  # one claim to write, one to commit
-    while not (folder / envelope.file_name(late)).exists():
+    while not (folder / table_file("envelope", late)).exists():
         two.step(1)  # until it is about to write its commit record
     assert claim_file(late) in {path.name for path in folder.iterdir()}
     even_more = writer.study_of("off", 8)
@@ -347,7 +347,7 @@ def about_to_commit(writer: ModuleType, folder: Path) -> tuple[BatchStudy, Stall
     store.ask(folder, more)
     number = max(commits.list_study(folder / more.name).claims) + 2
     stalled = Stalled(lambda: writer.finish(Claim(folder, more.name), more, 1, lambda: None))
-    while not (folder / more.name / envelope.file_name(number)).exists():
+    while not (folder / more.name / table_file("envelope", number)).exists():
         stalled.step(1)
     return more, stalled
 
