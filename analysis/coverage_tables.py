@@ -37,7 +37,7 @@ def table(
       report: called with progress lines.
     """
     chosen = list(wanted) or list(every)
-    rows = []
+    rows: list[Mapping[str, object]] = []
     with progress.show_progress(title, datasets * len(chosen), " fits", report) as move:
         for done, scenario in enumerate(chosen, start=1):
             found = row(scenario, np.random.default_rng([seed, every.index(scenario)]))
