@@ -106,14 +106,18 @@ def verdict_in_words(verdict: str, *, in_doubt: bool = False) -> str:
     return f"{IN_WORDS[verdict]}, in doubt" if in_doubt and verdict != "not_identified" else IN_WORDS[verdict]
 
 
+def bound(best: float, low: float, high: float, verdict: str) -> str:
+    """Formats an answer: ``96 [64, 210]``, ``at least 64``, ``at most 8`` or ``unknown``."""
+    return "unknown" if verdict == "not_identified" else statement(verdict, *map(number, (best, low, high)))
+
+
 def answer(best: float, low: float, high: float, verdict: str) -> str:
     """Formats an answer: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8 (best 4)`` or ``unknown (best 9)``.
 
     A best estimate that is NaN is left out.
     """
-    numbers = number(best), number(low), number(high)
-    words = "unknown" if verdict == "not_identified" else statement(verdict, *numbers)
-    return words if verdict == "identified" or not numbers[0] else f"{words} (best {numbers[0]})"
+    words = bound(best, low, high, verdict)
+    return words if verdict == "identified" or math.isnan(best) else f"{words} (best {number(best)})"
 
 
 def verdict(low_inside: bool, high_inside: bool) -> Verdict:

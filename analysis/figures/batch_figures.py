@@ -32,7 +32,7 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
         if not one.drawable:
             yield Skipped(f"steps_to_target of {workload_title(curve)}, {goal(curve)}", one.why_nothing)
             continue
-        subtitle = _subtitle([one], [curve.distinction])
+        subtitle = f"{_headline(one)}\n{_subtitle([one], [curve.distinction])}"
         both = one.confirmed is not None
         strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
         figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
@@ -184,6 +184,15 @@ def goal(curve: Curve) -> str:
 def file_names(curve: Curve) -> tuple[str, ...]:
     """Returns the data set, model, optimizer, metric and value, which form the file name."""
     return curve.dataset, curve.model, curve.optimizer, curve.target.metric, decimal(curve.target.value)
+
+
+def _headline(one: CurveFits) -> str:
+    """Returns how far doubling pays off, as selected and as confirmed."""
+    pays, _ = fits.extents_in_words(one.selected)
+    if one.confirmed is None:
+        return f"doubling pays up to {pays}"
+    again, _ = fits.extents_in_words(one.confirmed)
+    return f"doubling pays up to {pays} as selected, {again} as confirmed"
 
 
 def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:

@@ -69,11 +69,6 @@ def rows(found: Sequence[Answer]) -> list[Row]:
     return sorted(made, key=lambda row: row.place)
 
 
-def words(answer: Extent) -> str:
-    """Formats an answer without the best estimate of a bound, which has no mark in the picture."""
-    return text.statement(answer.verdict, *map(text.number, answer[:3]))
-
-
 def _picture(drawn: Sequence[Row], gain: float) -> Any:
     high = 1.6 + PER_ROW * len(drawn)
     figure, (ax,) = picture.panels(TITLE, GOAL.format(gain=100 * gain), (1,), across=ACROSS, below=high - 4.6)
@@ -114,7 +109,7 @@ def _draw(ax: Axes, y: float, row: Row) -> None:
     beside = ax.get_yaxis_transform()
     ax.text(left, y + 0.17, row.label, transform=beside, va="center", fontsize=10.5, color=INK)
     ax.text(left, y - 0.21, row.target, transform=beside, va="center", fontsize=8.5, color=FAINT)
-    ax.text(1.02, y, words(answer), transform=beside, va="center", fontsize=10, color=INK)
+    ax.text(1.02, y, text.bound(*answer), transform=beside, va="center", fontsize=10, color=INK)
     ax.plot([row.largest], [y], marker="|", markersize=11, color=INK, zorder=4)
     if answer.verdict == "at_least":
         arrow = {"arrowstyle": "-|>,head_width=0.3,head_length=0.6", "shrinkA": 0, "shrinkB": 0, "color": BOUND.color}

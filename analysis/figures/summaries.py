@@ -138,9 +138,12 @@ def _words(curve_trials: CurveTrials) -> str:
 
 
 def _fit_lines(points_fit: PointsFit) -> list[str]:
+    pays, efficient = fits.extents_in_words(points_fit)
     lines = [
-        f"critical batch size: {fits.critical_in_words(points_fit)}",
-        f"verdict: {points_fit.verdict.replace('_', ' ')}",
+        f"pays up to: {pays}",
+        f"efficient up to: {efficient}",
+        f"if a hyperbola, critical batch size: {fits.critical_in_words(points_fit)}",
+        f"verdict: {fits.verdict_in_words(points_fit)}",
     ]
     fit = points_fit.fit
     if fit:

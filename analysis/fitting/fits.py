@@ -54,6 +54,7 @@ class PointsFit(NamedTuple):
     """The points of a curve with their fit, which is None if a fit would not be honest.
 
     Attributes:
+      extents: how far larger batches pay off and stay efficient, for any shape; None with too few batch sizes.
       shift: octaves from the critical batch size to that for half of the trials, or NaN if unknown.
       checks: checks of the fit's assumptions, or empty without a fit.
     """
@@ -62,6 +63,7 @@ class PointsFit(NamedTuple):
     fit: regimes.Fit | None
     verdict: text.Verdict
     reason: str
+    extents: Extents | None = None
     shift: float = float("nan")
     checks: tuple[Check, ...] = ()
 
@@ -90,7 +92,7 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
     fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, evidence)
     reason = "; ".join([*notes, *fit.caveats])
     shift = float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
-    return PointsFit(points, fit, fit.verdict, reason, shift, assumptions.check(fit, points))
+    return PointsFit(points, fit, fit.verdict, reason, extents_of(points), shift, assumptions.check(fit, points))
 
 
 def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = False) -> Extents | None:
@@ -104,19 +106,19 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
         return None
     method = convex_profile if assume_nothing else extents
-    return method.estimate(points.batch_size, points.low, points.high, _variance(points), gain)
+    return method.estimate(points.batch_size, points.low, points.high, minimum_variance(points), gain)
 
 
 def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
     """Returns the multiples of the trials that would halve the intervals of ``extents_of``, NaN if unknown."""
-    variance = _variance(points)
+    variance = minimum_variance(points)
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES or variance is None:
         return float("nan"), float("nan")
     return narrowing.expected(points.batch_size, points.low, points.high, variance, gain).halved_by
 
 
-def _variance(points: Points) -> np.ndarray | None:
-    """Returns the jackknife variances of a curve's points, or None with too few trials to tell."""
+def minimum_variance(points: Points) -> np.ndarray | None:
+    """Returns the jackknife variances of a curve's points, the squares of their luck, or None with too few trials."""
     if points.sample is None or points.sample.low.shape[1] < samples.FEWEST_TRIALS:
         return None
     variance = weights.minimum_variance(samples.trial_steps(points.sample.low, points.sample.high))
@@ -302,6 +304,17 @@ def critical_in_words(points_fit: PointsFit) -> str:
     if fit is None:
         return "not identified"
     return text.statement(points_fit.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
+
+
+def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
+    """Formats *pays up to* and *efficient up to* as ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``."""
+    pays, efficient = (text.answer(*one) for one in points_fit.extents or (UNKNOWN, UNKNOWN))
+    return pays, efficient
+
+
+def verdict_in_words(points_fit: PointsFit) -> str:
+    """Formats the verdict on the critical batch size, such as ``identified, in doubt``."""
+    return text.verdict_in_words(points_fit.verdict, in_doubt=bool(doubts(points_fit)))
 
 
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:

@@ -278,7 +278,8 @@ def _answer(
     fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
     notes = list(one.notes)
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
-        notes = [one.steps.reason]  # which begins with the distinction of the curve
+        # A reason begins with the distinction of the curve. Without times, the fitted shape does not matter.
+        notes = [one.steps.reason] if kind or not fit else [*notes, *one.steps.points.notes]
     if fit:
         notes += _beyond_the_data(extents, fit.batch_size)
     found = dict.fromkeys(BASES)
@@ -492,7 +493,7 @@ def as_text(found: Sequence[Answer]) -> str:
             value = one.subject.names.get(name)
             cells[name] = "" if pd.isna(value) else str(value)
         has_batch = isinstance(one.subject.steps, PointsFit)
-        pays, efficient = (text.answer(*each) if has_batch else "" for each in (one.pays, one.efficient))
+        pays, efficient = (text.bound(*each) if has_batch else "" for each in (one.pays, one.efficient))
         cells |= {DIFFERING: differs, "pays up to": pays, "efficient up to": efficient, "device": one.device_kind}
         for basis in BASES:
             pay_off = one.of(basis)

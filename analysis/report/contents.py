@@ -119,7 +119,7 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
     groups: dict[str, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
-        words = [one.title, goal.target_text, workload_rows.critical(goal)]
+        words = [one.title, goal.target_text, workload_rows.pays(goal)]
         for _, points_fit in workload_rows.answers(goal):
             words += [points_fit.verdict, *(regime for _, regime in workload_rows.regimes_in_words(points_fit))]
         name = one.commits[0].name

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analysis.fitting import assumptions, curve_fits, fits
+from analysis.fitting.extents import GAIN
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
 from analysis.plotting.ticks import Ends
@@ -38,11 +39,11 @@ WORKLOADS = (
     "workload",
     "batch sizes#",
     "trials each#",
-    "critical batch size, selected#",
-    "critical batch size, confirmed#",
+    "pays up to, selected#",
+    "pays up to, confirmed#",
     "regimes by batch size, and missed targets",
 )
-HINT = "Critical batch size [90 % interval]. Select a workload to highlight it."
+HINT = "Batch size up to which doubling pays off [90 % interval]. Select a workload to highlight it."
 TITLE = "Steps to target against batch size"
 READING = (
     "Selected: the fewest steps of any trial at each batch size, tuned separately for that batch size. The bar "
@@ -53,10 +54,9 @@ READING = (
     "doubling the batch size halves the steps. Select a workload to see its fits with 90 % regions, its lines of "
     "perfect scaling (dashed) and its regimes."
 )
-OF_WORKLOADS = (
-    "The critical batch size is the intersection of perfect scaling and the plateau, with a 90 % interval. The "
-    "verdict states how far the data determine it. "
-) + " ".join(fits.LIMITS.split("\n")).replace("`fit --checks`", "the checks of each fit")
+OF_WORKLOADS = " ".join(
+    "\n".join([fits.MEANING.format(gain=100 * GAIN, shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
+).replace("`fit --checks`", "the checks of each fit")
 
 
 def curves(charts: Sequence[StepsChart]) -> Html:
@@ -79,7 +79,7 @@ def _panel(i: int, one: StepsChart) -> Html:
             "button",
             swatch(mark),
             tag("span", goal.series),
-            tag("small", workload_rows.critical(goal)),
+            tag("small", workload_rows.pays(goal)),
             type="button",
             class_="chip",
             aria_pressed="false",
@@ -120,10 +120,12 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
     answers = workload_rows.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
-        identified = ": identified" if points_fit.verdict == "identified" else ""
-        of = f", {name}," if len(answers) > 1 else ""
+        verdict = fits.verdict_in_words(points_fit)
+        of = f", {name}" if len(answers) > 1 else ""
+        pays, efficient = fits.extents_in_words(points_fit)
         paragraphs += [
-            tag("p", f"Critical batch size{of} {fits.critical_in_words(points_fit)}{identified}."),
+            tag("p", f"Pays up to{of}: {pays}. Efficient up to: {efficient}."),
+            tag("p", f"If a hyperbola, critical batch size{of}: {fits.critical_in_words(points_fit)} ({verdict})."),
             _regimes(points_fit),
             *_checks(points_fit.checks),
             tag("p", f"Points: {workload_rows.reason(goal, points_fit)}.", class_="note"),
@@ -210,27 +212,38 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
         number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
         number(_trials(goal)),
-        *(_critical(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
+        *(_answer(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
         Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),
     ]
     return row(cells, data_groups=str(group_number), data_look=str(group_number))
 
 
-def _critical(points_fit: PointsFit | None, ends: Ends) -> Cell:
-    """Returns a cell with a critical batch size: its interval as text and as a bar, its verdict and its doubts."""
+def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
+    """Returns a cell with *pays up to* as text and as a bar, *efficient up to*, and the critical batch size."""
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
-    fit, verdict = points_fit.fit, points_fit.verdict.replace("_", " ")
-    middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
-    words = fits.critical_in_words(points_fit) if points_fit.verdict != "not_identified" else ""
+    pays, efficient = fits.extents_in_words(points_fit)
+    look = points_fit.extents.pays.verdict if points_fit.extents else "not_identified"
+    parts = [tag("b", pays, class_=f"verdict {look}"), _extent(points_fit, ends)]
+    parts += [tag("small", f"efficient up to {efficient}")] if points_fit.extents else []
     doubts = [DOUBTS[name] for name in fits.doubts(points_fit)]
-    parts = [tag("span", words), _extent(points_fit, ends), tag("b", verdict, class_=f"verdict {points_fit.verdict}")]
+    if points_fit.verdict != "not_identified":
+        critical = f"if a hyperbola, critical batch size {fits.critical_in_words(points_fit)}"
+        parts += [
+            tag("small", f"{critical} ({fits.verdict_in_words(points_fit)})", class_="in_doubt" if doubts else "")
+        ]
     parts += [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
-    return Cell(join(parts), middle or "", "number")
+    return Cell(join(parts), _place(points_fit), "number")
+
+
+def _place(points_fit: PointsFit) -> float | str:
+    """Returns the number by which cells are sorted: the best value of *pays up to*, or its bound."""
+    pays = points_fit.extents.pays[:3] if points_fit.extents else ()
+    return next((value for value in pays if math.isfinite(value)), "")
 
 
 def _extent(points_fit: PointsFit, ends: Ends) -> Html:
-    """Returns the interval of a critical batch size as a bar on an axis that spans all batch sizes on the page."""
+    """Returns the interval of *pays up to* as a bar on an axis that spans all batch sizes on the page."""
     extent = workload_rows.extent(points_fit, ends)
     if not extent:
         return Html("")

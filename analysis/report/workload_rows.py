@@ -14,6 +14,7 @@ from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from analysis.plotting.ticks import Ends
 from analysis.trials import trials
@@ -93,32 +94,30 @@ def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
 
 
 def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, float] | None:
-    """Returns a critical batch size's low end, best value and high end, as positions on a logarithmic axis.
+    """Returns the low end, best value and high end of *pays up to*, as positions on a logarithmic axis.
 
     Args:
       points_fit: a fit.
       ends: batch sizes at positions 0 and 1.
 
     Returns:
-      The positions, or None if not identified. The best value is None if there is only a bound.
+      The positions, or None without an end. The best value is None if it is beyond the data.
     """
-    if not points_fit.fit or points_fit.verdict == "not_identified":
+    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
+    if pays.verdict == "not_identified":
         return None
 
     def share(size: float, otherwise: float) -> float:
         position = math.log(size / ends[0]) / math.log(ends[1] / ends[0]) if math.isfinite(size) else otherwise
         return min(1.0, max(0.0, position))
 
-    fit = points_fit.fit
-    low = 0.0 if points_fit.verdict == "at_most" else share(fit.low, 0.0)
-    high = 1.0 if points_fit.verdict == "at_least" else share(fit.high, 1.0)
-    return low, share(fit.critical_batch_size, 0.0) if points_fit.verdict == "identified" else None, high
+    return share(pays.low, 0.0), share(pays.best, 0.0) if math.isfinite(pays.best) else None, share(pays.high, 1.0)
 
 
-def critical(goal: WorkloadRow) -> str:
-    """Returns the critical batch size, such as ``64 [58, 70]``, selected and confirmed, or empty without a curve."""
+def pays(goal: WorkloadRow) -> str:
+    """Returns *pays up to* as selected, such as ``96 [64, 210]``, or empty without a curve."""
     fitted = goal.fitted
-    return fits.both_in_words(fitted.selected, fitted.confirmed) if fitted and fitted.drawable else ""
+    return fits.extents_in_words(fitted.selected)[0] if fitted and fitted.drawable else ""
 
 
 def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:

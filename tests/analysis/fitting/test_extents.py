@@ -1,12 +1,27 @@
 """Extents: closed forms, a second implementation, and a small version of `analysis coverage --of extents`."""
 
+import io
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from analysis.fitting import convex_profile, extent_coverage, extents, samples, simulation, weights
+from analysis.fitting import (
+    convex_profile,
+    curve_fits,
+    extent_coverage,
+    extents,
+    fits,
+    narrowing,
+    samples,
+    simulation,
+    weights,
+)
 from analysis.fitting.simulation import Scenario
 from tests.analysis.fitting import plain_extents
 
+ROOT = Path(__file__).parents[3]
 POWERS = 2.0 ** np.arange(11)
 METHODS = [extents, convex_profile]
 
@@ -142,3 +157,59 @@ def pays_row(ln_batch, ln_size):
 def efficient_row(ln_batch, ln_size):
     row = np.eye(len(ln_batch))[0] - [np.interp(ln_size, ln_batch, one) for one in np.eye(len(ln_batch))]
     return row, ln_size - ln_batch[0] - np.log(1.2)
+
+
+def test_the_table_has_the_luck_of_real_searches():
+    points = [one.selected.points for one in curve_fits.of_store(ROOT / "results" / "published")]
+    variances = [each for each in map(fits.minimum_variance, points) if each is not None]
+    lucks = np.sort([np.sqrt(np.nanmean(each)) for each in variances])
+    simulated = [float(name.split()[1]) for name in simulation.LUCKS]
+    inside = np.sum((lucks >= simulated[0]) & (lucks <= simulated[-1]))
+    told = f"The {len(lucks)} curves of the release with at least 8 trials per point have a luck of {lucks[0]:.2f} to "
+    told += f"{lucks[-1]:.2f}, with a median of {np.median(lucks):.2f}. {inside} of them are within this range."
+    assert told in " ".join((ROOT / "docs" / "statistics" / "coverage.md").read_text().split())
+    assert inside > 0.7 * len(lucks)
+
+
+def test_the_command_prints_rates_and_aims(cli, monkeypatch):
+    monkeypatch.setattr(extent_coverage, "SHAPES", ("hyperbola",))
+    monkeypatch.setattr(extent_coverage, "SIZES", (9,))
+    monkeypatch.setattr(simulation, "HARD_TO_ANSWER", {})
+    code, out, _ = cli("coverage", "--of", "extents", "--datasets", 4, "--seed", 3)
+    assert code == 0
+    assert "4 data sets for each shape, luck and number of batch sizes, seed 3" in out
+    assert out.count("\naims met\n") + out.count("\nMISSED: ") == 2
+    code, out, _ = cli("coverage", "--of", "extents", "--datasets", 4, "--seed", 3, "--csv")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns) == list(extent_coverage.COLUMNS)
+    assert len(table) == 5 * len(simulation.LUCKS)
+
+
+def test_statements_hold_as_often_as_they_must():
+    """Seed 3, 60 data sets a cell, half of the aims' margins."""
+    scenarios = [
+        Scenario("middle", shape, 11, luck, simulation.GRIDS[0])
+        for shape in ("hyperbola", "slope -0.85", "plateau rises 12 %", extent_coverage.FALLS)
+        for luck in ("luck 0.08", "luck 0.22")
+    ]
+    table = extent_coverage.run(60, 3, lambda line: None, scenarios)
+    own = table[table["answer"].isin(extents.NAMES)]
+    assert len(own) == 16
+    assert own["holds"].min() >= 0.8
+    assert own["holds"].mean() >= 0.95
+    assert own["bound_holds"].min() >= 0.9
+    of_hyperbola = own[(own["shape"] == "hyperbola") & (own["luck"] == 0.22)].set_index("answer")
+    assert of_hyperbola["two_sided"].min() >= 0.7
+    assert (of_hyperbola["octaves"] <= [3.3, 3.5]).all()
+
+
+def test_more_trials_narrow_an_interval_and_halve_it(data_sets):
+    halved = []
+    for low, high, variance in data_sets[::20]:
+        found = narrowing.expected(POWERS, low, high, variance)
+        assert (np.diff(found.efficient) < 0.05).all()
+        multiple = found.halved_by[1]
+        if np.isfinite(multiple):
+            assert 2 < multiple <= 32
+            halved.append(multiple)
+    assert halved

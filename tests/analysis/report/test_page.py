@@ -61,7 +61,7 @@ def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) ->
     found = workload_rows.read_goals(swept)
     assert [goal.series for goal in found] == ["momentum", "nesterov", "sgd"]
     for goal in found:
-        assert workload_rows.critical(goal) in said
+        assert workload_rows.pays(goal) in said
         ((_, points_fit),) = workload_rows.answers(goal)
         runs = workload_rows.regimes_in_words(points_fit)
         assert [words for _, words in runs if words not in said] == []

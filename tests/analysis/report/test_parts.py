@@ -35,7 +35,7 @@ def test_every_doubt_is_in_words_and_explained_once(swept: Path) -> None:
     (_, points_fit), *_ = workload_rows.answers(workload_rows.read_goals(swept)[0])
     for name, words in curves_html.DOUBTS.items():
         doubted = points_fit._replace(checks=(Check(name, "learning_rate", "doubt"), Check("knee", "1", "cannot tell")))
-        assert f"in doubt: {words}<" in curves_html._critical(doubted, (1, 1024)).shown
+        assert f"in doubt: {words}<" in curves_html._answer(doubted, (1, 1024)).shown
         legend = curves_html._legend([doubted, points_fit, doubted])
         assert legend.count(f"<dt>{words}</dt><dd>{assumptions.FINDINGS[name]}</dd>") == legend.count("<dt>") == 1
         (listed,) = curves_html._checks(doubted.checks)
@@ -94,22 +94,21 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
     assert charts.steps(looks, (1, 8), (1, 8), 500)["height"] == 500
 
 
-def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
+def test_the_extent_of_pays_up_to_is_in_octaves(swept: Path) -> None:
     found = {goal.series: goal for goal in workload_rows.read_goals(swept)}
     for name, goal in found.items():
-        assert goal.fitted and goal.fitted.selected.fit, name
-        fit = goal.fitted.selected.fit
+        assert goal.fitted and goal.fitted.selected.extents, name
+        pays = goal.fitted.selected.extents.pays
         shares = workload_rows.extent(goal.fitted.selected, (1, 1024))
         assert shares is not None
         low, middle, high = shares
-        assert middle is not None
-        assert [round(1024**share, 6) for share in (low, middle, high)] == [
-            round(size, 6) for size in (fit.low, fit.critical_batch_size, fit.high)
-        ]
-        assert 0 < low < middle < high < 1
+        assert round(1024**low, 6) == round(pays.low, 6)
+        assert middle is not None and round(1024**middle, 6) == round(pays.best, 6)
+        assert high == 1 if math.isnan(pays.high) else round(1024**high, 6) == round(pays.high, 6)
+        assert 0 < low < middle < high
     line = found["sgd"].fitted
     assert line is not None and workload_rows.extent(line.selected, (4, 32)) is not None
-    assert workload_rows.extent(line.selected._replace(fit=None), (1, 1024)) is None
+    assert workload_rows.extent(line.selected._replace(extents=None), (1, 1024)) is None
     assert workload_rows.answers(found["sgd"]._replace(fitted=None)) == []
 
 
