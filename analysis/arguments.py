@@ -116,7 +116,7 @@ def _add_extents(sub: CommandParser) -> None:
     sub.add_argument(
         "--gain", type=_percent, default=0.2, metavar="PERCENT", help="speed-up required of a doubling (20)"
     )
-    meaning = "curves: average over plausible curves, nothing: allow for every convex curve (curves)"
+    meaning = "`curves` averages over plausible curves, `nothing` allows for every convex curve (curves)"
     sub.add_argument("--assume", choices=("curves", "nothing"), default="curves", help=meaning)
 
 

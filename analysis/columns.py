@@ -127,9 +127,9 @@ EXTENT_COVERAGE = {
     "seen_luck": "luck that the jackknife saw, averaged over data sets",
     "datasets": "simulated data sets",
     "answer": "pays, efficient, the same from convex curves only, or critical (the knee of the fitted curve)",
-    "holds": "share of intervals that contain the truth; an open end contains everything beyond it",
+    "holds": "share of intervals that contain the truth (an open end contains everything beyond it)",
     "bound_holds": "share of lower ends, or 95 % bounds, that are below the truth",
-    "octaves": "median width of the interval in factors of two; one with an open end counts as 10",
+    "octaves": "median width of the interval in factors of two (one with an open end counts as 10)",
     "two_sided": "share of intervals with both ends inside the data",
     "wrong": "share of data sets with both ends inside the data and the truth outside",
 }

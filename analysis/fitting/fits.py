@@ -54,7 +54,7 @@ class PointsFit(NamedTuple):
     """The points of a curve with their fit, which is None if a fit would not be honest.
 
     Attributes:
-      extents: how far larger batches pay off and stay efficient, for any shape; None with too few batch sizes.
+      extents: how far larger batches pay off and stay efficient, for any shape, if there are enough batch sizes.
       shift: octaves from the critical batch size to that for half of the trials, or NaN if unknown.
       checks: checks of the fit's assumptions, or empty without a fit.
     """
@@ -96,7 +96,7 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
 
 
 def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = False) -> Extents | None:
-    """Returns how far larger batches pay off and stay efficient, or None if too few batch sizes reached the target.
+    """Returns how far larger batches pay off and stay efficient, if enough batch sizes reached the target.
 
     Args:
       points: points of a curve.
@@ -118,7 +118,7 @@ def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
 
 
 def minimum_variance(points: Points) -> np.ndarray | None:
-    """Returns the jackknife variances of a curve's points, the squares of their luck, or None with too few trials."""
+    """Returns the jackknife variances of a curve's points, the squares of their luck, if there are enough trials."""
     if points.sample is None or points.sample.low.shape[1] < samples.FEWEST_TRIALS:
         return None
     variance = weights.minimum_variance(samples.trial_steps(points.sample.low, points.sample.high))
@@ -289,7 +289,7 @@ def _what_to_pay_for(table: pd.DataFrame) -> list[str]:
     pays, efficient = ("unknown" if each.startswith(" ") else each for each in words)
     return [
         f"halving the interval of pays up to takes about {pays} the trials, of efficient up to {efficient} (median of "
-        f"{len(known)} curves; repeats cannot halve it)"
+        f"{len(known)} curves). Repeats cannot halve it."
     ]
 
 

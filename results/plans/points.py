@@ -8,8 +8,8 @@ _VERDICT = (
     "critical_high or less; not_identified: the data give no bound"
 )
 _EXTENT = (
-    "examples, with a 90 % interval that holds whatever the curve's shape. Identified: both ends are among the batch "
-    "sizes tried; at_least: only the lower one is; at_most: only the upper one; not_identified: neither"
+    "examples, with a 90 % interval that holds whatever the curve's shape. Identified if both ends are among the batch "
+    "sizes tried, at_least if only the lower one is, at_most if only the upper one is, and not_identified otherwise"
 )
 _PAYS = f"batch size at which doubling batch and devices first trains less than 20 % faster, {_EXTENT}"
 _EFFICIENT = f"last batch size that needs at most 1.2 times the fewest examples, {_EXTENT}"
@@ -23,7 +23,7 @@ def _extent(prefix: str, name: str, meaning: str) -> tuple[Column, ...]:
     """Returns the columns of one answer: its best value, interval and verdict."""
     how = "as confirmed" if prefix else "as selected"
     return (
-        Column(f"{prefix}{name}_up_to", FLOAT64, f"{how}: {meaning}; {_BEST_EXTENT}"),
+        Column(f"{prefix}{name}_up_to", FLOAT64, f"{how}: {meaning}, {_BEST_EXTENT}"),
         Column(f"{prefix}{name}_low", FLOAT64, "lower end of its 90 % interval and 95 % bound, or null if open"),
         Column(f"{prefix}{name}_high", FLOAT64, "upper end of its 90 % interval and 95 % bound, or null if open"),
         Column(f"{prefix}{name}_verdict", TEXT, "its verdict, or null without a fit"),
