@@ -277,7 +277,7 @@ def test_points_tell_by_keyboard_what_they_tell_by_pointer(browser: Browser) -> 
 
 def test_tables_are_sorted_by_numbers_with_empty_ones_last(browser: Browser) -> None:
     browser.open()
-    head = "[...document.querySelectorAll('table.workloads th button')].find((one) => one.innerText.startsWith('crit'))"
+    head = "[...document.querySelectorAll('table.workloads th button')].find((one) => one.innerText.startsWith('pays'))"
     cells = "return [...document.querySelectorAll('table.workloads tbody tr')].map((row) => row.cells[3].dataset.value)"
     browser.run(f"{head}.click()")
     rising = browser.run(cells)
