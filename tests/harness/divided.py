@@ -256,7 +256,7 @@ def smooth() -> None:
 def of_network(name: str, group: int, divisions: list[str]) -> dict[str, dict[str, float]]:
     """The errors of a network as in ``multiple``, all relative to a step of one device in float64.
 
-    A gradient is a sum over the examples. A state is a mean of positive or equally large numbers, which adds no error.
+    A gradient is a sum over all examples. A state is a mean of few numbers, whose sum adds hardly any rounding.
     """
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     smooth()

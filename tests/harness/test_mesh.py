@@ -94,14 +94,14 @@ def _may_be(group: int, shards: int, microbatches: int) -> bool:
         return False
 
 
+SPANNING = ("8x1",)  # a group of 16 over two shards
 NETWORK_CASES = [
-    # A group of 16 over two shards.
-    pytest.param("resnet", 16, ("8x1",), id="resnet"),
+    pytest.param("resnet", 16, SPANNING, id="resnet"),
+    pytest.param("resnet", 16, all_divisions(16)[:-1], id="resnet-16-all", marks=pytest.mark.slow),
     *(
-        pytest.param(name, group, None, id=f"{name}-{group}-all", marks=pytest.mark.slow)
+        pytest.param(name, group, all_divisions(group), id=f"{name}-{group}-all", marks=pytest.mark.slow)
         for name, group in [
             ("resnet", 4),
-            ("resnet", 16),
             ("resnet", 64),
             ("resnet_of_four_stages", 16),
             ("resnet_of_group_norm", 1),
@@ -111,19 +111,17 @@ NETWORK_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "group", "some"), NETWORK_CASES)
-def test_a_step_is_that_of_one_device(name: str, group: int, some: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize(("name", "group", "divisions"), NETWORK_CASES)
+def test_a_step_is_that_of_one_device(name: str, group: int, divisions: tuple[str, ...]) -> None:
     """Rounding errors of gradients and states are about those of one device.
 
     The rule, for each array in each lane: relative to the step in float64, the error is at most four times the sum of
-    the error of one device and eps · √terms, the rounding of a sum. A gradient has 64 terms, and a state one. Measured:
-    at most 1.4 instead of 4 in these cases, and 2.6 over 16 other draws of parameters and images.
-
-    In float64, divisions agree to 1e-14.
+    the error of one device and eps · √terms, the rounding of a sum. A gradient has 64 terms, and a state one. The
+    largest multiple was 1.5 in these cases, and 2.6 in 16 other draws of parameters and images. A shard whose sums are
+    wrong by 1e-4 gives 40 to 390. In float64, divisions agree to 1e-14.
     """
-    wanted = some or all_divisions(group)
-    found = program("divided", "network", name, str(group), *wanted)
-    assert found.keys() == set(wanted)
+    found = program("divided", "network", name, str(group), *divisions)
+    assert found.keys() == set(divisions)
     states = {"states"} if "ghost" in NETWORKS[name][1].values() else set()
     for division, multiples in found.items():
         assert multiples.keys() == {"gradients"} | states
@@ -131,7 +129,7 @@ def test_a_step_is_that_of_one_device(name: str, group: int, some: tuple[str, ..
 
 
 def test_groups_over_several_shards_are_among_the_divisions() -> None:
-    assert all_divisions(16) == ("1x2", "1x4", "2x1", "2x2", "4x1", "8x1")
+    assert all_divisions(16) == ("1x2", "1x4", "2x1", "2x2", "4x1", *SPANNING)
     assert all_divisions(64) == ("2x1", "4x1", "8x1")
 
 
