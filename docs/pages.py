@@ -46,10 +46,9 @@ exit code 2, before anything runs.
 _DICTIONARY = """\
 # Data dictionary
 
-A store has three tables, and a release has the same three and `points`. `results.store.read` reads the three into pandas.
-This page is generated
-from `results/plans/schema.py`, schema {version}. Each release has its own `DICTIONARY.md`, which also lists the columns
-of its metaparameters and metrics.
+A store has three tables, and a release has the same three and `points`. `results.store.read` reads the three into
+pandas. This page is generated from `results/plans/schema.py`, schema {version}. Each release has its own
+`DICTIONARY.md`, which also lists the columns of its metaparameters and metrics.
 
 - After these columns `trials` has one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.

@@ -1,7 +1,7 @@
 """Contents of a release: its studies, and the type and meaning of every column."""
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +32,23 @@ KEYS = {  # primary keys, which are also the sort order
     "trials": ("study", "trial"),
     "measurements": ("study", "trial", "step"),
     POINTS: ("study", "target_metric", "target_value"),
+}
+
+# Meanings of the metaparameters of our own studies.
+METAPARAMETERS = {
+    "learning_rate": "initial learning rate",
+    "momentum": "factor by which accumulated gradients decay in each step",
+    "b1": "decay of the average of gradients, or for schedule_free the weight of the averaged parameters",
+    "b2": "decay of the average of squared gradients",
+    "eps": "number added to the denominator of an update",
+    "beta": "decay of the accumulated gradients that are orthogonalized",
+    "trust_coefficient": "factor of the layer-wise learning rates",
+    "weight_decay": "weight decay, decoupled for adamw, lamb and muon, otherwise part of the gradient",
+    "decay_fraction": "length of the learning rate's decay, as a fraction of the budget",
+    "end_learning_rate_factor": "learning rate after the decay, relative to the initial one",
+    "label_smoothing": "share of a label's probability that is spread evenly over all classes",
+    "unobserved_weight": "weight of pairs without a link in the objective, α in ALX",
+    "norm_penalty": "weight of the squared norms of both tables in the objective, λ in ALX",
 }
 
 
@@ -128,26 +145,33 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
     of_kinds = [column for kind in KINDS.values() for column in kind.columns]
     meanings = {column.name: column.meaning for column in (*of_kinds, *own)}
-    tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
+    optimizers: dict[str, set[str]] = {}  # by metaparameter
+    for commit in contents.commits:
+        for name in commit.plan.get("space", ()):
+            optimizers.setdefault(name, set()).add(commit.study.optimizer)
     in_words = []
     for field in contents.columns[table]:
         kind = " or ".join(sorted({_words(c.metrics[field.name]) for c in contents.commits if field.name in c.metrics}))
         if table != "measurements" or not kind:
             kind = _words(str(field.type))
-        meaning = meanings.get(field.name) or _meaning(field.name, field.name in tuned)
+        meaning = meanings.get(field.name) or _meaning(field.name, optimizers.get(field.name, set()), table)
         if (table, field.name) == ("trials", "role") and any(commit.extra for commit in contents.commits):
             meaning += f"; {schema.EXTRA_ROLE}"
         in_words.append(ColumnDescription(field.name, kind, meaning))
     return in_words
 
 
-def _meaning(name: str, is_tuned: bool) -> str:
+def _meaning(name: str, optimizers: Collection[str], table: str) -> str:
+    """Returns the meaning of a metric, or of a metaparameter that is tuned with these optimizers."""
     if name in METRICS:
         split, kind = name.split("_", 1)
         return f"{METRIC_KINDS[kind]}; on the {split} split"
-    if is_tuned:
-        return "metaparameter, drawn from the range in the study's plan"
-    return "metaparameter or other value of the trial, under the name its source uses"
+    trial = "the selected trial" if table == POINTS else "the trial"
+    if not optimizers:
+        return f"metaparameter or other value of {trial}, under the name its source uses"
+    drawn = " of the selected trial" if table == POINTS else ", drawn from the range in the study's plan"
+    used_by = " and ".join(filter(None, (", ".join(sorted(optimizers)[:-1]), max(optimizers))))
+    return f"metaparameter{drawn}: {METAPARAMETERS.get(name, name)}. Used by {used_by}"
 
 
 def _words(kind: str) -> str:

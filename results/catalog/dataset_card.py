@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from results.catalog import contents, croissant, licences
 from results.catalog.contents import Contents
+from results.grouping import grouped
 from results.plans.plan_columns import OWN
 from results.plans.study import METRIC_KINDS
 from results.rules import ledger
@@ -25,6 +26,8 @@ step.
 In every row, planned = complete + infeasible + incomplete + missing.
 An INFEASIBLE trial diverged{refused}. It is a result, not a missing value.
 The `trials` table gives the reason for every INCOMPLETE trial.
+
+{datasets}
 
 ## Files
 
@@ -169,6 +172,7 @@ def readme(release: Contents) -> bytes:
         trials=release.rows("trials"),
         measurements=release.rows("measurements"),
         ledgers=_ledgers(release),
+        datasets=_datasets(release),
         about=contents.ABOUT,
         all_measurements=_pattern(release, "measurements"),
         usage="\n".join(_table(("licence", "terms in short"), _usage(release))),
@@ -292,6 +296,16 @@ def _ledgers(release: Contents) -> str:
         incomplete = counts.planned - counts.complete - counts.infeasible - counts.missing
         numbers = [len(commits), counts.planned, counts.complete, counts.infeasible, incomplete, counts.missing]
         rows.append((terms.source, str(terms.licence), *(f"{number:,}" for number in numbers)))
+    return "\n".join(_table(heads, rows))
+
+
+def _datasets(release: Contents) -> str:
+    heads = ("data set", "models", "studies", "trials", "infeasible trials")
+    rows = []
+    for dataset, commits in sorted(grouped(release.commits, lambda commit: commit.study.dataset).items()):
+        counts = ledger.total(commit.ledger for commit in commits)
+        models = ", ".join(sorted({commit.study.model_label for commit in commits}))
+        rows.append((dataset, models, f"{len(commits):,}", f"{counts.planned:,}", f"{counts.infeasible:,}"))
     return "\n".join(_table(heads, rows))
 
 

@@ -12,12 +12,16 @@ from harness.run import Record
 from harness.scheduler import TrialOutcome
 from results import durable, store
 from results.bad_input import BadInput
+from results.catalog import contents
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
+from results.plans.factorization import METAPARAMETERS
 from results.rules.ledger import Ledger
 from results.storage.claims import Claim, TakenOver
 from sweeps import run
+from workloads import registry
+from workloads.optimizers import TUNED_DECAY
 
 
 def tables(study: BatchStudy, ids: list[int], ended: TrialOutcome, loss: float = 1.0) -> dict[str, pa.Table]:
@@ -199,6 +203,16 @@ def test_every_column_has_a_meaning_and_every_metaparameter_its_own_name() -> No
     for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS):
         assert all(column.meaning for column in columns)
         assert len({column.name for column in columns}) == len(columns)
+
+
+def test_every_metaparameter_has_its_own_meaning() -> None:
+    tuned = {name for optimizer in registry.OPTIMIZERS.values() for name in (*optimizer.tuned, *optimizer.defaults)}
+    tuned = {*tuned - {"nesterov"}, *TUNED_DECAY, *METAPARAMETERS, "label_smoothing"}
+    assert contents.METAPARAMETERS.keys() == tuned
+    assert len(set(contents.METAPARAMETERS.values())) == len(tuned)
+    chosen = contents._meaning("b1", {"lamb", "adam"}, contents.POINTS)
+    assert chosen.startswith("metaparameter of the selected trial: ") and chosen.endswith("Used by adam and lamb")
+    assert "range in the study's plan" in contents._meaning("b1", {"adam"}, "trials")
 
 
 def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(

@@ -174,6 +174,10 @@ def test_the_documents_tell_of_every_column_licence_and_source(released: Path) -
             assert f"\n| `{column}` | " in section
     assert "| `test_error` | float64 | fraction of examples classified wrongly; on the test split |" in dictionary
     assert "| scaling-limits | CC-BY-4.0 | 2 | 5 | " in card
+    held = [commit for commit in store.catalogue(released) if commit.plan["dataset"] == "digits"]
+    counts = [sum(commit.ledger.planned for commit in held), sum(commit.ledger.infeasible for commit in held)]
+    (row,) = [line for line in card.splitlines() if line.startswith("| digits | ")]
+    assert row.split(" | ")[2:] == [str(len(held)), str(counts[0]), f"{counts[1]} |"]
     licences = (released / "LICENCES.md").read_text()
     assert "| `measurements` | mlperf-rcp | [Apache-2.0](" in licences and "github.com/mlcommons/logging" in licences
     assert "Apache License" in (released / "LICENCE-Apache-2.0.txt").read_text()
