@@ -86,7 +86,7 @@ def notes(studies: Sequence[BatchStudy]) -> list[str]:
 
 def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
     """Returns lines for the user about the data of these studies."""
-    lines = []
+    lines: list[str] = []
     for one in studies:
         row = registry.dataset(one.study.dataset, one.source)
         lines += row.lines
