@@ -37,7 +37,8 @@ def parser() -> CommandParser:
     _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
     description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
     _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
-    description = help_text.COVERAGE + meanings(columns.COVERAGE)
+    description = help_text.COVERAGE_OF_EXTENTS + meanings(columns.EXTENT_COVERAGE)
+    description = help_text.COVERAGE + meanings(columns.COVERAGE) + description
     description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
     description = help_text.EPOCHS + meanings(columns.EPOCHS) + help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)

@@ -66,7 +66,7 @@ Pruning cuts losing trials short, so only --rule minimum works for pruned studie
 columns of --csv with the rule median, after those up to target_value:
 """
 FIT = """\
-The critical batch size of every curve: up to this batch size, larger batches still save steps. With a 90 % interval.
+How far larger batches pay off and stay efficient, and the critical batch size, for every curve, with 90 % intervals.
 
   python -m analysis fit --store results/local
   python -m analysis fit --points steps.csv --csv
@@ -75,7 +75,12 @@ The critical batch size of every curve: up to this batch size, larger batches st
 
 A curve is a set of studies that differ only in batch size. If the best trials were repeated, it has two estimates.
 In the selected one, each point is the best of all trials, which is also the luckiest. In the confirmed one, each point
-is the median of repeats with new seeds, which played no part in the choice. The model of steps S at batch size B is
+is the median of repeats with new seeds, which played no part in the choice.
+
+pays up to is the first batch size at which doubling batch and devices trains less than --gain percent faster, if a step
+takes the same time. efficient up to is the last one that needs at most 1.2 times the fewest examples. Neither assumes a
+shape of the curve. With --assume curves they average over 150,000 plausible curves. With --assume nothing they allow
+for every convex curve. The critical batch size is that of a model, in which steps S at batch size B are
 
   ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness
 
@@ -101,22 +106,28 @@ that the data do not show. A true slope of -0.85 shifts the estimate by 0.75 oct
 low-noise curves (`coverage` reports the rate of detection for each). Look at the figures as well as the numbers.
 """
 COVERAGE = """\
-How often the statements of `fit` are true, on simulated searches with known critical batch sizes. There are six shapes
-of curve, 6, 9 or 13 batch sizes, two levels of noise and two grids of evaluations. Knees are in the middle, near an
-end, beyond it, or absent. A second set of curves and searches violates an assumption of the fit, at 11 batch sizes, and
-shows how often the checks name it.
+How often the statements of `fit` are true, on simulated searches with known answers.
+
+--of extents has pays up to, efficient up to and the critical batch size for ten shapes of curve, five levels of luck
+and 9, 11 or 13 batch sizes. --of fits has the critical batch size in more detail: six shapes of curve, 6, 9 or 13 batch
+sizes, two levels of noise and two grids of evaluations, with knees in the middle, near an end, beyond it, or absent. A
+second set of curves and searches violates an assumption of the fit, at 11 batch sizes, and shows how often the checks
+name it.
 
   python -m analysis coverage
-  python -m analysis coverage --datasets 20 --seed 1 --csv > coverage.csv
+  python -m analysis coverage --of fits --datasets 20 --seed 1 --csv > coverage.csv
   python -m analysis coverage --of cores --csv > coverage_of_cores.csv
 
-columns of --csv, one row per scenario:
+columns of --of fits --csv, one row per scenario:
+"""
+COVERAGE_OF_EXTENTS = """
+columns of --of extents --csv, one row per scenario and answer:
 """
 COVERAGE_OF_CORES = """
 The second table covers the statements of `epochs --fit` on simulated seconds per epoch. Some laws are those that are
 fitted. Others are not, such as communication that grows as log2 c, or a second memory beyond half of the cores. There
-are three sets of core counts and three spreads of epochs. Without --of both tables are printed. --csv writes one, by
-default that of fits.
+are three sets of core counts and three spreads of epochs. Without --of all tables are printed. --csv writes one, by
+default that of extents.
 
 columns of --of cores --csv, one row per scenario:
 """
