@@ -79,8 +79,8 @@ is the median of repeats with new seeds, which played no part in the choice.
 
 pays up to is the first batch size at which doubling batch and devices trains less than --gain percent faster, if a step
 takes the same time. efficient up to is the last one that needs at most 1.2 times the fewest examples. Neither assumes a
-shape of the curve. With --assume curves they average over 150,000 plausible curves. With --assume nothing they allow
-for every convex curve. The critical batch size is that of a model, in which steps S at batch size B are
+shape of the curve. With `--assume curves` they average over 150,000 plausible curves. With `--assume nothing` they
+allow for every convex curve. The critical batch size is that of a model, in which steps S at batch size B are
 
   ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness
 
