@@ -324,7 +324,7 @@ def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(
     with sweep([*words, *BY_SLURM, "launcher.retries=0"], tmp_path / "slurm") as running:
         try:
             saved(tmp_path / "slurm")
-            ask("sbatch", "--partition=high", "--exclusive", "--nodes=2", "--wrap=sleep 3")
+            ask("sbatch", "--partition=high", "--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=sleep 3")
             assert codes(tmp_path / "slurm", 1) == [exit_codes.PREEMPTED]
             assert re.search(r"digits\S+ (queued \(slurm \d+_0\)|running \d/4) ", shown(tmp_path / "slurm", capsys))
             output, _ = running.communicate(timeout=600)
