@@ -45,7 +45,7 @@ SMOKE_STUDIES, SMOKE_SHARE = 4, 1e-3
 SCAN = """
 began = time.perf_counter()
 commits = store.catalogue(Path(folder))
-answers = answers.best(scan.intervals(commits, Target(metric, value)))
+answers = scan.find_answers(commits, Target(metric, value))
 duration = time.perf_counter() - began
 steps = {name: answer.steps_high for name, answer in answers.items()}
 """
@@ -80,7 +80,6 @@ OF_SCAN = """
 from results import store
 from results.plans.study import Target
 from results.catalog import scan
-from results.rules import answers
 """
 OF_ENVELOPES = "from analysis.trials import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
 WAYS = {

@@ -179,10 +179,8 @@ def _best(study: Plan, claim: Claim) -> BestSteps:
         measurements = measurements[~confirmation.is_repeat(measurements["trial"])]
     best = {}
     for target in study.targets if len(measurements) else ():
-        first = answers.intervals(measurements, target)
-        if len(first):
-            winner = first.sort_values(["steps_high", "trial"]).iloc[0]
-            best[target] = (int(winner["steps_high"]), int(winner["trial"]))
+        if first := answers.of_frame(measurements, target).answer():
+            best[target] = (first.steps_high, first.trial)
     return best
 
 

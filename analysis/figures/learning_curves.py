@@ -16,8 +16,8 @@ from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
-from results.catalog import point_rows
 from results.plans.study import Target
+from results.rules import answers
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
 
@@ -68,7 +68,7 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     ax.step(best["step"], best[target.metric], where="post", color=BEST, linewidth=1.8, zorder=3.5)
     ax.axhline(target.value, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2.5)
     handles = _legend(len(lost), repeats["trial"].nunique(), target)
-    first = point_rows.reached(measurements, target).of(search["trial"].unique()).answer()
+    first = answers.of_table(measurements, target).of(search["trial"].unique()).answer()
     if first:
         if first.steps_high:
             ax.axvspan(max(first.steps_low, 0.5), first.steps_high, color=CROSSING, linewidth=0, zorder=0.6)

@@ -180,12 +180,12 @@ picture.show(learning_curves.draw_study(commit, target))
 # %%
 searched = tables.trials.loc[tables.trials["role"] == SEARCH, "trial"]
 rows = tables.measurements[tables.measurements["trial"].isin(searched)]
-crossed = answers.intervals(rows, target)
-crossed.sort_values(["steps_high", "trial"]).head()
+crossed = answers.of_frame(rows, target)
+pd.DataFrame(crossed._asdict()).sort_values(["high", "trial"]).head()
 
 # %% [markdown]
 # The answer of the study is the smallest interval. Ties go to the smallest trial number. Four computations must agree:
-# the rows in memory (above), a streaming scan of the files, the *envelope*, and the table that `python -m analysis
+# the rows in memory (above), a scan of the files, the *envelope*, and the table that `python -m analysis
 # steps` prints.
 #
 # An envelope contains the few rows at which the best value so far improves. They answer any target without reading the
@@ -196,8 +196,8 @@ survey = overview.survey(STORE)
 table = steps.table(survey)
 row = table[(table["study"] == commit.name) & (table["target_metric"] == target.metric)].iloc[0]
 ways = {
-    "rows in memory": answers.best(crossed)[commit.name],
-    "scan of the files": answers.best(scan.intervals([commit], target))[commit.name],
+    "rows in memory": crossed.answer(),
+    "scan of the files": scan.reached(commit, target).answer(),
     "envelope": survey.answers(target, {commit.name})[commit.name],
     "table of steps": answers.Answer(*(int(row[name]) for name in answers.Answer._fields)),
 }

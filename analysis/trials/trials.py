@@ -78,13 +78,8 @@ def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = Fals
       strict: whether a trial must be strictly below the target, as in the published analysis, instead of at or below
           it.
     """
-    reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
-    name = reached["study"].to_numpy(str)
-    studies = {}
-    for commit in sorted(commits, key=lambda commit: commit.name):
-        own = slice(np.searchsorted(name, commit.name), np.searchsorted(name, commit.name, "right"))
-        studies[commit.name] = _of_study(commit, target, reached[own], strict)
-    return studies
+    by_name = sorted(commits, key=lambda commit: commit.name)
+    return {commit.name: _of_study(commit, target, strict) for commit in by_name}
 
 
 def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -100,14 +95,15 @@ def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return np.where(np.isnan(low), np.inf, low), np.where(np.isnan(high), np.inf, high)
 
 
-def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: bool) -> StudyTrials:
+def _of_study(commit: Commit, target: Target, strict: bool) -> StudyTrials:
     study, table = commit.study, read_table(commit, "trials")
+    reached = scan.reached(commit, target, STRICT if strict else MINIMUM, role=None)
     trial, last = table["trial"].to_numpy(), table["steps"].fill_null(0).to_numpy()
     status, reason = (table[name].to_numpy(zero_copy_only=False) for name in ("status", "reason"))
     role = table["role"].to_numpy(zero_copy_only=False)
-    rows_at_target = np.searchsorted(trial, reached["trial"].to_numpy())
+    rows_at_target = np.searchsorted(trial, reached.trial)
     low, high = np.full(len(trial), np.nan), np.full(len(trial), np.nan)
-    low[rows_at_target], high[rows_at_target] = reached["steps_low"], reached["steps_high"]
+    low[rows_at_target], high[rows_at_target] = reached.low, reached.high
     at_target = ~np.isnan(high)
     is_over = _is_over(study, target, status, last, strict) & (target.metric in commit.metrics) & ~at_target
     is_told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results import durable, store
+from results.catalog import scan
 from results.durable import Damaged, Folder
 from results.plans.study import Target
-from results.rules import answers
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.rules.descriptions import StudyDescription, of_study
 from results.storage import envelope
@@ -45,20 +45,14 @@ class Overview(NamedTuple):
         """Returns the answers by study name. Studies that never reached the target are left out."""
         enveloped, others = self._split(names)
         by_name = envelope.answers(enveloped, target, self.rule)
-        if others:
-            from results.catalog import scan  # imported lazily: the import takes longer than answers from envelopes
-
-            by_name |= answers.best(scan.intervals(others, target, self.rule))
+        by_name |= scan.find_answers(others, target, self.rule)
         return by_name
 
     def lowest(self, metric: str, names: Container[str]) -> dict[str, float]:
         """Returns the lowest value of a metric over the trials that the rule counts, by study name."""
         enveloped, others = self._split(names)
         by_name = envelope.lowest(enveloped, metric, self.rule)
-        if others:
-            from results.catalog import scan
-
-            by_name |= scan.lowest(others, metric, self.rule)
+        by_name |= scan.lowest(others, metric, self.rule)
         return by_name
 
     def _split(self, names: Container[str]) -> tuple[list[Envelope], list[Commit]]:

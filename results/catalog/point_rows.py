@@ -7,7 +7,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,9 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.plan_columns import targets
 from results.plans.points import POINTS
-from results.plans.study import ACCIDENTS, Target, in_type
-from results.rules import confirmation
-from results.rules.answers import Answer
+from results.plans.study import ACCIDENTS, Target
+from results.rules import answers, confirmation
+from results.rules.answers import Reached
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
 from results.storage.compaction import Piece
@@ -31,26 +31,6 @@ FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dt
 CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first one measured selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")
 ENDED = ("COMPLETE", "INFEASIBLE")  # a trial that ended like this will never reach another target
-
-
-class Reached(NamedTuple):
-    """Trials that reached a target, sorted, with the interval (low, high] of each trial's steps to target."""
-
-    trial: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    def of(self, ids: Iterable[int]) -> "Reached":
-        """Returns the trials with these ids."""
-        wanted = np.isin(self.trial, list(ids))
-        return Reached(self.trial[wanted], self.low[wanted], self.high[wanted])
-
-    def answer(self) -> Answer | None:
-        """Returns the answer of these trials, or None if there are none."""
-        if not len(self.trial):
-            return None
-        best = int(np.lexsort((self.trial, self.high))[0])
-        return Answer(int(self.low.min()), int(self.high[best]), int(self.trial[best]))
 
 
 def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
@@ -81,25 +61,6 @@ def table(rows: Iterable[Row]) -> pa.Table:
     tuned = sorted({name for row in ordered for name in row} - set(known))
     data = {name: [row.get(name) for row in ordered] for name in (*known, *tuned)}
     return schema.build(POINTS, data, dict.fromkeys(tuned, pa.float64()))
-
-
-def reached(measurements: pa.Table, target: Target) -> Reached:
-    """Returns the trials in a study that reached a target, including repeats.
-
-    Args:
-      measurements: rows sorted by trial and step. Null means not measured; NaN is a measured value.
-      target: target to reach. If its metric was not measured, the result is empty.
-    """
-    if target.metric not in measurements.column_names:
-        return Reached(*(np.zeros(0, np.int32),) * 3)
-    if measurements[target.metric].null_count:
-        measurements = measurements.filter(measurements[target.metric].is_valid())
-    trial, step, value = (measurements[name].to_numpy() for name in ("trial", "step", target.metric))
-    rows = np.flatnonzero(value <= in_type(target.value, value.dtype.type))
-    ids, first = np.unique(trial[rows], return_index=True)
-    rows = rows[first]
-    has_previous = (rows > 0) & (trial[rows - 1] == ids)
-    return Reached(ids, np.where(has_previous, step[rows - 1], 0), step[rows])
 
 
 def _of_plan(commit: Commit, study: Plan) -> Row:
@@ -147,7 +108,7 @@ def _last(values: Sequence[Any]) -> Any:
 
 
 def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, tables: Piece) -> Row:
-    at_target = reached(tables.measurements, target)
+    at_target = answers.of_table(tables.measurements, target)
     searched = _in_role(SEARCH, trials, "trial")
     answer = at_target.of(searched).answer()
     row = {"target_metric": target.metric, "target_value": target.value}

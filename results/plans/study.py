@@ -95,17 +95,19 @@ class Target:
                 f"{where}: {self.metric} is never above 1, so {self.value:g} is not a target. Write 5 % as 0.05."
             )
 
-    def reached(self, measured: np.ndarray) -> np.ndarray:
+    def reached(self, measured: np.ndarray, *, strict: bool = False) -> np.ndarray:
         """Returns whether each value is at or below the target, in the column's own type. NaN never is.
 
         Args:
           measured: values of the metric, any shape, float32 or float64.
+          strict: whether values must be below the target.
 
         Returns:
           bool array of the same shape.
         """
         measured = np.asarray(measured)
-        return measured <= in_type(self.value, measured.dtype.type)
+        value = in_type(self.value, measured.dtype.type)
+        return measured < value if strict else measured <= value
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Answers: when trials reached a target, which metrics can select trials, and where exact pruning cuts curves."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from results.bad_input import BadInput
 from results.plans.plan import Plan
@@ -12,7 +13,6 @@ from results.plans.study import Target
 if TYPE_CHECKING:
     import pandas as pd  # imported lazily elsewhere in this module: answers from envelopes must start fast
 
-COLUMNS = ("study", "trial", "steps_low", "steps_high")
 RULES = ("minimum", "released")
 
 
@@ -51,42 +51,83 @@ class Answer(NamedTuple):
     trial: int
 
 
-def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
-    """Returns the first evaluation at or below the target for every trial that reached it, with any status.
+class Reached(NamedTuple):
+    """The trials of a study that reached a target, with the interval (low, high] of each one's steps to target.
 
-    It needs the tables in memory and does not start threads; ``results.catalog.scan`` does the same for files. A data
-    frame cannot distinguish a missing value from NaN, which is a diverged measurement. Here both count as missing, so
-    steps_low may be lower than in a scan, but never higher.
+    Attributes:
+      trial: int[m], ids of trials. ``first_reached`` sorts them.
+      low: int[m], step of the previous evaluation with the metric, or 0.
+      high: int[m], step of an evaluation at the target. It is 0, like ``low``, if the trial started at the target.
+    """
+
+    trial: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def of(self, ids: Iterable[int]) -> "Reached":
+        """Returns the trials with these ids."""
+        return self.where(np.isin(self.trial, list(ids)))
+
+    def where(self, mask: np.ndarray) -> "Reached":
+        """Returns the trials for which ``mask``, bool[m], is true."""
+        return Reached(self.trial[mask], self.low[mask], self.high[mask])
+
+    def answer(self) -> Answer | None:
+        """Returns the answer of these trials, or None if there are none."""
+        if not len(self.trial):
+            return None
+        fewest = self.high.min()
+        return Answer(int(self.low.min()), int(fewest), int(self.trial[self.high == fewest].min()))
+
+
+def first_reached(trial: np.ndarray, step: np.ndarray, value: np.ndarray, target: Target, rule: Rule) -> Reached:
+    """Returns the trials that reached a target, with any status.
 
     Args:
-      measurements: rows (study, trial, step, metrics), sorted by study, trial and step.
+      trial, step: int[n], trial and step of each evaluation of the metric, sorted by both.
+      value: float[n], the metric. NaN was measured, but reaches no target.
+      target: its value is compared in the type of ``value``.
+      rule: only defines how values are compared.
+    """
+    rows = np.flatnonzero(target.reached(value, strict=rule.strict))
+    trial_at_target = trial[rows]
+    rows = rows[np.append(True, trial_at_target[1:] != trial_at_target[:-1])[: len(rows)]]
+    has_previous = (rows > 0) & (trial[rows - 1] == trial[rows])
+    return Reached(trial[rows], np.where(has_previous, step[rows - 1], 0), step[rows])
+
+
+def of_table(measurements: pa.Table, target: Target, rule: Rule = MINIMUM) -> Reached:
+    """Returns ``first_reached`` for a study's measurements.
+
+    Args:
+      measurements: rows (trial, step, metrics), sorted by trial and step. Null means not measured, and such rows are
+        ignored. If there is no column of the target's metric, the result is empty.
       target: metric and its value.
-
-    Returns:
-      Columns study, trial, steps_low (previous evaluation with the metric, or 0) and steps_high. The steps to target
-      lie in (steps_low, steps_high], or are 0 if both are 0.
+      rule: only defines how values are compared.
     """
-    import pandas as pd
-
-    if target.metric not in measurements:
-        return pd.DataFrame(columns=list(COLUMNS))
-    measured = measurements[measurements[target.metric].notna()]
-    step_before = measured.groupby(["study", "trial"], observed=True)["step"].shift(fill_value=0)
-    rows = measured.assign(steps_low=step_before, steps_high=measured["step"])
-    rows = rows[target.reached(measured[target.metric].to_numpy())]
-    return rows.drop_duplicates(["study", "trial"])[list(COLUMNS)].reset_index(drop=True)
+    if target.metric not in measurements.column_names:
+        return Reached(*(np.zeros(0, np.int32),) * 3)
+    if measurements[target.metric].null_count:
+        measurements = measurements.filter(measurements[target.metric].is_valid())
+    trial, step, value = (measurements[name].to_numpy() for name in ("trial", "step", target.metric))
+    return first_reached(trial, step, value, target, rule)
 
 
-def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
-    """Returns the answer for each study in which a trial reached the target.
+def of_frame(measurements: "pd.DataFrame", target: Target) -> Reached:
+    """Returns ``first_reached`` for a study's measurements in a data frame.
+
+    A data frame cannot distinguish a missing value from NaN, which is a diverged measurement. Here both count as
+    missing, so ``low`` may be lower than from a table, but never higher.
 
     Args:
-      trials: rows in the format returned by ``intervals``.
+      measurements: rows (trial, step, metrics), sorted by trial and step.
+      target: metric and its value.
     """
-    winners = trials.sort_values(["study", "steps_high", "trial"]).drop_duplicates("study")
-    lowest = trials.groupby("study", observed=True)["steps_low"].min()
-    rows = zip(winners["study"], winners["steps_high"], winners["trial"], strict=True)
-    return {study: Answer(int(lowest[study]), int(high), int(trial)) for study, high, trial in rows}
+    if target.metric not in measurements:
+        return Reached(*(np.zeros(0, np.int32),) * 3)
+    measured = measurements[measurements[target.metric].notna()]
+    trial, step, value = (measured[name].to_numpy() for name in ("trial", "step", target.metric))
+    return first_reached(trial, step, value, target, MINIMUM)
 
 
 def check_chooses(metric: str, measured: Collection[str]) -> None:
@@ -112,7 +153,7 @@ def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> 
       trials: rows (trial, role, status, reason, steps), one per trial. Repeats of the best trials do not change.
       measurements: rows (study, trial, step, metrics), sorted.
 
-    The trials with their new endings, and a mask for the remaining measurements, bool[rows].
+    Returns:
       The trials with their new endings, and a mask of the remaining measurements, bool[rows].
     """
     import pandas as pd
@@ -124,12 +165,11 @@ def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> 
     next_step = np.append(step[1:], 0)
     over = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation, and every target is reached or lost
     for target in study.targets:
-        first = intervals(measurements[searched], target)
-        reached = pd.Series(first["steps_high"].to_numpy(), index=first["trial"]).reindex(trial).to_numpy(np.float64)
+        first = of_frame(measurements[searched], target)
+        reached = pd.Series(first.high, index=first.trial).reindex(trial).to_numpy(np.float64)
         hopeless = np.zeros(len(step), bool)
-        if len(first):
-            fewest, winner = min(zip(first["steps_high"], first["trial"], strict=True))
-            hopeless = (next_step > fewest) | ((next_step == fewest) & (trial > winner))
+        if best := first.answer():
+            hopeless = (next_step > best.steps_high) | ((next_step == best.steps_high) & (trial > best.trial))
         over &= (step >= reached) | hopeless
     decided = trials["status"].isin(["COMPLETE", "INFEASIBLE"]) | (trials["reason"] == "pruned")
     over &= np.isin(trial, trials.loc[decided, "trial"]) & searched

@@ -89,7 +89,7 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
     ids_of_search = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
     target = study.targets[0]
     measurements = measurements[measurements["trial"].isin(ids_of_search)]
-    at = _steps_to_target(measurements, target)
+    at = _steps(measurements, target)
     lowest = measurements.groupby("trial")[target.metric].min() if target.metric in measurements else pd.Series()
     error = lowest.reindex(ids_of_search).fillna(np.inf).to_dict()
     ranked = sorted(ids_of_search, key=lambda i: (at.get(i, np.inf), 0.0 if i in at else error[i], i))
@@ -111,14 +111,14 @@ def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFra
     choose = [at for i in best for at in ids(i, 1, repeats.choosing)]
     if not settled_ids(trials["trial"], trials["reason"]).issuperset(choose):
         return choose
-    steps = _steps_to_target(measurements[measurements["trial"].isin(choose)], study.targets[0])
+    steps = _steps(measurements[measurements["trial"].isin(choose)], study.targets[0])
     return choose + ids(choice(best, repeats, steps), repeats.choosing + 1, repeats.confirm)
 
 
-def _steps_to_target(measurements: "pd.DataFrame", target: Target) -> dict[int, int]:
+def _steps(measurements: "pd.DataFrame", target: Target) -> dict[int, int]:
     """Returns the steps to target of every trial that reached it."""
-    first = answers.intervals(measurements, target)
-    return dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
+    first = answers.of_frame(measurements, target)
+    return dict(zip(first.trial.tolist(), first.high.tolist(), strict=True))
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:

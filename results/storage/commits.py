@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from results.plans.kinds import KINDS, from_plan, kind_of
 from results.plans.plan import Plan
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
+from results.rules.descriptions import METRIC_TYPES
 from results.storage import migrations, parts, shared
 from results.storage.parts import MOST, Listing, commit_file
 from results.storage.shared import SharedFile
@@ -316,6 +317,41 @@ def read_table(commit: Commit, table: str) -> pa.Table:
         if count := content[name].null_count:
             rows = number_of(count, "row")
             raise Damaged(f"{path} has {rows} without {name}. Check everything with `python -m results verify`.")
+    return content
+
+
+def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
+    """Reads some columns of one table of a visible study, and no others.
+
+    Args:
+      commit: the study.
+      table: studies, trials or measurements.
+      names: names of the columns, in the order of the table.
+
+    Raises:
+      Damaged: the columns cannot be read.
+    """
+    file = commit.files[table]
+    try:
+        durable.check_file(file.path)
+        if file.shared:
+            check_rows(table, file.path, file.shared.bytes, file.shared.rows)
+            rows = file.shared.table(file.start, file.rows, names)
+            return shared.narrow(table, rows, file.columns, names)
+        with file.path.open("rb") as stream:
+            parquet = bounds.Parquet(stream)
+            check_rows(table, file.path, parquet.bytes, parquet.metadata.num_rows)
+            content = parquet.read(names)
+        types = {column.name: column.type for column in schema.COLUMNS[table]}
+        types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
+        for name in names:
+            if content[name].type != types[name]:
+                raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        reason = first_line(error)
+        raise Damaged(
+            f"{file.path} cannot be read ({reason}). Check everything with `python -m results verify`."
+        ) from None
     return content
 
 

@@ -27,8 +27,8 @@ from results.durable import Damaged
 from results.grouping import grouped
 from results.plans import schema
 from results.plans.plan import Plan
-from results.plans.study import METRICS, Target, in_type
-from results.rules.answers import Answer, Rule
+from results.plans.study import METRICS, Target
+from results.rules.answers import Answer, Reached, Rule
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage.compaction import Piece
@@ -183,7 +183,15 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
     measured = [each for each in envelopes if target.metric in each.description.metrics]
     by_study: dict[str, Answer] = {}
     for metrics, members in grouped(measured, lambda each: tuple(each.description.metrics.items())).items():
-        by_study |= _answers(members, _rows(members, metrics), target, rule)
+        table = _rows(members, metrics)
+        trial, before, step = (table[name].to_numpy() for name in ("trial", "step_before", "step"))
+        reached = target.reached(table[target.metric].to_numpy(), strict=rule.strict)
+        at_target = np.flatnonzero(reached & _counts(table, rule))
+        ends = np.cumsum([sum(map(len, each.rows)) for each in members])
+        for each, rows in zip(members, np.split(at_target, np.searchsorted(at_target, ends)[:-1]), strict=True):
+            # Some rows follow the first of their trial, but never change the answer.
+            if answer := Reached(trial[rows], before[rows], step[rows]).answer():
+                by_study[each.description.study] = answer
     return by_study
 
 
@@ -200,9 +208,7 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
         if metric not in each.description.metrics:
             continue
         table = _rows([each], each.description.metrics.items())
-        rank, measured = (table[name].to_numpy() for name in ("rank", metric))
-        if rule.first is not None:
-            measured = measured[(rank != NOT_COMPLETE) & (rank < rule.first)]
+        measured = table[metric].to_numpy()[_counts(table, rule)]
         measured = measured[np.isfinite(measured)]
         if len(measured):
             by_study[each.description.study] = float(str(measured.min()))  # with the digits of the column's own type
@@ -225,25 +231,12 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
     return table
 
 
-def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rule: Rule) -> dict[str, Answer]:
-    """Returns the answers of studies with the same columns, computed together for speed. ``table`` has their rows."""
-    trial, rank, before, step, measured = (table[name].to_numpy() for name in (*COLUMNS, target.metric))
-    value = in_type(target.value, measured.dtype.type)
-    counts = measured < value if rule.strict else measured <= value
-    if rule.first is not None:
-        counts &= (rank != NOT_COMPLETE) & (rank < rule.first)
-    at_target = np.flatnonzero(counts)
-    starts = np.searchsorted(at_target, np.cumsum([0, *(sum(map(len, each.rows)) for each in envelopes)]))
-    reached = np.flatnonzero(starts[1:] > starts[:-1])  # studies with a row at the target
-    if not len(reached):
-        return {}
-    by_step_and_trial = step[at_target].astype(np.int64) << 32 | trial[at_target]
-    winner = np.minimum.reduceat(by_step_and_trial, starts[reached]).tolist()
-    low = np.minimum.reduceat(before[at_target], starts[reached]).tolist()
-    return {
-        envelopes[i].description.study: Answer(least, fewest >> 32, fewest & 0xFFFFFFFF)
-        for i, fewest, least in zip(reached.tolist(), winner, low, strict=True)
-    }
+def _counts(table: pa.Table, rule: Rule) -> np.ndarray:
+    """Returns whether the trial of each row counts by a rule."""
+    rank = table["rank"].to_numpy()
+    if rule.first is None:
+        return np.ones(len(rank), bool)
+    return (rank != NOT_COMPLETE) & (rank < rule.first)
 
 
 def _row_before(starts: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:

@@ -45,6 +45,7 @@ class SharedFile:
         self._metadata: Any = None
         self._first_rows: np.ndarray = np.zeros(1, np.int64)  # first row of each row group, then the end
         self._groups: dict[int, pa.Table] = {}  # most recently decoded row groups, by index
+        self._columns: Sequence[str] | None = None  # columns decoded in them, or None for all
 
     @property
     def intact(self) -> bool:
@@ -69,14 +70,21 @@ class SharedFile:
                 self._hidden = self._first_hidden()
             return self._hidden
 
-    def table(self, start: int, rows: int) -> pa.Table:
-        """Returns some of the rows with all columns. Only their row groups are decoded.
+    def table(self, start: int, rows: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Returns some of the rows. Only their row groups are decoded.
+
+        Args:
+          start: first row.
+          rows: number of rows.
+          columns: names of the columns, in the order of the file, or None for all.
 
         Raises:
           Damaged: the file is not a table, or has too few rows.
         """
         try:
             with self._lock:
+                if columns != self._columns:
+                    self._groups, self._columns = {}, columns
                 return self._table(start, rows)
         except (FileNotFoundError, BadInput):
             raise
@@ -136,13 +144,16 @@ class SharedFile:
         return ""
 
     def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups with all columns. Columns whose statistics report no values are not decoded."""
+        """Returns row groups. Columns whose statistics report no values are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
+        if self._columns is not None:
+            columns = pa.schema([field for field in columns if field.name in self._columns], columns.metadata)
+        index = {name: i for i, name in enumerate(self._metadata.schema.names)}
         there = {
             i
             for group in map(self._metadata.row_group, groups)
             for i in range(len(columns))
-            if not _is_null(group.column(i), group.num_rows)
+            if not _is_null(group.column(index[columns[i].name]), group.num_rows)
         }
         with self.path.open("rb") as stream:
             file = bounds.Parquet(stream, metadata=self._metadata)
@@ -190,19 +201,22 @@ def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
-def narrow(table: str, rows: pa.Table, further: Mapping[str, str]) -> pa.Table:
-    """Restores a study's own table from its rows in a shared table.
+def narrow(table: str, rows: pa.Table, further: Mapping[str, str], names: Sequence[str] | None = None) -> pa.Table:
+    """Restores a study's own table, or some of its columns, from its rows in a shared table.
 
     Args:
       table: studies, trials or measurements.
       rows: rows of this study only.
       further: Arrow type names of the columns that only some studies have, by column.
+      names: names of the columns, or None for all.
 
     Raises:
       ValueError, pyarrow.ArrowException: a column is missing or has a value outside its type.
     """
     types = {column.name: column.type for column in schema.COLUMNS[table]}
     types |= {name: _TYPES[kind] for name, kind in further.items()}
+    if names is not None:
+        types = {name: types[name] for name in names}
     if missing := sorted(types.keys() - set(rows.column_names)):
         raise ValueError(f"column {missing[0]} is missing")
     arrays = [_narrow(rows[name], kind) for name, kind in types.items()]

@@ -14,7 +14,6 @@ from results.catalog import overview, scan
 from results.plans import schema
 from results.plans.study import Target
 from results.release import release
-from results.rules import answers
 from results.rules.answers import MINIMUM, Rule
 from results.storage import commits, envelope
 
@@ -179,7 +178,7 @@ def test_a_scan_of_a_damaged_file_says_so(filled, tmp_path, harm):
     else:
         held[0].metrics[METRIC] = "double" if held[0].metrics[METRIC] == "float" else "float"
     with pytest.raises(durable.Damaged, match="cannot be read") as told:
-        scan.intervals(held, Target(METRIC, 0.1))
+        scan.find_answers(held, Target(METRIC, 0.1))
     assert "\n" not in str(told.value)
 
 
@@ -198,9 +197,10 @@ def test_a_renamed_study_is_not_taken_for_another(filled, tmp_path):
         overview.survey(folder)
 
 
-def test_a_scan_of_nothing_is_empty_and_typed():
-    found = scan.intervals([], Target(METRIC, 0.1), Rule("released", 1))
-    assert (list(found.columns), len(found)) == (["study", "trial", "steps_low", "steps_high"], 0)
+def test_a_scan_of_nothing_is_empty(filled):
+    assert scan.find_answers([], Target(METRIC, 0.1), Rule("released", 1)) == {}
+    unmeasured = scan.reached(store.catalogue(filled)[0], Target("test_recall_20_error", 0.1), Rule("released", 1))
+    assert [len(column) for column in unmeasured] == [0, 0, 0]
     assert envelope.answers([], Target(METRIC, 0.1), MINIMUM) == {}
 
 
@@ -220,7 +220,7 @@ def test_a_scan_and_envelopes_begin_an_interval_at_the_last_evaluation_that_has_
     for value in (0.4, 0.1):
         answer = {name[size]: answer_of(trials, value, MINIMUM) for size, trials in curves.items()}
         found = {study: own for study, own in answer.items() if own}
-        assert answers.best(scan.intervals(commits, Target(METRIC, value))) == found
+        assert scan.find_answers(commits, Target(METRIC, value)) == found
         survey = overview.survey(tmp_path)
         assert survey.envelopes.keys() == answer.keys()
         assert survey.answers(Target(METRIC, value), answer.keys()) == found

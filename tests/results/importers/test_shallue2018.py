@@ -27,7 +27,6 @@ from results.plans.recorded import Recorded
 from results.plans.search_space import Range
 from results.plans.study import Target
 from results.release import merge
-from results.rules import answers
 from results.rules.answers import MINIMUM, Answer, Rule
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
@@ -148,7 +147,7 @@ def test_what_is_imported_is_verified_merged_and_answered_from_step_0_on(tmp_pat
         for value, expected in ((0.4, Answer(0, 0, 2)), (0.25, Answer(0, 5, 2)), (0.1, None)):
             target = Target("validation_error", value)
             found = held.answers(target, [name])
-            scanned = answers.best(scan.intervals(store.catalogue(tmp_path / "s"), target, rule))
+            scanned = scan.find_answers(store.catalogue(tmp_path / "s"), target, rule)
             assert found.get(name) == scanned.get(name) == expected
 
 

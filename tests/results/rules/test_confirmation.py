@@ -223,20 +223,20 @@ def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchS
     (commit,) = store.catalogue(tmp_path)
     assert commit.request == TrialRequest(3, Repeats(confirm=2))
     assert (commit.ledger.planned, commit.ledger.complete, commit.ledger.adds_up) == (5, 5, True)
-    searched = scan.intervals([commit], TARGET)
-    assert searched["trial"].tolist() == [1, 2]
-    confirmed = scan.intervals([commit], TARGET, role="confirm")
-    assert confirmed["trial"].tolist() == list(REPEATS)
-    assert confirmed["steps_high"].tolist() == [30, 10]
-    assert scan.intervals([commit], TARGET, role=None)["trial"].tolist() == [1, 2, *REPEATS]
+    searched = scan.reached(commit, TARGET)
+    assert searched.trial.tolist() == [1, 2]
+    confirmed = scan.reached(commit, TARGET, role="confirm")
+    assert confirmed.trial.tolist() == list(REPEATS)
+    assert confirmed.high.tolist() == [30, 10]
+    assert scan.reached(commit, TARGET, role=None).trial.tolist() == [1, 2, *REPEATS]
     found = overview.survey(tmp_path)
     assert found.envelopes.keys() == {study.name}
-    assert found.answers(TARGET, {study.name}) == answers.best(searched) == {study.name: answers.Answer(10, 20, 1)}
+    assert found.answers(TARGET, {study.name}) == {study.name: answers.Answer(10, 20, 1)}
+    assert searched.answer() == answers.Answer(10, 20, 1)
     assert found.descriptions[study.name].complete == 3
     for rule in (answers.Rule("released", 2), answers.Rule("released", 9)):
-        assert overview.survey(tmp_path, rule).answers(TARGET, {study.name}) == answers.best(
-            scan.intervals([commit], TARGET, rule)
-        )
+        found = overview.survey(tmp_path, rule)
+        assert found.answers(TARGET, {study.name}) == scan.find_answers([commit], TARGET, rule)
     assert verify.run(tmp_path, quiet) == 0
 
 

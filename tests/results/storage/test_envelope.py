@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from results import durable
-from results.catalog import point_rows
 from results.plans import schema
 from results.plans.study import Target
 from results.rules import answers
@@ -275,10 +274,10 @@ def test_an_evaluation_without_the_metric_starts_no_interval_and_one_that_diverg
                     assert found.get(study().name) == expected, (trials, metric, value, rule)
                     ways += expected is not None
                 answer = answer_of(alone, value, MINIMUM, dtype)
-                assert point_rows.reached(piece.measurements, Target(metric, value)).answer() == answer
+                assert answers.of_table(piece.measurements, Target(metric, value)).answer() == answer
                 own = pa.table({name: piece.measurements[name] for name in ("study", "trial", "step", metric)})
                 no_nan = own.filter(pc.invert(pc.fill_null(pc.is_nan(own[metric]), False))).to_pandas()
-                in_memory = answers.best(answers.intervals(no_nan, Target(metric, value))).get(study().name)
+                in_memory = answers.of_frame(no_nan, Target(metric, value)).answer()
                 lost = {
                     t: ran._replace(rows=[r for r in ran.rows if r[1] is None or r[1] == r[1]])
                     for t, ran in alone.items()
