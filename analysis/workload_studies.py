@@ -2,8 +2,8 @@
 
 import fnmatch
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -17,6 +17,8 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import canonical, decimal, digest
 from results.storage.commits import Commit
+
+T = TypeVar("T")
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
 
@@ -82,30 +84,67 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
 
 def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
     """Returns the workloads of batch-size studies, sorted."""
-    alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
-    plan_of: dict[str, dict[str, Any]] = {}
-    for commit in commits:
-        study = commit.study
-        shared = shared_plan(study)
-        key = digest(shared)
-        plan_of[key] = shared
-        names = (study.dataset, study.model_label, study.optimizer)
-        alike.setdefault(names, {}).setdefault(key, []).append((study.batch_size or 0, commit))
+
+    def names(commit: Commit) -> tuple[str, str, str]:
+        return commit.study.dataset, commit.study.model_label, commit.study.optimizer
+
+    found = alike(commits, names, lambda commit: shared_plan(commit.study))
+    by_names = sorted(found, key=lambda one: (names(one.members[0]), one.key))
     return [
         WorkloadStudies(
-            *names,
-            distinction(key, {other: plan_of[other] for other in groups}),
-            tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
+            *names(one.members[0]),
+            one.distinction,
+            tuple(sorted(one.members, key=lambda commit: (commit.study.batch_size or 0, commit.name))),
         )
-        for names, groups in sorted(alike.items())
-        for key, members in sorted(groups.items())
+        for one in by_names
     ]
 
 
-def shared_plan(study: Plan) -> dict[str, object]:
-    """Returns the plan shared by all studies of a curve, without its axis and ``VARIED``."""
-    varied = (*VARIED, kinds.KINDS[study.kind].along)
-    return {field: value for field, value in study.plan().items() if field not in varied}
+class Alike(NamedTuple, Generic[T]):
+    """Items with the same names and the same shared plan, such as the studies of a curve.
+
+    Attributes:
+      key: digest of the shared plan.
+      members: the items, in order.
+      distinction: fields that separate them from others with the same names, or empty.
+    """
+
+    key: str
+    members: list[T]
+    distinction: str
+
+
+def alike(
+    items: Iterable[T],
+    names: Callable[[T], Hashable],
+    shared: Callable[[T], Mapping[str, Any]],
+    in_words: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> list[Alike[T]]:
+    """Groups items with the same names and the same shared plan, in order of first appearance by name.
+
+    Args:
+      items: studies or curves.
+      names: returns the fields that a reader sees in any case.
+      shared: returns the plan of an item, without the fields that may vary in a group.
+      in_words: returns the fields to distinguish by, given a shared plan.
+    """
+    by_names: dict[Hashable, dict[str, list[T]]] = {}
+    words = {}
+    for item in items:
+        plan = shared(item)
+        key = digest(plan)
+        words[key] = in_words(plan)
+        by_names.setdefault(names(item), {}).setdefault(key, []).append(item)
+    return [
+        Alike(key, members, distinction(key, {other: words[other] for other in groups}))
+        for groups in by_names.values()
+        for key, members in groups.items()
+    ]
+
+
+def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> dict[str, Any]:
+    """Returns the plan shared by all studies of a curve, without its axis and the fields that may vary along it."""
+    return {field: value for field, value in study.plan().items() if field not in (*varied, KINDS[study.kind].along)}
 
 
 def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:

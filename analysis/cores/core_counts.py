@@ -11,8 +11,7 @@ from analysis import text, workload_studies
 from analysis.columns import CORE_COUNTS as COLUMNS, TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
-from results.plans.kinds import KINDS
-from results.plans.study import digest
+from analysis.workload_studies import shared_plan
 
 UNKNOWNS = (
     f"A fit needs {scaling.FEWEST_COUNTS} core counts, because an epoch has three unknowns: its serial, parallel and "
@@ -70,21 +69,20 @@ class CoreCurveFit(NamedTuple):
 
 def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
     """Returns the curves of factorizations, in their order, without studies that were never timed."""
-    groups: dict[tuple[Any, ...], dict[str, list[MeasuredFactorization]]] = {}
-    for one in factorizations:
-        if one.hardware and len(one.seconds):
-            study, kind = one.study, (one.hardware.backend, one.hardware.device_kind)
-            names = (study.dataset, study.dim, study.solver, study.table_dtype, kind)
-            groups.setdefault(names, {}).setdefault(digest(shared_plan(one)), []).append(one)
+    timed = [one for one in factorizations if one.hardware and len(one.seconds)]
     result = []
-    for alike in groups.values():
-        plans = {key: _plan_in_words(members[0]) for key, members in alike.items()}
-        for key, members in alike.items():
-            by_cores = sorted(members, key=lambda one: one.study.cores)
-            real = tuple(one for one in by_cores if is_real(one))
-            others = tuple(one for one in by_cores if not is_real(one))
-            result.append(CoreCurve(real, others, workload_studies.distinction(key, plans)))
+    for group in workload_studies.alike(timed, _names, lambda one: shared_plan(one.study, ()), _in_words):
+        by_cores = sorted(group.members, key=lambda one: one.study.cores)
+        real = tuple(one for one in by_cores if is_real(one))
+        others = tuple(one for one in by_cores if not is_real(one))
+        result.append(CoreCurve(real, others, group.distinction))
     return result
+
+
+def _names(one: MeasuredFactorization) -> tuple[Any, ...]:
+    study, hardware = one.study, one.hardware
+    kind = hardware and (hardware.backend, hardware.device_kind)
+    return study.dataset, study.dim, study.solver, study.table_dtype, kind
 
 
 def is_real(one: MeasuredFactorization) -> bool:
@@ -92,15 +90,9 @@ def is_real(one: MeasuredFactorization) -> bool:
     return one.hardware is not None and one.hardware.emulated is False
 
 
-def shared_plan(one: MeasuredFactorization) -> dict[str, Any]:
-    """Returns the plan shared by all studies of a curve, without the number of cores."""
-    along = KINDS[one.study.kind].along
-    return {field: value for field, value in one.study.plan().items() if field != along}
-
-
-def _plan_in_words(one: MeasuredFactorization) -> Mapping[str, Any]:
-    """Describes the shared plan, with the data options and the ranges as separate fields."""
-    plan = shared_plan(one)
+def _in_words(shared: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Describes a shared plan, with the data options and the ranges as separate fields."""
+    plan = dict(shared)
     options, space = plan.pop("dataset_options"), plan.pop("space")
     if options:
         plan = {field: value for field, value in plan.items() if field not in NO_OPTIONS}

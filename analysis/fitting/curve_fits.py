@@ -24,7 +24,7 @@ from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import BadInput
 from results.durable import Folder, located
-from results.plans.study import Target, TargetRequest, decimal, digest
+from results.plans.study import Target, TargetRequest, decimal
 from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
@@ -138,19 +138,15 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
       The name of each group (data set, model, metric, value, and any fields that separate it from similar groups) and
       its curves.
     """
-    shared = {}
-    groups: dict[tuple[str, ...], dict[str, list[CurveFits]]] = {}
-    for one in fitted:
-        rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
-        shared[digest(rest)] = rest
-        names = (one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value))
-        groups.setdefault(names, {}).setdefault(digest(rest), []).append(one)
-    result = []
-    for name, own in groups.items():
-        for key, members in own.items():
-            words = workload_studies.distinction(key, {other: shared[other] for other in own})
-            result.append(((*name, words) if words else name, members))
-    return result
+
+    def names(one: CurveFits) -> tuple[str, ...]:
+        return one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value)
+
+    def shared(one: CurveFits) -> dict[str, object]:
+        return {field: value for field, value in one.curve.shared.items() if field not in leaving}
+
+    groups = workload_studies.alike(fitted, names, shared)
+    return [(tuple(filter(None, (*names(one.members[0]), one.distinction))), one.members) for one in groups]
 
 
 def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
