@@ -20,7 +20,7 @@ from sweeps import overrides, planning
 from sweeps.rows import tables
 
 ROOT = Path(__file__).parents[1]
-SLOW = {"jax", "jaxlib", "flax", "optax", "scipy", "sklearn", "pandas", "matplotlib", "tensorflow_datasets", "polars"}
+SLOW = {"jax", "jaxlib", "flax", "optax", "scipy", "sklearn", "pandas", "matplotlib", "tensorflow_datasets"}
 WITH_TABLES = SLOW | {"pyarrow"}
 # Runs a command as python -m does, and writes the names of all packages that were imported when it ended.
 PROGRAM = """

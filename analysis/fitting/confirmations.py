@@ -20,7 +20,6 @@ from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results import store
 from results.catalog.overview import Overview
-from results.plans.plan import Plan
 from results.plans.study import ACCIDENTS, Target
 from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -71,31 +70,26 @@ def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
 def of_study(one: StudyTrials) -> Confirmed | None:
     """Returns a study's selected and confirmed steps, or None if no search trial reached or no reporting repeat ran.
 
-    A study chooses for its first target. Its reporting repeats are also unbiased for any other target, but may belong
-    to the wrong trial. They therefore confirm another target only if the choice would have been the same: the best
-    trial for that target was rerun, and the chosen trial is the best of these by the repeats that choose.
+    ``results.rules.confirmation.reporting`` selects the repeats.
     """
     searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
     reached = searched[searched["outcome"] == trials.REACHED]
     if not len(reached):
         return None
     best = reached.iloc[int(np.argmin(reached["steps_high"].to_numpy()))]
-    reports = repeats["trial"].isin(confirmation.reporting_ids(one.study.request, repeats["trial"]))
     by_accident = (repeats["outcome"] == trials.UNDECIDED) & repeats["reason"].isin(ACCIDENTS)
-    own, before = repeats[reports & ~by_accident], repeats[~reports & ~by_accident]
-    if not len(own):
+    repeats = repeats[~by_accident]
+    reports = confirmation.reporting(one.study, one.target, _steps(reached), _steps(repeats))
+    if not reports:
         return None
-    chosen = int(confirmation.original(own["trial"].iloc[0]))
-    if one.target != one.study.targets[0] and chosen != _choice(one.study, int(best["trial"]), before, searched):
-        return None
+    own, choosing = (repeats[repeats["trial"].isin(ids)] for ids in (reports.ids, reports.chose))
     least, median, most = _order(own)
-    choosing = before[confirmation.original(before["trial"]) == chosen]
     return Confirmed(
         study=one.study.name,
         batch_size=one.study.batch_size or 0,
         best=int(best["trial"]),
         selected=(float(best["steps_low"]), float(best["steps_high"])),
-        chosen=chosen,
+        chosen=reports.chosen,
         choosing=_order(choosing)[1] if len(choosing) else None,
         repeats=len(own),
         reached=int((own["outcome"] == trials.REACHED).sum()),
@@ -105,32 +99,15 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     )
 
 
-def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
-    """Returns the trial that repeats would choose.
-
-    Args:
-      study: the plan.
-      best: best trial of the search, which is chosen if there are no choosing repeats.
-      repeats: rows of the choosing repeats.
-      searched: rows of the search.
-
-    Returns:
-      The trial, or None if the best trial of the search was not repeated.
-    """
-    if not len(repeats):
-        return best
-    before, after = (
-        dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True)) for rows in (searched, repeats)
-    )
-    candidates = sorted(set(map(confirmation.original, after)), key=lambda trial: (before[trial], trial))
-    return confirmation.choice(candidates, study.request.repeats, after) if best in candidates else None
+def _steps(rows: pd.DataFrame) -> dict[int, float]:
+    """Returns the steps to target of trials by id, +inf if not reached."""
+    return dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True))
 
 
 def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
     """Returns the intervals of the smallest, median and largest steps over n >= 1 trials."""
-    low, high = (np.sort(ends) for ends in trials.bounds(rows))
-    n = len(rows)  # for even n, the median lies between the two middle values
-    return [(float(low[first]), float(high[last])) for first, last in ((0, 0), ((n - 1) // 2, n // 2), (-1, -1))]
+    low, high = (ends.tolist() for ends in trials.bounds(rows))
+    return [(min(low), min(high)), confirmation.median(low, high), (max(low), max(high))]
 
 
 def middle(ends: tuple[float, float]) -> float:

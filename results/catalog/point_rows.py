@@ -118,7 +118,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, table
     row |= {"reached": True, "steps_low": answer.steps_low, "steps_high": answer.steps_high}
     row["examples"] = answer.steps_high * study.batch_size if study.batch_size else None
     row |= _of_trial(answer.trial, trials, tables)
-    return row | (_confirmed(study, target, answer.trial, trials, at_target) if commit.repeats.confirm else {})
+    return row | (_confirmed(study, target, trials, at_target) if commit.repeats.confirm else {})
 
 
 def _not_within(trials: Trials, searched: Sequence[int]) -> Row:
@@ -137,8 +137,8 @@ def _of_trial(trial: int, trials: Trials, tables: Piece) -> Row:
     return {name: row[name] for name in ("trial", "seed", *tuned)}
 
 
-def _confirmed(study: Plan, target: Target, best: int, trials: Trials, at_target: Reached) -> Row:
-    """Returns the result of the best trials' repeats, as ``analysis.fitting.confirmations`` does."""
+def _confirmed(study: Plan, target: Target, trials: Trials, at_target: Reached) -> Row:
+    """Returns the result of the best trials' repeats."""
     repeats = _in_role(CONFIRM, trials, "trial")
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
@@ -146,34 +146,18 @@ def _confirmed(study: Plan, target: Target, best: int, trials: Trials, at_target
     ended = {trial for trial, row in rows.items() if trial in high or trials["status"][row] in ENDED}
     valid = {trial for trial, row in rows.items() if trial in ended or trials["reason"][row] not in ACCIDENTS}
     low |= {trial: trials["steps"][rows[trial]] for trial in valid - ended}  # stopped early, so it needs more steps
-    reports = confirmation.reporting_ids(study.request, valid)
+    searched = {trial: high[trial] for trial in _in_role(SEARCH, trials, "trial") if trial in high}
+    reports = confirmation.reporting(study, target, searched, {trial: high.get(trial, math.inf) for trial in valid})
     if not reports:
         return {}
-    chosen = int(confirmation.original(reports[0]))
-    if target != study.targets[0] and chosen != _choice(study, best, sorted(valid - set(reports)), high):
-        return {}
-    median = [_middle([ends.get(trial, math.inf) for trial in reports]) for ends in (low, high)]
+    median = confirmation.median(*([ends.get(trial, math.inf) for trial in reports.ids] for ends in (low, high)))
     return {
-        "confirmed_trial": chosen,
-        "confirmed_low": finite(median[0][0]),
-        "confirmed_high": finite(median[1][1]),
-        "repeats": len(reports),
-        "repeats_reached": sum(trial in high for trial in reports),
+        "confirmed_trial": reports.chosen,
+        "confirmed_low": finite(median[0]),
+        "confirmed_high": finite(median[1]),
+        "repeats": len(reports.ids),
+        "repeats_reached": sum(trial in high for trial in reports.ids),
     }
-
-
-def _choice(study: Plan, best: int, repeats: Sequence[int], high: Mapping[int, int]) -> int | None:
-    """Returns the trial that repeats would select for a later target, or None if it was not repeated."""
-    if not repeats:
-        return best
-    candidates = sorted({int(confirmation.original(i)) for i in repeats}, key=lambda i: (high.get(i, math.inf), i))
-    return confirmation.choice(candidates, study.request.repeats, high) if best in candidates else None
-
-
-def _middle(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the two middle values, which are equal for an odd number of values."""
-    ordered, n = sorted(values), len(values)
-    return ordered[(n - 1) // 2], ordered[n // 2]
 
 
 def finite(value: float) -> float | None:

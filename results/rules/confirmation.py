@@ -16,7 +16,7 @@ are requested again. Confirmed results therefore depend on the request, not on i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -131,6 +131,55 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
     """
     medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.choosing)])) for i in best]
     return best[int(np.argmin(medians))]
+
+
+class Reporting(NamedTuple):
+    """The repeats that report a confirmed answer.
+
+    Attributes:
+      chosen: the trial that they repeat.
+      chose: repeats of that trial that chose it.
+      ids: the repeats that report, in order.
+    """
+
+    chosen: int
+    chose: list[int]
+    ids: list[int]
+
+
+def reporting(
+    study: Plan, target: Target, searched: Mapping[int, float], repeats: Mapping[int, float]
+) -> Reporting | None:
+    """Returns the repeats that confirm the answer to a target, or None if none do.
+
+    A study chooses for its first target. Its reporting repeats are also unbiased for any other target, but may belong
+    to the wrong trial. They therefore confirm another target only if the choice would have been the same: the best
+    trial for that target was rerun, and the chosen trial is the best of these by the repeats that choose.
+
+    Args:
+      study: the plan.
+      target: metric and its value.
+      searched: steps to target of the search trials that reached it, by id. At least one.
+      repeats: steps to target of the repeats that did not end by accident, by id, +inf if not reached.
+    """
+    own = reporting_ids(study.request, repeats)
+    if not own:
+        return None
+    chosen = int(original(own[0]))
+    others = sorted(repeats.keys() - set(own))
+    if target != study.targets[0]:
+        rank = {trial: (searched.get(trial, np.inf), trial) for trial in {*searched, *map(original, others)}}
+        best = min(searched, key=rank.__getitem__)
+        rerun = sorted(set(map(original, others)) or {best}, key=rank.__getitem__)
+        if best not in rerun or chosen != (choice(rerun, study.request.repeats, repeats) if others else best):
+            return None
+    return Reporting(chosen, [at for at in others if original(at) == chosen], own)
+
+
+def median(low: Sequence[float], high: Sequence[float]) -> tuple[float, float]:
+    """Returns the interval of the median of n >= 1 intervals. If n is even, it contains both middle values."""
+    n = len(low)
+    return float(np.sort(low)[(n - 1) // 2]), float(np.sort(high)[n // 2])
 
 
 def missing_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:

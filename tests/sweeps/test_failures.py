@@ -9,14 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
+import pyarrow as pa
 import pytest
 
 from harness.run import Settings
 from results import store
-from results.catalog import scan
+from results.bad_input import first_line
 from results.checks import verify
-from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from sweeps import __main__ as sweeps_cli
@@ -147,11 +146,6 @@ def test_how_a_process_ended(code: int, words: str) -> None:
     assert local.exit_description(code) == words
 
 
-@pytest.mark.parametrize(("text", "line"), [("", "ComputeError"), (" \n", "ComputeError"), ("\n a\nb", "a")])
+@pytest.mark.parametrize(("text", "line"), [("", "ArrowInvalid"), (" \n", "ArrowInvalid"), ("\n a\nb", "a")])
 def test_an_error_without_a_text_is_one_line(text: str, line: str) -> None:
-    class Rows:
-        def collect(self, engine: str) -> pl.DataFrame:
-            raise pl.exceptions.ComputeError(text)
-
-    with pytest.raises(Damaged, match=rf"^a file of the store cannot be read \({line}\)\. Check everything"):
-        scan._collect(Rows(), [])  # type: ignore[arg-type]
+    assert first_line(pa.ArrowInvalid(text)) == line
