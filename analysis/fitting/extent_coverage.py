@@ -78,12 +78,13 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
     luck = float(np.sqrt(np.nanmean(variances)))
     first = {"shape": scenario.shape, "batch_sizes": scenario.sizes, "luck": float(scenario.noise.split()[1])}
     return [
-        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | _rates(found[name], truths[name], ln_batch)
+        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | rates(found[name], truths[name], ln_batch)
         for name in ANSWERS
     ]
 
 
-def _rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
+def rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
+    """Returns the rates of a coverage table for answers [d] with true ln answers [d], within ln batch sizes [n]."""
     low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
     truth = np.exp(np.minimum(ln_truth, ln_batch[-1]))  # beyond the data is the end of the data
     from_below, from_above = ~(low > truth * (1 + 1e-9)), ~(high < truth * (1 - 1e-9))

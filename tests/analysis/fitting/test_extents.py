@@ -14,6 +14,7 @@ from analysis.fitting import (
     extents,
     fits,
     narrowing,
+    narrowing_simulation,
     samples,
     simulation,
     weights,
@@ -213,3 +214,38 @@ def test_more_trials_narrow_an_interval_and_halve_it(data_sets):
             assert 2 < multiple <= 32
             halved.append(multiple)
     assert halved
+
+
+def test_the_variance_of_more_trials_is_that_of_exponential_gaps():
+    # Steps above the best are exponential in ln, as if two metaparameters had a quadratic optimum.
+    rng = np.random.default_rng(2)
+    for multiple in (1, 2, 4):
+        steps = np.exp(rng.exponential(1, (2000, 1, 32 * multiple)))
+        seen = weights.best_of_some(steps, 32).var()
+        assert seen == pytest.approx(narrowing.shares(np.array(multiple)) / 32**2, rel=0.15)
+        if multiple > 1:  # the jackknife errs upwards
+            assert 0.95 * seen < weights.minimum_variance(steps, 32).mean() < 1.5 * seen
+
+
+def test_the_command_prints_widths_after_more_trials(cli, monkeypatch):
+    monkeypatch.setattr(narrowing_simulation, "SHAPES", ("slope -0.85",))
+    monkeypatch.setattr(narrowing_simulation, "LUCKS", ("luck 0.14",))
+    monkeypatch.setattr(narrowing_simulation, "OTHER_SIZES", (9,))
+    code, out, _ = cli("coverage", "--of", "narrowing", "--datasets", 5, "--seed", 3, "--csv")
+    assert code == 0
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns) == list(narrowing_simulation.COLUMNS)
+    widths = table.set_index(["way", "times", "batch_sizes", "answer"])["octaves"]
+    for answer in extents.NAMES:
+        simulated, best, by_fit = (
+            widths[way, 32, 11, answer]
+            for way in (narrowing_simulation.EXPECTED, narrowing_simulation.BEST, narrowing_simulation.AS_FIT)
+        )
+        first = widths[narrowing_simulation.EXPECTED, 1, 11, answer]
+        assert simulated < first / 2
+        assert simulated < best < first
+        assert simulated == pytest.approx(by_fit, rel=0.35)
+        assert widths[narrowing_simulation.REPEATS, 1, 11, answer] > first / 2
+    printed = narrowing_simulation.as_text(table, 3, 1.0)
+    assert "5 data sets for each shape (slope -0.85), luck and search, seed 3" in printed
+    assert printed.count("expected best of 64") == 6 and printed.count("best of all") == 5
