@@ -14,7 +14,8 @@ from analysis.plotting import draw, picture
 from analysis.plotting.draw import Style
 from analysis.plotting.picture import Picture, Pictures, Skipped
 
-TITLES = ("pays up to", "efficient up to")
+NAMES = ("pays up to", "efficient up to")
+PER_ROW = 0.19  # inches of the legend for each line
 
 
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
@@ -30,13 +31,12 @@ def of_curves(curves: Sequence[CurveFits]) -> Pictures:
             yield Skipped(f"narrowing of {title}, {goal}", "no curve has two ends and 8 trials per batch size")
             continue
         heading = f"Width of the 90 % intervals after more trials · {title}"
-        figure, panels = picture.panels(heading, goal, (1, 1))
+        figure, panels = picture.panels(heading, goal, (1, 1), below=PER_ROW * len(known))
         styles = draw.styles_of(len(known), ordered=False)
         highest = max(np.nanmax(widths) for _, widths in known)
-        for i, (ax, name) in enumerate(zip(panels, TITLES, strict=True)):
+        for i, (ax, name) in enumerate(zip(panels, NAMES, strict=True)):
             _panel(ax, name, [(optimizer, widths[i]) for optimizer, widths in known], styles)
             ax.set_ylim(0, 1.08 * highest)
-        panels[0].set_ylabel("expected width (octaves)")
         yield Picture(names, figure)
 
 
@@ -54,7 +54,7 @@ def _panel(ax: Axes, name: str, lines: Sequence[tuple[str, np.ndarray]], styles:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda multiple, _: f"{multiple:g} ×"))
     ax.minorticks_off()
     ax.set_xlabel("trials, with the same k per point")
-    ax.set_title(name, fontsize=9)
+    ax.set_ylabel(f"width of {name} (octaves)")
     ax.grid(**draw.GRID)
     if ax.lines:
-        ax.legend(loc="lower left", frameon=True, framealpha=0.85, edgecolor="none")
+        ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.13))

@@ -111,7 +111,7 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 
 
 def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
-    """Returns the expected widths of ``extents_of`` after more trials, or None if the luck is unknown."""
+    """Returns the expected widths of ``extents_of`` after more trials, if the luck is known."""
     variance = minimum_variance(points)
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES or variance is None:
         return None
