@@ -101,7 +101,7 @@ def rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the rates for a reader: for each answer by shape and by luck, with its aims, then the hard cases."""
+    """Formats the rates: for each answer by luck, shape and batch sizes, its aims, the hard cases, and all answers."""
     datasets = int(table["datasets"].max())
     lines = [
         f"Pays up to, efficient up to and the critical batch size on simulated searches of 64 trials: {datasets} data "
@@ -113,14 +113,15 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     ]
     own = table[table["shape"].isin(SHAPES)]
     for answer, rows in own.groupby("answer", sort=False):
-        for by in ("luck", "shape"):
-            lines += [_block(f"{answer}, by {by}", rows, by), ""]
+        for by in ("luck", "shape", "batch_sizes"):
+            lines += [_block(f"{answer}, by {by.replace('_', ' ')}", rows, by), ""]
         if answer in extents.NAMES:
             lines.insert(-1, aims(rows))
     hard = table[~table["shape"].isin(SHAPES)]
     for answer, rows in hard.groupby("answer", sort=False):
         lines += [_block(f"{answer}, hard cases", rows, "shape"), ""]
-    return "\n".join(lines[:-1])
+    lines.append(_block("every answer", own, "answer"))
+    return "\n".join(lines)
 
 
 def _block(title: str, rows: pd.DataFrame, by: str) -> str:
