@@ -138,8 +138,13 @@ def _block(title: str, rows: pd.DataFrame, by: str) -> str:
         }
         line = {title: f"{value:.2f}" if by == "luck" else str(value)}
         line |= {name: percent(share) for name, share in shares.items()}
-        lines.append(line | {"octaves": text.number(cells["octaves"].median(), 2)})
+        lines.append(line | {"octaves": width(cells["octaves"].median())})
     return text.table(lines, [title])
+
+
+def width(octaves: float) -> str:
+    """Formats a median width in octaves, or ``open``."""
+    return "open" if octaves >= OPEN else text.number(octaves, 2)
 
 
 def aims(rows: pd.DataFrame) -> str:

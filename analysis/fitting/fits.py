@@ -281,13 +281,13 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
     notes = text.grouped(reasons) + text.grouped(doubts)
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")
-    notes += _what_to_pay_for(table)
+    notes += what_to_pay_for(table)
     shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
     meaning = MEANING.format(gain=100 * gain, shape=SHAPE[assume_nothing])
     return "\n".join([shown, "", *notes, "", meaning, LIMITS])
 
 
-def _what_to_pay_for(table: pd.DataFrame) -> list[str]:
+def what_to_pay_for(table: pd.DataFrame) -> list[str]:
     """Returns a note on the trials that would halve each interval, the median over curves for which it is known."""
     words, counts = [], []
     for name in ("pays", "efficient"):

@@ -1,6 +1,6 @@
 """Simulated widths of *pays up to* and *efficient up to* after paying for more trials, batch sizes or repeats."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from analysis import coverage_tables, text
 from analysis.columns import NARROWING as COLUMNS
 from analysis.coverage_tables import percent
 from analysis.fitting import extents, narrowing, samples, simulation, weights
-from analysis.fitting.extent_coverage import OPEN, rates
+from analysis.fitting.extent_coverage import OPEN, rates, width
 from analysis.fitting.extents import LUCK_TIMES
 from analysis.fitting.narrowing import MULTIPLES, Narrowing, halved_by
 from analysis.fitting.simulation import DENSE, Scenario, Searches
@@ -130,24 +130,18 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _widths(key: tuple[str, int, int], cells: pd.DataFrame) -> dict[str, str]:
+def _widths(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
     """Formats the widths of one way to spend trials, at each luck."""
-    way, times, sizes = key
-    line = {"way": way, "times": str(times), "batch sizes": str(sizes)}
+    line = dict(zip(("way", "times", "batch sizes"), map(str, key), strict=True))
     for name, own in cells.groupby("answer", sort=False):
         medians = own.groupby("luck")["octaves"].median()
-        line |= {f"{name} {luck:.2f}": _octaves(octaves) for luck, octaves in medians.items()}
+        line |= {f"{name} {luck:.2f}": width(octaves) for luck, octaves in medians.items()}
     return line | {"hold": percent(cells["holds"].mean()), "least": percent(cells["holds"].min())}
 
 
-def _octaves(octaves: float) -> str:
-    return "open" if octaves >= OPEN else text.number(octaves, 2)
-
-
-def _halved(key: tuple[str, float], cells: pd.DataFrame) -> dict[str, str]:
+def _halved(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
     """Formats the multiples that halve the intervals of one curve at one luck."""
-    shape, luck = key
-    line = {"shape": shape, "luck": f"{luck:.2f}"}
+    line = {"shape": str(key[0]), "luck": f"{cells['luck'].iloc[0]:.2f}"}
     at_first = cells[(cells["batch_sizes"] == SIZE) & ((cells["way"] == EXPECTED) | (cells["way"] == AS_FIT))]
     for name, own in at_first.groupby("answer", sort=False):
         for way, heading in ((EXPECTED, "simulated"), (AS_FIT, "by fit")):

@@ -75,6 +75,14 @@ def test_optimizers_are_told_apart_with_their_critical_batch_sizes(drawn):
         assert any(text.startswith(f"{name}: ") and text.endswith("]") for text in said)
 
 
+def test_narrowing_names_both_answers_and_each_optimizer(drawn):
+    out, _ = drawn
+    said = texts(out / "narrowing-digits-fully_connected_64-test_error-0.1.svg")
+    assert {"width of pays up to (octaves)", "width of efficient up to (octaves)", "32 ×"} <= set(said)
+    for name in OPTIMIZERS:
+        assert any(text.startswith((f"{name}: halved by ", f"{name}: open now")) for text in said)
+
+
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(drawn, swept, tmp_path):
     out, _ = drawn
     before = dict(matplotlib.rcParams)

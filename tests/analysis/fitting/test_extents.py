@@ -249,3 +249,14 @@ def test_the_command_prints_widths_after_more_trials(cli, monkeypatch):
     printed = narrowing_simulation.as_text(table, 3, 1.0)
     assert "5 data sets for each shape (slope -0.85), luck and search, seed 3" in printed
     assert printed.count("expected best of 64") == 6 and printed.count("best of all") == 5
+
+
+def test_fit_prints_the_trials_that_halve_an_interval():
+    table = pd.DataFrame({"pays_halved_by": [np.nan, 4, 5, np.nan], "efficient_halved_by": [9, 10, np.inf, np.nan]})
+    (note,) = fits.what_to_pay_for(table)
+    assert note.startswith(
+        "halving the interval takes about 4.5 × the trials for pays up to and about 10 × the trials for efficient up "
+        "to (median of 2 and 3 curves)"
+    )
+    assert "more than 32 × the trials for efficient" in fits.what_to_pay_for(table[2:])[0]
+    assert fits.what_to_pay_for(table[3:]) == []
