@@ -39,6 +39,7 @@ def parser() -> CommandParser:
     _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
     description = help_text.COVERAGE_OF_EXTENTS + meanings(columns.EXTENT_COVERAGE)
     description = help_text.COVERAGE + meanings(columns.COVERAGE) + description
+    description += help_text.COVERAGE_OF_NARROWING + meanings(columns.NARROWING)
     description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
     description = help_text.EPOCHS + meanings(columns.EPOCHS) + help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)
@@ -129,7 +130,8 @@ def _add_fit(sub: CommandParser) -> None:
 
 
 def _add_coverage(sub: CommandParser) -> None:
-    sub.add_argument("--of", choices=("extents", "fits", "cores"), help="print only this table (with --csv, extents)")
+    tables = ("extents", "fits", "narrowing", "cores")
+    sub.add_argument("--of", choices=tables, help="print only this table (with --csv, extents)")
     sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated data sets per scenario (300)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the simulation (0)")
 

@@ -133,6 +133,18 @@ EXTENT_COVERAGE = {
     "two_sided": "share of intervals with both ends inside the data",
     "wrong": "share of data sets with both ends inside the data and the truth outside",
 }
+NARROWING = {
+    "shape": "shape of the true curve",
+    "luck": "luck of a search of 64 trials, as in --of extents",
+    "batch_sizes": "number of batch sizes, an octave apart (21: half an octave)",
+    "way": "how the trials were spent, or `expected by fit` from a search of 64 trials",
+    "times": "number of trials at each batch size, as a multiple of 64",
+    "datasets": "simulated data sets",
+    "answer": "pays or efficient",
+    "octaves": "median width of the interval in factors of two (one with an open end counts as 10)",
+    "two_sided": "share of intervals with both ends inside the data",
+    "holds": "share of intervals that contain the truth",
+}
 COVERAGE_OF_CORES = {
     "law": "law of seconds per epoch, with shares relative to an epoch on one core",
     "core_counts": "numbers of cores that were timed (two nodes have half of the largest each)",

@@ -112,13 +112,16 @@ How often the statements of `fit` are true, on simulated searches with known ans
 and 9, 11 or 13 batch sizes. --of fits has the critical batch size in more detail: six shapes of curve, 6, 9 or 13 batch
 sizes, two levels of noise and two grids of evaluations, with knees in the middle, near an end, beyond it, or absent. A
 second set of curves and searches violates an assumption of the fit, at 11 batch sizes, and shows how often the checks
-name it.
+name it. --of narrowing shows how much more trials, batch sizes or repeats narrow the intervals.
 
   python -m analysis coverage
   python -m analysis coverage --of fits --datasets 20 --seed 1 --csv > coverage.csv
   python -m analysis coverage --of cores --csv > coverage_of_cores.csv
 
 columns of --of fits --csv, one row per scenario:
+"""
+COVERAGE_OF_NARROWING = """
+columns of --of narrowing --csv, one row per shape, luck, way to spend trials and answer:
 """
 COVERAGE_OF_EXTENTS = """
 columns of --of extents --csv, one row per scenario and answer:

@@ -5,11 +5,11 @@ import time
 
 from analysis import output
 from analysis.cores import coverage as of_cores
-from analysis.fitting import coverage as of_fits, extent_coverage as of_extents
+from analysis.fitting import coverage as of_fits, extent_coverage as of_extents, narrowing_simulation as of_narrowing
 from results import printing
 from results.bad_input import BadInput
 
-TABLES = {"extents": of_extents, "fits": of_fits, "cores": of_cores}
+TABLES = {"extents": of_extents, "fits": of_fits, "narrowing": of_narrowing, "cores": of_cores}
 
 
 def run(options: argparse.Namespace) -> None:

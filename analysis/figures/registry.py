@@ -69,6 +69,11 @@ FIGURES: dict[str, Figure] = {
     "best_of": Figure(
         BATCH, "figures.best_of_figures.knees", "critical batch size against the number of trials per point"
     ),
+    "narrowing": Figure(
+        BATCH,
+        "figures.narrowing_figures.of_curves",
+        "expected width of pays up to and efficient up to against the multiple of the trials",
+    ),
     "payoff": Figure(
         BATCH,
         "figures.payoff_figures.of_curves",

@@ -78,12 +78,13 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
     luck = float(np.sqrt(np.nanmean(variances)))
     first = {"shape": scenario.shape, "batch_sizes": scenario.sizes, "luck": float(scenario.noise.split()[1])}
     return [
-        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | _rates(found[name], truths[name], ln_batch)
+        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | rates(found[name], truths[name], ln_batch)
         for name in ANSWERS
     ]
 
 
-def _rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
+def rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
+    """Returns the rates of a coverage table for answers [d] with true ln answers [d], within ln batch sizes [n]."""
     low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
     truth = np.exp(np.minimum(ln_truth, ln_batch[-1]))  # beyond the data is the end of the data
     from_below, from_above = ~(low > truth * (1 + 1e-9)), ~(high < truth * (1 - 1e-9))
@@ -100,7 +101,7 @@ def _rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) 
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the rates for a reader: for each answer by shape and by luck, with its aims, then the hard cases."""
+    """Formats the rates: for each answer by luck, shape and batch sizes, its aims, the hard cases, and all answers."""
     datasets = int(table["datasets"].max())
     lines = [
         f"Pays up to, efficient up to and the critical batch size on simulated searches of 64 trials: {datasets} data "
@@ -112,14 +113,15 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     ]
     own = table[table["shape"].isin(SHAPES)]
     for answer, rows in own.groupby("answer", sort=False):
-        for by in ("luck", "shape"):
-            lines += [_block(f"{answer}, by {by}", rows, by), ""]
+        for by in ("luck", "shape", "batch_sizes"):
+            lines += [_block(f"{answer}, by {by.replace('_', ' ')}", rows, by), ""]
         if answer in extents.NAMES:
             lines.insert(-1, aims(rows))
     hard = table[~table["shape"].isin(SHAPES)]
     for answer, rows in hard.groupby("answer", sort=False):
         lines += [_block(f"{answer}, hard cases", rows, "shape"), ""]
-    return "\n".join(lines[:-1])
+    lines.append(_block("every answer", own, "answer"))
+    return "\n".join(lines)
 
 
 def _block(title: str, rows: pd.DataFrame, by: str) -> str:
@@ -136,8 +138,13 @@ def _block(title: str, rows: pd.DataFrame, by: str) -> str:
         }
         line = {title: f"{value:.2f}" if by == "luck" else str(value)}
         line |= {name: percent(share) for name, share in shares.items()}
-        lines.append(line | {"octaves": text.number(cells["octaves"].median(), 2)})
+        lines.append(line | {"octaves": width(cells["octaves"].median())})
     return text.table(lines, [title])
+
+
+def width(octaves: float) -> str:
+    """Formats a median width in octaves, or ``open``."""
+    return "open" if octaves >= OPEN else text.number(octaves, 2)
 
 
 def aims(rows: pd.DataFrame) -> str:

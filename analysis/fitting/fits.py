@@ -24,6 +24,7 @@ from analysis.fitting import (
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extents
+from analysis.fitting.narrowing import Narrowing
 from results import bounds
 from results.bad_input import BadInput, meaning, nearest
 
@@ -109,12 +110,18 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
     return method.estimate(points.batch_size, points.low, points.high, minimum_variance(points), gain)
 
 
-def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
-    """Returns the multiples of the trials that would halve the intervals of ``extents_of``, NaN if unknown."""
+def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
+    """Returns the expected widths of ``extents_of`` after more trials, if the luck is known."""
     variance = minimum_variance(points)
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES or variance is None:
-        return float("nan"), float("nan")
-    return narrowing.expected(points.batch_size, points.low, points.high, variance, gain).halved_by
+        return None
+    return narrowing.expected(points.batch_size, points.low, points.high, variance, gain)
+
+
+def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
+    """Returns the multiples of the trials that would halve the intervals of ``extents_of``, NaN if unknown."""
+    found = narrowed(points, gain)
+    return found.halved_by if found else (float("nan"), float("nan"))
 
 
 def minimum_variance(points: Points) -> np.ndarray | None:
@@ -274,22 +281,28 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
     notes = text.grouped(reasons) + text.grouped(doubts)
     if doubts:
         notes.append("`fit --checks` shows the evidence for each doubt")
-    notes += _what_to_pay_for(table)
+    notes += what_to_pay_for(table)
     shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
     meaning = MEANING.format(gain=100 * gain, shape=SHAPE[assume_nothing])
     return "\n".join([shown, "", *notes, "", meaning, LIMITS])
 
 
-def _what_to_pay_for(table: pd.DataFrame) -> list[str]:
-    """Returns a note on the trials that would halve the intervals, the median over curves for which it is known."""
-    known = table[["pays_halved_by", "efficient_halved_by"]].dropna(how="all")
-    if known.empty:
+def what_to_pay_for(table: pd.DataFrame) -> list[str]:
+    """Returns a note on the trials that would halve each interval, the median over curves for which it is known."""
+    words, counts = [], []
+    for name in ("pays", "efficient"):
+        known = table[f"{name}_halved_by"].dropna()
+        if len(known):
+            middle = known.median()
+            times = f"about {text.number(middle, 2)} ×" if np.isfinite(middle) else "more than 32 ×"
+            words.append(f"{times} the trials for {name} up to")
+            counts.append(str(len(known)))
+    if not words:
         return []
-    words = [f"{text.number(each, 2)} ×" if np.isfinite(each) else "more than 32 ×" for each in known.median()]
-    pays, efficient = ("unknown" if each.startswith(" ") else each for each in words)
     return [
-        f"halving the interval of pays up to takes about {pays} the trials, of efficient up to {efficient} (median of "
-        f"{len(known)} curves). Repeats cannot halve it."
+        f"halving the interval takes {' and '.join(words)} (median of {' and '.join(counts)} curves), if each point "
+        "stays the expected best of the same number of trials. Taking the best of all trials narrows it less, and "
+        "repeats cannot halve it."
     ]
 
 

@@ -26,6 +26,7 @@ LOPSIDED = "lopsided"
 ALL_SHAPES = {**SHAPES, LOPSIDED: ((0.6, -0.4, 3.0), (0.4, 0.6, 1.0))}
 # Batch sizes by their number: 12, 8, 10 and 10 octaves from 1 on. The last one is for curves beyond the assumptions.
 SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6), 11: 2.0 ** np.arange(11)}
+DENSE = 21  # the 10 octaves of 11 batch sizes in steps of half an octave
 
 
 class Noise(NamedTuple):
@@ -133,7 +134,7 @@ class Scenario(NamedTuple):
     @property
     def batch_size(self) -> np.ndarray:
         """float64[n], sorted."""
-        return SIZES[self.sizes]
+        return 2.0 ** (np.arange(DENSE) / 2) if self.sizes == DENSE else SIZES[self.sizes]
 
 
 class Searches(NamedTuple):
@@ -143,12 +144,14 @@ class Searches(NamedTuple):
       critical: float64[d], true critical batch sizes, infinite or 0 without a knee.
       ln_least: float64[d, n], ln of the fewest steps, the true curve.
       low, high: float64[d, n, k], the steps to target of trials lie in (low, high], or NaN if not reached.
+      ln_rerun: float64[d, n, k], median ln steps of each trial over seeds.
     """
 
     critical: np.ndarray
     ln_least: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    ln_rerun: np.ndarray
 
 
 def scenarios() -> list[Scenario]:
@@ -163,8 +166,8 @@ def scenarios() -> list[Scenario]:
     ]
 
 
-def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searches:
-    """Simulates trial-level data of a scenario.
+def draw(scenario: Scenario, datasets: int, rng: np.random.Generator, times: int = 1) -> Searches:
+    """Simulates trial-level data of a scenario, with ``times`` times its trials.
 
     Search points are uniform on a square, and the optimum drifts across it with batch size. If all trials would miss
     the target, as can happen in a harder search, the luckiest one reaches it.
@@ -176,18 +179,20 @@ def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searche
     ln_least = ln_floor + _curve(scenario, ln_critical[:, None] - ln_batch, ln_batch)  # [d, n]
 
     least_steepness, spread, trials = (NOISES | LUCKS)[scenario.noise]
+    trials *= times
     points = rng.random((datasets, n if scenario.points == POINTS[0] else 1, trials, 2))
     optimum = np.stack([np.linspace(0.4, 0.6, n), np.full(n, 0.5)], axis=1)
     distance = ((points - optimum[:, None]) ** 2).sum(axis=-1)  # [d, n, k]
     harder = BEYOND[scenario.shape].harder if scenario.shape in BEYOND else 1.0
     steepness = least_steepness * harder ** np.linspace(0, 1, n)[:, None]  # [n, 1]
-    luck = steepness * distance + spread * rng.standard_normal((datasets, n, trials))
+    tuning = steepness * distance
+    luck = tuning + spread * rng.standard_normal((datasets, n, trials))
     diverged = np.broadcast_to(rng.random(points.shape[:-1]) < DIVERGED, luck.shape)
     missed = diverged | (luck > np.log(SEARCH_BUDGET))
     luckiest = luck == luck.min(axis=2, keepdims=True)
     luck = np.where(missed & ~(missed.all(axis=2, keepdims=True) & luckiest), np.nan, luck)
     low, high = _evaluated(np.exp(ln_least[..., None] + luck), scenario.grid, np.exp(ln_floor)[..., None])
-    return Searches(np.exp(ln_critical), ln_least, low, high)
+    return Searches(np.exp(ln_critical), ln_least, low, high, ln_least[..., None] + tuning)
 
 
 def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.Generator) -> np.ndarray:

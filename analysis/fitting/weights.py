@@ -27,11 +27,12 @@ def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray)
     return precision / precision.mean(axis=-1, keepdims=True)
 
 
-def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
+def minimum_variance(trial_steps: np.ndarray, some: int | None = None) -> np.ndarray:
     """Returns the jackknife variance of the expected ln minimum over half of the k trials.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
+      some: number of trials of which to take the minimum, less than k, instead of half.
 
     Returns:
       float64[..., n], or NaN if fewer than two trials reached.
@@ -39,15 +40,15 @@ def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
     k = trial_steps.shape[-1]
     if k < 2:
         return np.full(trial_steps.shape[:-1], np.nan)
-    return (k - 1) * without_each(trial_steps).var(axis=-1)
+    return (k - 1) * without_each(trial_steps, some).var(axis=-1)
 
 
-def without_each(trial_steps: np.ndarray) -> np.ndarray:
+def without_each(trial_steps: np.ndarray, some: int | None = None) -> np.ndarray:
     """Returns the expected ln minimum over k/2 of the trials, leaving out each of the k trials in turn.
 
-    The expectation over all subsets of k/2 trials is a weighted sum of order statistics with closed-form weights. A
-    trial that never reached has no steps, so the expectation covers the subsets whose best trial reached: the weights
-    are renormalised over the trials that reached.
+    The expectation over all subsets of k/2 trials, or of ``some``, is a weighted sum of order statistics with
+    closed-form weights. A trial that never reached has no steps, so the expectation covers the subsets whose best trial
+    reached: the weights are renormalised over the trials that reached.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
@@ -60,7 +61,7 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
     ordered = np.take_along_axis(trial_steps, order, axis=-1)
     reached = np.isfinite(ordered)
     ln_steps = np.log(np.where(reached, ordered, 1.0))
-    weights = _first_of_subset(k - 1, k // 2)  # [k - 1], for the trials left after removing one
+    weights = _first_of_subset(k - 1, some or k // 2)  # [k - 1], for the trials left after removing one
     # Without the trial of rank j, ranks before j keep their weights and later ones move up by one.
     before = np.append(weights, 0.0) * reached
     after = np.insert(weights, 0, 0.0) * reached

@@ -36,7 +36,7 @@ def test_every_figure_is_a_png_and_an_svg_and_nothing_else_is_left(drawn):
     stems = [f"steps_to_target-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
     stems.append("optimizers-digits-fully_connected_64-test_error-0.1")
     pages = [f"summary-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
-    pages.append("best_of-digits-fully_connected_64-test_error-0.1")
+    pages += [f"{name}-digits-fully_connected_64-test_error-0.1" for name in ("best_of", "narrowing")]
     *reported, untimed = reported  # nothing was timed in this store
     assert untimed.what == "payoff"
     assert reported == [out / f"{stem}.{suffix}" for stem in stems + pages for suffix in ("png", "svg")]
@@ -75,6 +75,14 @@ def test_optimizers_are_told_apart_with_their_critical_batch_sizes(drawn):
         assert any(text.startswith(f"{name}: ") and text.endswith("]") for text in said)
 
 
+def test_narrowing_names_both_answers_and_each_optimizer(drawn):
+    out, _ = drawn
+    said = texts(out / "narrowing-digits-fully_connected_64-test_error-0.1.svg")
+    assert {"width of pays up to (octaves)", "width of efficient up to (octaves)", "32 ×"} <= set(said)
+    for name in OPTIMIZERS:
+        assert any(text.startswith((f"{name}: halved by ", f"{name}: open now")) for text in said)
+
+
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(drawn, swept, tmp_path):
     out, _ = drawn
     before = dict(matplotlib.rcParams)
@@ -100,11 +108,12 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
     ]
     assert "critical batch size not identified" in said[0]
     reasons = "run it with --name optimizers or another of these for the reasons"
-    assert err == f"not drawn: optimizers (2), best_of (2), payoff: {reasons}\n"
+    assert err == f"not drawn: optimizers (2), best_of (2), narrowing (2), payoff: {reasons}\n"
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),
         ("best_of", "fewer than two numbers of trials have a fit"),
+        ("narrowing", "no curve has two ends and 8 trials per batch size"),
     ):
         err = cli("figures", "--store", folder, "--out", tmp_path, "--name", name)[2]
         lines = {f"not drawn: {name} of {workload} · seed={seed}: {why}" for seed in (0, 1)}

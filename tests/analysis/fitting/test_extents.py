@@ -14,6 +14,7 @@ from analysis.fitting import (
     extents,
     fits,
     narrowing,
+    narrowing_simulation,
     samples,
     simulation,
     weights,
@@ -213,3 +214,49 @@ def test_more_trials_narrow_an_interval_and_halve_it(data_sets):
             assert 2 < multiple <= 32
             halved.append(multiple)
     assert halved
+
+
+def test_the_variance_of_more_trials_is_that_of_exponential_gaps():
+    # Steps above the best are exponential in ln, as if two metaparameters had a quadratic optimum.
+    rng = np.random.default_rng(2)
+    for multiple in (1, 2, 4):
+        steps = np.exp(rng.exponential(1, (2000, 1, 32 * multiple)))
+        seen = weights.best_of_some(steps, 32).var()
+        assert seen == pytest.approx(narrowing.shares(np.array(multiple)) / 32**2, rel=0.15)
+        if multiple > 1:  # the jackknife errs upwards
+            assert 0.95 * seen < weights.minimum_variance(steps, 32).mean() < 1.5 * seen
+
+
+def test_the_command_prints_widths_after_more_trials(cli, monkeypatch):
+    monkeypatch.setattr(narrowing_simulation, "SHAPES", ("slope -0.85",))
+    monkeypatch.setattr(narrowing_simulation, "LUCKS", ("luck 0.14",))
+    monkeypatch.setattr(narrowing_simulation, "OTHER_SIZES", (9,))
+    code, out, _ = cli("coverage", "--of", "narrowing", "--datasets", 5, "--seed", 3, "--csv")
+    assert code == 0
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns) == list(narrowing_simulation.COLUMNS)
+    widths = table.set_index(["way", "times", "batch_sizes", "answer"])["octaves"]
+    for answer in extents.NAMES:
+        simulated, best, by_fit = (
+            widths[way, 32, 11, answer]
+            for way in (narrowing_simulation.EXPECTED, narrowing_simulation.BEST, narrowing_simulation.AS_FIT)
+        )
+        first = widths[narrowing_simulation.EXPECTED, 1, 11, answer]
+        assert simulated < first / 2
+        assert simulated < best < first
+        assert simulated == pytest.approx(by_fit, rel=0.35)
+        assert widths[narrowing_simulation.REPEATS, 1, 11, answer] > first / 2
+    printed = narrowing_simulation.as_text(table, 3, 1.0)
+    assert "5 data sets for each shape (slope -0.85), luck and search, seed 3" in printed
+    assert printed.count("expected best of 64") == 6 and printed.count("best of all") == 5
+
+
+def test_fit_prints_the_trials_that_halve_an_interval():
+    table = pd.DataFrame({"pays_halved_by": [np.nan, 4, 5, np.nan], "efficient_halved_by": [9, 10, np.inf, np.nan]})
+    (note,) = fits.what_to_pay_for(table)
+    assert note.startswith(
+        "halving the interval takes about 4.5 × the trials for pays up to and about 10 × the trials for efficient up "
+        "to (median of 2 and 3 curves)"
+    )
+    assert "more than 32 × the trials for efficient" in fits.what_to_pay_for(table[2:])[0]
+    assert fits.what_to_pay_for(table[3:]) == []
