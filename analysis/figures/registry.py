@@ -67,7 +67,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "summary": Figure(BATCH, "figures.summaries.summary", "summary page of a curve, with its trials and its fit"),
     "best_of": Figure(
-        BATCH, "figures.best_of_figures.knees", "critical batch size against the number of trials per point"
+        BATCH, "figures.best_of_figures.pays", "how far doubling pays off against the number of trials per point"
     ),
     "payoff": Figure(
         BATCH,

@@ -77,7 +77,7 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
 
 def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """Draws the legend for the metaparameter panels at the bottom of the page."""
-    symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
+    symbols = tuning.symbols([curve_trials.one], rates=True)
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
     figure.legend(
         handles=symbols,

@@ -33,6 +33,7 @@ BESIDE_POINTS = (
     *("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"),
     *(*CONFIRMED, *BEST, *MEDIANS),
 )
+OF_SEARCH = ("trials", "search", "space")  # assumptions that do not concern the curve's shape
 KEPT = ("pays up to", "efficient up to", "critical batch size")
 LEAST = ("sharpness", "half the trials", "model error", "s_min", "verdict")  # a narrow terminal drops these first
 MEANING = (
@@ -225,6 +226,11 @@ def doubts(points_fit: PointsFit) -> list[str]:
     return [check.assumption for check in points_fit.checks if check.outcome == "doubt"]
 
 
+def extent_doubts(points_fit: PointsFit) -> list[str]:
+    """Returns the names of contradicted assumptions about the search, on which answers for any shape also depend."""
+    return [name for name in doubts(points_fit) if name in OF_SEARCH]
+
+
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
     """Returns the assumptions of every fit, one row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
     rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
@@ -306,10 +312,29 @@ def critical_in_words(points_fit: PointsFit) -> str:
     return text.statement(points_fit.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 
+def hyperbola_in_words(points_fit: PointsFit) -> str:
+    """Formats the critical batch size with its doubts, such as ``64 [58, 70], in doubt``."""
+    return text.with_doubt(critical_in_words(points_fit), points_fit.verdict, in_doubt=bool(doubts(points_fit)))
+
+
 def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
-    """Formats *pays up to* and *efficient up to* as ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``."""
-    pays, efficient = (text.answer(*one) for one in points_fit.extents or (UNKNOWN, UNKNOWN))
+    """Formats *pays up to* and *efficient up to*.
+
+    Returns:
+      Two of ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``, with ``, in doubt`` if the search is.
+    """
+    in_doubt = bool(extent_doubts(points_fit))
+    pays, efficient = (
+        text.with_doubt(text.answer(*one), one.verdict, in_doubt=in_doubt)
+        for one in points_fit.extents or (UNKNOWN, UNKNOWN)
+    )
     return pays, efficient
+
+
+def pays_in_words(points_fit: PointsFit) -> str:
+    """Formats *pays up to* as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
+    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
+    return text.with_doubt(text.bound(*pays), pays.verdict, in_doubt=bool(extent_doubts(points_fit)))
 
 
 def verdict_in_words(points_fit: PointsFit) -> str:
@@ -318,6 +343,6 @@ def verdict_in_words(points_fit: PointsFit) -> str:
 
 
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
-    """Formats the selected critical batch size and, if there is one, the confirmed one."""
-    words = critical_in_words(selected)
-    return f"selected {words}; confirmed {critical_in_words(confirmed)}" if confirmed else words
+    """Formats *pays up to* as selected and, if there are reruns, as confirmed, without the best values of bounds."""
+    words = pays_in_words(selected)
+    return f"selected {words}; confirmed {pays_in_words(confirmed)}" if confirmed else words

@@ -261,7 +261,7 @@ Markdown(
 # appear at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed.
 
 # %%
-picture.show(best_of_figures.knees(fitted))
+picture.show(best_of_figures.pays(fitted))
 
 # %% [markdown]
 # The same numbers are printed by `python -m analysis fit --best-of 8,16,32,64,1024`:
