@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analysis.figures.requests import FigureRequest
     from analysis.plotting.picture import Pictures, Skipped
     from results.durable import Folder
+    from results.printing import Report
 
 SHALLUE = "shallue2018"
 ALX = "alx2022"  # figures of other factorizations with a credit in the title, drawn only on request
@@ -201,6 +202,7 @@ def write_all(
     report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
     target: TargetRequest = None,
+    say: "Report | None" = None,
 ) -> None:
     """Writes all figures of the store at ``folder``, or those called ``name``, to ``out``.
 
@@ -211,6 +213,7 @@ def write_all(
         in one line.
       name: name of a figure, or of a paper for all its figures.
       target: metric and value to use instead of the studies' own targets.
+      say: called with progress lines.
 
     Raises:
       BadInput: the figure or the store does not exist, or ``out`` cannot be written.
@@ -243,7 +246,7 @@ def write_all(
                 report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
             continue
         try:
-            data = [papers if source == PAPER else _load(source, folder, target)] if source != PUBLISHED else []
+            data = [papers if source == PAPER else _load(source, folder, target, say)] if source != PUBLISHED else []
         except BadInput as error:
             if present == {source} or name in wanted:
                 raise
@@ -260,20 +263,24 @@ def write_all(
         report(_summarized(passed))
 
 
-def _load(source: str, folder: "Folder", target: TargetRequest) -> Any:
-    """Reads the data from a source. Only curves use a target."""
+def _load(source: str, folder: "Folder", target: TargetRequest, say: "Report | None" = None) -> Any:
+    """Reads the data from a source. Only curves use a target and show progress."""
     load = _imported(LOADERS[source])
-    return load(folder, target) if source == BATCH else load(folder)
+    return load(folder, target, say) if source == BATCH else load(folder)
 
 
 @durable.located
 def write_kind(
-    folder: "Folder", out: str | Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
+    folder: "Folder",
+    out: str | Path,
+    report: "Callable[[Path | Skipped], None]",
+    request: "FigureRequest",
+    say: "Report | None" = None,
 ) -> None:
     """Writes figures of one kind for the requested studies.
 
     Args:
-      folder, out, report: as in ``write_all``. Every ``Skipped`` figure is reported.
+      folder, out, report, say: as in ``write_all``. Every ``Skipped`` figure is reported.
       request: the kind and its studies.
 
     Raises:
@@ -281,13 +288,15 @@ def write_kind(
     """
     check_choice("kind", request.kind, KINDS)
     prefix = (request.kind,) if FIGURES[request.kind].source == BATCH else ()
-    for item in _written(draw_kind(folder, request), prefix, _checked(out), set()):
+    for item in _written(draw_kind(folder, request, say), prefix, _checked(out), set()):
         report(item)
 
 
 @durable.located
-def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
+def draw_kind(folder: "Folder", request: "FigureRequest", say: "Report | None" = None) -> "Pictures":
     """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
+
+    ``say`` is called with progress lines.
 
     Raises:
       BadInput: the kind or the studies do not exist.
@@ -295,13 +304,15 @@ def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
     from analysis import workload_studies
     from analysis.figures import requests
     from analysis.fitting import curve_fits
+    from results import progress
 
     check_choice("kind", request.kind, KINDS)
     selection, without = requests.with_targets(workload_studies.of_store(folder, request.where), request)
     yield from without
     figure = FIGURES[request.kind]
     if figure.source == BATCH:
-        lines = [curve_fits.of_workload(*each, request.rule) for each in requests.each(selection, request)]
+        wanted = progress.track(list(requests.each(selection, request)), "fit", " curves", say)
+        lines = [curve_fits.of_workload(*each, request.rule) for each in wanted]
         yield from figure.draw(lines)
     else:
         yield from figure.draw(selection, request)

@@ -24,8 +24,9 @@ from analysis.fitting import (
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extents
-from results import bounds
+from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest
+from results.printing import Report
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.
@@ -131,8 +132,12 @@ def of_curve(curve: Curve) -> PointsFit:
     return of_points(curves.points(curve), curve.distinction)
 
 
-def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
+def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, list[PointsFit]]:
     """Returns the names of the curves in a CSV file of points, one row each, and their fits.
+
+    Args:
+      file: the file.
+      report: called with progress lines.
 
     Raises:
       BadInput: the file cannot be read, lacks a column, or contains values other than positive numbers.
@@ -142,7 +147,7 @@ def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS, *empty}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
-    return names, [of_points(_points(group)) for group in groups]
+    return names, [of_points(_points(group)) for group in progress.track(groups, "fit", " curves", report)]
 
 
 def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
@@ -209,11 +214,19 @@ def _points(rows: pd.DataFrame) -> Points:
 
 
 def table(
-    names: pd.DataFrame, points_fits: list[PointsFit], gain: float = GAIN, *, assume_nothing: bool = False
+    names: pd.DataFrame,
+    points_fits: list[PointsFit],
+    gain: float = GAIN,
+    *,
+    assume_nothing: bool = False,
+    report: Report | None = None,
 ) -> pd.DataFrame:
-    """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits. See ``extents_of``."""
+    """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits. See ``extents_of``.
+
+    ``report`` is called with progress lines.
+    """
     rows = []
-    for one in points_fits:
+    for one in progress.track(points_fits, "pays and efficient up to", " curves", report):
         found = extents_of(one.points, gain, assume_nothing=assume_nothing) or (UNKNOWN, UNKNOWN)
         numbers = (*one.fit[:5], one.fit.model_error) if one.fit else (float("nan"),) * 6
         of_fit = (*numbers[:5], one.verdict, one.shift, numbers[5], ", ".join(doubts(one)), one.reason)
