@@ -28,7 +28,7 @@ def show_progress(
       unit: unit of the amounts. Large amounts are shown with a prefix, such as megabytes.
       report: called with progress lines if there is no terminal.
       began: ``time.monotonic()`` at the start of the work, if it began before this call.
-      delay: seconds until a bar appears on a terminal. A bar that has not appeared leaves nothing behind.
+      delay: seconds until a bar appears on a terminal. Shorter work shows no bar.
     """
     if sys.stderr.isatty():
         with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True, delay=delay) as bar:
@@ -51,7 +51,7 @@ def show_progress(
 
 
 def track(items: Sequence[T], what: str, unit: str, report: Report | None, began: float | None = None) -> Iterator[T]:
-    """Yields ``items``, and shows how many are done if they take long. Without ``report``, nothing is shown."""
+    """Yields ``items``, and shows how many are done if they take long. Pass None to be silent."""
     if report is None:
         yield from items
         return

@@ -20,7 +20,7 @@ from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skip
 from results.plans.study import decimal
 
 WITHIN_AXES = 4  # with more curves, the legend is placed next to the axes
-RING = "pays up to (ring; dashed if in doubt) [90 % interval]"
+RING = "pays up to (ring, dashed if in doubt) [90 % interval]"
 # Legend below the axes, in inches: line height, distance from the axes, and room for six lines.
 LINE, BENEATH, ROOM = 0.17, 0.42, 1.02
 
@@ -188,12 +188,12 @@ def file_names(curve: Curve) -> tuple[str, ...]:
 
 def _headline(one: CurveFits) -> str:
     """Returns how far doubling pays off and stays efficient, as selected and as confirmed."""
-    words = fits.extents_in_words(one.selected)
-    if one.confirmed is not None:
-        again = fits.extents_in_words(one.confirmed)
-        words = (f"selected {words[0]}; confirmed {again[0]}", f"selected {words[1]}; confirmed {again[1]}")
-        return "pays up to: {}\nefficient up to: {}".format(*words)
-    return "pays up to {}\nefficient up to {}".format(*words)
+    pays, efficient = fits.extents_in_words(one.selected)
+    if one.confirmed is None:
+        return f"pays up to {pays}\nefficient up to {efficient}"
+    again = fits.extents_in_words(one.confirmed)
+    both = fits.join_answers(pays, again[0]), fits.join_answers(efficient, again[1])
+    return "pays up to: {}\nefficient up to: {}".format(*both)
 
 
 def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:

@@ -202,7 +202,7 @@ def write_all(
     report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
     target: TargetRequest = None,
-    say: "Report | None" = None,
+    on_progress: "Report | None" = None,
 ) -> None:
     """Writes all figures of the store at ``folder``, or those called ``name``, to ``out``.
 
@@ -213,7 +213,7 @@ def write_all(
         in one line.
       name: name of a figure, or of a paper for all its figures.
       target: metric and value to use instead of the studies' own targets.
-      say: called with progress lines.
+      on_progress: called with progress lines.
 
     Raises:
       BadInput: the figure or the store does not exist, or ``out`` cannot be written.
@@ -246,7 +246,11 @@ def write_all(
                 report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
             continue
         try:
-            data = [papers if source == PAPER else _load(source, folder, target, say)] if source != PUBLISHED else []
+            data = (
+                [papers if source == PAPER else _load(source, folder, target, on_progress)]
+                if source != PUBLISHED
+                else []
+            )
         except BadInput as error:
             if present == {source} or name in wanted:
                 raise
@@ -263,10 +267,10 @@ def write_all(
         report(_summarized(passed))
 
 
-def _load(source: str, folder: "Folder", target: TargetRequest, say: "Report | None" = None) -> Any:
+def _load(source: str, folder: "Folder", target: TargetRequest, on_progress: "Report | None" = None) -> Any:
     """Reads the data from a source. Only curves use a target and show progress."""
     load = _imported(LOADERS[source])
-    return load(folder, target, say) if source == BATCH else load(folder)
+    return load(folder, target, on_progress) if source == BATCH else load(folder)
 
 
 @durable.located
@@ -275,12 +279,12 @@ def write_kind(
     out: str | Path,
     report: "Callable[[Path | Skipped], None]",
     request: "FigureRequest",
-    say: "Report | None" = None,
+    on_progress: "Report | None" = None,
 ) -> None:
     """Writes figures of one kind for the requested studies.
 
     Args:
-      folder, out, report, say: as in ``write_all``. Every ``Skipped`` figure is reported.
+      folder, out, report, on_progress: as in ``write_all``. Every ``Skipped`` figure is reported.
       request: the kind and its studies.
 
     Raises:
@@ -288,15 +292,15 @@ def write_kind(
     """
     check_choice("kind", request.kind, KINDS)
     prefix = (request.kind,) if FIGURES[request.kind].source == BATCH else ()
-    for item in _written(draw_kind(folder, request, say), prefix, _checked(out), set()):
+    for item in _written(draw_kind(folder, request, on_progress), prefix, _checked(out), set()):
         report(item)
 
 
 @durable.located
-def draw_kind(folder: "Folder", request: "FigureRequest", say: "Report | None" = None) -> "Pictures":
+def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report | None" = None) -> "Pictures":
     """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
 
-    ``say`` is called with progress lines.
+    ``on_progress`` is called with progress lines.
 
     Raises:
       BadInput: the kind or the studies do not exist.
@@ -311,7 +315,7 @@ def draw_kind(folder: "Folder", request: "FigureRequest", say: "Report | None" =
     yield from without
     figure = FIGURES[request.kind]
     if figure.source == BATCH:
-        wanted = progress.track(list(requests.each(selection, request)), "fit", " curves", say)
+        wanted = progress.track(list(requests.each(selection, request)), "fit", " curves", on_progress)
         lines = [curve_fits.of_workload(*each, request.rule) for each in wanted]
         yield from figure.draw(lines)
     else:

@@ -358,4 +358,9 @@ def verdict_in_words(points_fit: PointsFit) -> str:
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
     """Formats *pays up to* as selected and, if there are reruns, as confirmed, without the best values of bounds."""
     words = pays_in_words(selected)
-    return f"selected {words}; confirmed {pays_in_words(confirmed)}" if confirmed else words
+    return join_answers(words, pays_in_words(confirmed)) if confirmed else words
+
+
+def join_answers(selected: str, confirmed: str) -> str:
+    """Joins the selected and the confirmed answer, both in words."""
+    return f"selected {selected}; confirmed {confirmed}"
