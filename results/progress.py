@@ -51,7 +51,7 @@ def show_progress(
 
 
 def track(items: Sequence[T], what: str, unit: str, report: Report | None, began: float | None = None) -> Iterator[T]:
-    """Yields ``items``, and shows how many are done if they take long. Pass None to be silent."""
+    """Yields ``items``, and shows how many are done if they take long. It is silent without ``report``."""
     if report is None:
         yield from items
         return
