@@ -301,7 +301,7 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 
 # %%
 cells = [
-    extent_coverage.Scenario(shape, 11, 0.22)
+    simulation.Scenario(simulation.INSIDE[0], shape, 11, 0.22, simulation.GRIDS[0])
     for shape in ("hyperbola", "slope -0.85", "knee 4 x sharper to its plateau", extent_coverage.FALLS)
 ]
 columns = ["shape", "answer", "holds", "bound_holds", "two_sided", "wrong", "octaves"]
