@@ -300,10 +300,9 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 # hold whatever the shape, at the luck that real searches have.
 
 # %%
-cells = [
-    simulation.Scenario(simulation.INSIDE[0], shape, 11, 0.22, simulation.GRIDS[0])
-    for shape in ("hyperbola", "slope -0.85", "knee 4 x sharper to its plateau", extent_coverage.FALLS)
-]
+shapes = ("hyperbola", "slope -0.85", "knee 4 x sharper to its plateau", extent_coverage.FALLS)
+every = [one for one in extent_coverage.scenarios() if one.sizes == 11 and one.shape in shapes]
+cells = [one for one in every if one.noise == "luck 0.22"]
 columns = ["shape", "answer", "holds", "bound_holds", "two_sided", "wrong", "octaves"]
 extent_coverage.run(50, 0, print, cells)[columns]
 
