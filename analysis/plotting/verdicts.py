@@ -146,7 +146,7 @@ def _knee(ax: Axes, one: LabelledFit, size: float) -> None:
         ax.plot([], [], **look | {"marker": ">" if verdict == "at_least" else "<"})
         return
     knee = float(regimes.curve(fit, np.array(fit.critical_batch_size)))
-    below = {"color": one.color, "linewidth": 0.9, "linestyle": ":", "zorder": 1.5}
+    below: Look = {"color": one.color, "linewidth": 0.9, "linestyle": ":", "zorder": 1.5}
     ax.plot([fit.critical_batch_size] * 2, [ax.get_ylim()[0], knee], **below)
     ax.plot([fit.critical_batch_size], [knee], **look)
 

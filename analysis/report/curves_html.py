@@ -232,8 +232,8 @@ def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
     pays, efficient = fits.extents_in_words(points_fit)
-    look = points_fit.extents.pays.verdict if points_fit.extents else "not_identified"
-    look += " in_doubt" if fits.extent_doubts(points_fit) and look != "not_identified" else ""
+    verdict = points_fit.extents.pays.verdict if points_fit.extents else "not_identified"
+    look = f"{verdict} in_doubt" if fits.extent_doubts(points_fit) and verdict != "not_identified" else verdict
     parts = [tag("b", pays, class_=f"verdict {look}"), _extent(points_fit, ends)]
     parts += [tag("small", f"efficient up to {efficient}")] if points_fit.extents else []
     doubts = [DOUBTS[name] for name in fits.doubts(points_fit)]
