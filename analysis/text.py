@@ -103,7 +103,12 @@ IN_WORDS: dict[str, str] = {
 
 def verdict_in_words(verdict: str, *, in_doubt: bool = False) -> str:
     """Formats a verdict as ``identified``, ``lower bound``, ``upper bound`` or ``unknown``, possibly ``in doubt``."""
-    return f"{IN_WORDS[verdict]}, in doubt" if in_doubt and verdict != "not_identified" else IN_WORDS[verdict]
+    return with_doubt(IN_WORDS[verdict], verdict, in_doubt=in_doubt)
+
+
+def with_doubt(words: str, verdict: str, *, in_doubt: bool) -> str:
+    """Appends ``in doubt`` to an answer or its verdict, if there is an answer and it is in doubt."""
+    return f"{words}, in doubt" if in_doubt and verdict != "not_identified" else words
 
 
 def bound(best: float, low: float, high: float, verdict: str) -> str:

@@ -2,19 +2,24 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from tqdm import tqdm
 
 from results.printing import Report
+
+T = TypeVar("T")
 
 FIRST_SECONDS = 2.0  # before the first line
 SECONDS = 10.0  # between lines
 
 
 @contextmanager
-def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[Callable[[int], None]]:
+def show_progress(
+    what: str, total: int, unit: str, report: Report, *, began: float | None = None, delay: float = 0.0
+) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the total amount done so far.
 
     Args:
@@ -22,16 +27,18 @@ def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[
       total: total amount, or 0 if unknown.
       unit: unit of the amounts. Large amounts are shown with a prefix, such as megabytes.
       report: called with progress lines if there is no terminal.
+      began: ``time.monotonic()`` at the start of the work, if it began before this call.
+      delay: seconds until a bar appears on a terminal. Shorter work shows no bar.
     """
     if sys.stderr.isatty():
-        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True) as bar:
+        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True, delay=delay) as bar:
 
             def move(done: int) -> None:
                 bar.update(done - bar.n)
 
             yield move
         return
-    due = time.monotonic() + FIRST_SECONDS
+    due = (time.monotonic() if began is None else began) + FIRST_SECONDS
 
     def report_line(done: int) -> None:
         nonlocal due
@@ -41,3 +48,15 @@ def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[
             report(f"{what}: {tqdm.format_sizeof(done, unit)}{share}")
 
     yield report_line
+
+
+def track(items: Sequence[T], what: str, unit: str, report: Report | None, began: float | None = None) -> Iterator[T]:
+    """Yields ``items``, and shows how many are done if they take long. It is silent without ``report``."""
+    if report is None:
+        yield from items
+        return
+    with show_progress(what, len(items), unit, report, began=began, delay=FIRST_SECONDS) as move:
+        for done, item in enumerate(items):
+            move(done)
+            yield item
+        move(len(items))

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.cores import factorizations
-from analysis.fitting import curve_fits, fits, selection_bias
+from analysis.fitting import curve_fits, extents, fits, selection_bias
 from analysis.fitting.curve_fits import CurveFits
 from harness import layout_costs
 from harness.hlo import Collective
@@ -265,6 +266,45 @@ def _is_plain(study: Plan) -> bool:
         return False
     plain = (study.pruning, study.stop, study.schedule) == ("off", "target", "constant")
     return plain and (study.dataset, study.model_label) == ("digits", MODEL)
+
+
+@pytest.mark.slow
+def test_the_table_of_optimizers_says_how_far_doubling_pays_off(fitted: list[CurveFits]) -> None:
+    page = text("docs/optimizers.md")
+    of_search = [one for one in fitted if _is_plain(one.curve.workload.commits[0].study)]
+    assert len(of_search) == 9
+    for one in of_search:
+        assert one.confirmed
+        pairs = zip(fits.extents_in_words(one.selected), fits.extents_in_words(one.confirmed), strict=True)
+        assert f"| {' | '.join([one.curve.optimizer, *(cell for pair in pairs for cell in pair)])} |" in page
+    at_least = [one.selected.extents.pays.verdict == "at_least" for one in of_search if one.selected.extents]
+    assert sum(at_least) > len(of_search) / 2, "for most of them doubling may pay off up to the end of the data"
+
+
+@pytest.mark.slow
+def test_shifts_and_doubts_of_answers_for_any_shape_are_told(fitted: list[CurveFits]) -> None:
+    page = text("docs/optimizers.md")
+    shifts: dict[str, list[float]] = {name: [] for name in extents.NAMES}
+    for one in fitted:
+        if one.confirmed and one.confirmed.extents and one.selected.extents:
+            for name in extents.NAMES:
+                before, after = (getattr(each, name) for each in (one.selected.extents, one.confirmed.extents))
+                if before.verdict == after.verdict == "identified":
+                    shifts[name].append(float(np.log2(after.best / before.best)))
+    pays, efficient = shifts[extents.PAYS], shifts[extents.EFFICIENT]
+    assert (
+        f"{len(pays)} answers for *pays up to* are identified both ways. {sum(each > 0 for each in pays)} of them are "
+        f"larger once confirmed. The median shift of all {len(pays)} is {np.median(pays):+.2f} octaves. For *efficient "
+        f"up to*, {sum(each > 0 for each in efficient)} of {len(efficient)} are larger, with a median of "
+        f"{np.median(efficient):+.2f} octaves."
+    ) in page
+    doubts = [fits.extent_doubts(one.selected) for one in fitted if one.selected.extents]
+    count = {name: sum(name in each for each in doubts) for name in fits.OF_SEARCH}
+    assert (
+        f"{len(doubts)} curves have these answers. {sum(map(bool, doubts))} are in doubt: {count['space']} because of "
+        f"`space` and {count['search']} because of `search`"
+    ) in page
+    assert not count["trials"] and sum(map(len, doubts)) == sum(map(bool, doubts))
 
 
 @pytest.mark.slow

@@ -109,8 +109,10 @@ def test_coverage_is_stated_as_in_its_table() -> None:
     _, noisy = table.split("| **high noise** |", 1)
     slope = re.findall(r"^\| slope −0.85 \| ([\d.]+) \|", noisy, re.M)[0]
     text = " ".join(README.read_text().split())
-    assert f"In simulations, {inside} % of the statements about a critical batch size inside the data hold." in text
-    assert f"with a slope of −0.85 and high noise, {slope} % hold" in text
+    assert (
+        f"If the curve resembles a hyperbola, {inside} % of the statements about a critical batch size hold. "
+        f"With a slope of −0.85 and high noise, {slope} % hold."
+    ) in text
 
 
 def test_the_rules_for_learning_rates_predict_the_stated_numbers() -> None:

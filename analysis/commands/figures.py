@@ -20,11 +20,11 @@ def run(options: argparse.Namespace) -> None:
     from analysis.figures import requests  # slow to import, and --list does not need it
 
     if options.kind is not None:
-        registry.write_kind(options.store, options.out, _report, requests.from_options(options))
+        registry.write_kind(options.store, options.out, _report, requests.from_options(options), printing.say)
         return
     requests.check_unused(options)
     target = (options.metric, options.value[0]) if options.value else None
-    registry.write_all(options.store, options.out, _report, options.name, target)
+    registry.write_all(options.store, options.out, _report, options.name, target, printing.say)
 
 
 def _report(figure: object) -> None:

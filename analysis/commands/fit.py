@@ -17,10 +17,11 @@ def run(options: argparse.Namespace) -> None:
     if options.points and options.best_of:
         raise BadInput("--best-of needs --store: a file of points has no trials")
     if options.points:
-        named_fits = fits.of_file(options.points)
+        named_fits = fits.of_file(options.points, say)
     else:
-        fitted = curve_fits.of_store(options.store, target)
-        named_fits = curve_fits.rows_by_k(fitted, options.best_of) if options.best_of else curve_fits.rows(fitted)
+        fitted = curve_fits.of_store(options.store, target, say)
+        ks = options.best_of
+        named_fits = curve_fits.rows_by_k(fitted, ks, say) if ks else curve_fits.rows(fitted)
         for note in curve_fits.notes_by_k(fitted, options.best_of or ()):
             say(f"note: {note}")
     then = f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
@@ -28,5 +29,5 @@ def run(options: argparse.Namespace) -> None:
         output.print_table(fits.checks(*named_fits), lambda: fits.checks_as_text(*named_fits) + then)
     else:
         nothing = options.assume == "nothing"
-        table = fits.table(*named_fits, options.gain, assume_nothing=nothing)
+        table = fits.table(*named_fits, options.gain, assume_nothing=nothing, report=say)
         output.print_table(table, lambda: fits.as_text(table, options.gain, assume_nothing=nothing) + then)

@@ -8,7 +8,7 @@ from analysis.fitting.extents import GAIN
 from analysis.payoff import answers
 from results.bad_input import BadInput
 from results.plans.study import decimal
-from results.printing import quoted
+from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:
@@ -21,14 +21,16 @@ def run(options: argparse.Namespace) -> None:
     if options.price and not options.times:
         raise BadInput("--price needs --times, which lists the cost of every number of devices")
     if options.store:
-        subjects = answers.of_store(options.store, request, options.where)
+        subjects = answers.of_store(options.store, request, options.where, say)
     elif options.points:
-        subjects = answers.of_file(options.points)
+        subjects = answers.of_file(options.points, say)
     else:
-        subjects = answers.of_paper(options.paper)
+        subjects = answers.of_paper(options.paper, say)
     files = options.measured, options.predicted
     nothing = options.assume == "nothing"
-    found = answers.answers(subjects, options.gain, *files, assume_nothing=nothing, choosable=bool(options.store))
+    found = answers.answers(
+        subjects, options.gain, *files, assume_nothing=nothing, choosable=bool(options.store), report=say
+    )
     prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
     if options.times:
         output.print_table(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))

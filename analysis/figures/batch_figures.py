@@ -20,13 +20,13 @@ from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skip
 from results.plans.study import decimal
 
 WITHIN_AXES = 4  # with more curves, the legend is placed next to the axes
-CRITICAL = "critical batch size"
-# Legend below the axes, in inches: line height, distance from the axes, and room for three lines.
-LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
+RING = "pays up to (ring, dashed if in doubt) [90 % interval]"
+# Legend below the axes, in inches: line height, distance from the axes, and room for six lines.
+LINE, BENEATH, ROOM = 0.17, 0.42, 1.02
 
 
 def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per curve, with points, fits, bands, regimes and critical batch sizes."""
+    """Yields one picture per curve, with points, fits, bands, regimes, *pays up to* and critical batch sizes."""
     for one in curves:
         curve = one.curve
         if not one.drawable:
@@ -47,11 +47,11 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
 
 
 def draw_curve(ax: Axes, one: CurveFits) -> None:
-    """Draws steps to target with the fit, band, regimes and critical batch size, selected and confirmed."""
+    """Draws steps to target with the fit, band, regimes and answers, selected and confirmed."""
     points = one.selected.points
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
-    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
+    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights, rows=1 if one.confirmed is None else 2)
     draw.measurements(ax, points, draw.SELECTED, None)
     if missed:
         draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
@@ -66,7 +66,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
         _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
     labelled = verdicts.label_fits(one.selected, one.confirmed)
     verdicts.regime_spans(ax, labelled)
-    verdicts.critical_batch_sizes(ax, labelled)
+    verdicts.answers(ax, labelled)
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
@@ -104,7 +104,7 @@ def _alone(workload: str, subtitle: str, lines: Sequence[CurveFits], entries: Se
     _all(ax, lines, SELECTED)
     options: Look = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
     options |= {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
-    ax.legend(handles=entries, title=f"{CRITICAL} (ring) [90 % interval]", **options)
+    ax.legend(handles=entries, title=RING, **options)
     return figure
 
 
@@ -122,8 +122,8 @@ def _side_by_side(workload: str, subtitle: str, lines: Sequence[CurveFits], entr
     options: Look = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
     box = both[0].get_position()
     at = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
-    title = f"{CRITICAL} (ring) [90 % interval]; open triangle: the median of the reruns never reached the target"
-    figure.legend(handles=entries, title=title, bbox_to_anchor=at, borderaxespad=0, **options)
+    title = f"{RING}; open triangle: the median of the reruns never reached the target"
+    keep_inside(figure.legend(handles=entries, title=title, bbox_to_anchor=at, borderaxespad=0, **options))
     return figure
 
 
@@ -146,11 +146,11 @@ def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
             draw.repeated_medians(ax, one.confirmations, style, bars=False)
         if points_fit.fit:
             draw.fit_line(ax, points_fit.fit, style, None)
-            draw.knee(ax, points_fit, style)
+            draw.ring(ax, points_fit, style)
 
 
 def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
-    """Returns legend entries with critical batch sizes. Distinctions already in the title (``above``) are left out."""
+    """Returns legend entries with *pays up to*. Distinctions already in the title (``above``) are left out."""
     entries = []
     for one, style in zip(lines, draw.styles(), strict=False):
         apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
@@ -187,12 +187,13 @@ def file_names(curve: Curve) -> tuple[str, ...]:
 
 
 def _headline(one: CurveFits) -> str:
-    """Returns how far doubling pays off, as selected and as confirmed."""
-    pays, _ = fits.extents_in_words(one.selected)
+    """Returns how far doubling pays off and stays efficient, as selected and as confirmed."""
+    pays, efficient = fits.extents_in_words(one.selected)
     if one.confirmed is None:
-        return f"doubling pays up to {pays}"
-    again, _ = fits.extents_in_words(one.confirmed)
-    return f"doubling pays up to {pays} as selected, {again} as confirmed"
+        return f"pays up to {pays}\nefficient up to {efficient}"
+    again = fits.extents_in_words(one.confirmed)
+    both = fits.join_answers(pays, again[0]), fits.join_answers(efficient, again[1])
+    return "pays up to: {}\nefficient up to: {}".format(*both)
 
 
 def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:

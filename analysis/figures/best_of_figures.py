@@ -1,5 +1,6 @@
-"""Figures of searches with k trials: medians with bands for several k, and the critical batch size against k."""
+"""Figures of searches with k trials: medians with bands for several k, and *pays up to* against k."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ from matplotlib.axes import Axes
 
 from analysis.figures import batch_figures, requests
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import curve_fits, regimes
+from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.curve_fits import AtK, CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
@@ -20,7 +21,7 @@ from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
 from results.grouping import grouped
 
-BESIDE = 0.28  # octaves between the selected and confirmed critical batch sizes
+BESIDE = 0.28  # octaves between selected and confirmed answers
 MINIMUM = Style(INK, "o", (0, ()))
 
 
@@ -62,26 +63,29 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
         yield Picture(("searches", *batch_figures.file_names(curve)), figure)
 
 
-def knees(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per data set, model and target: critical batch sizes against k, with one panel per optimizer.
+def pays(curves: Sequence[CurveFits]) -> Pictures:
+    """Yields one picture per data set, model and target: *pays up to* against k, with one panel per optimizer.
 
     Pruned studies, which are valid only for their own k, share the panel of unpruned studies.
     """
     for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
         group = grouped(members, lambda one: one.curve.optimizer)
         at_every_k = {optimizer: (own, curve_fits.refit_by_k(own)) for optimizer, own in group.items()}
-        fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.selected.fit for at in pair[1])}
+        fitted = {name: pair for name, pair in at_every_k.items() if any(at.selected.extents for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
         if len({at.k for _, own in fitted.values() for at in own}) < 2:
             yield Skipped(f"best_of of {title}, {goal}", "fewer than two numbers of trials have a fit")
             continue
         ends = _ends([one for pair in fitted.values() for one in _points_fits(*pair)])
         ks = [at.k for _, own in fitted.values() for at in own]
-        panels = [_knees(optimizer, *pair, ks, ends) for optimizer, pair in fitted.items()]
+        panels = [_panel(optimizer, *pair, ks, ends) for optimizer, pair in fitted.items()]
         symbols = [draw.legend_entry(draw.SELECTED._replace(line=(0, (1, 2))), "selected: best of k, 90 % interval")]
         if any(one.confirmed for own, _ in fitted.values() for one in own):
             symbols.append(draw.legend_entry(draw.CONFIRMED, "confirmed on fresh seeds"))
-        heading = f"Critical batch size against the number of trials · {title}"
+        heading = f"How far doubling pays off, against the number of trials · {title}"
+        if any(fits.extent_doubts(one) for pair in fitted.values() for one in _points_fits(*pair)):
+            style = draw.SELECTED._replace(line=draw.IN_DOUBT)
+            symbols.append(draw.legend_entry(style, "in doubt", hollow=True))
         yield Picture(key, grid.grid(heading, [goal], grid.positions(panels), symbols))
 
 
@@ -90,18 +94,17 @@ def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]
 
 
 def _ends(points_fits: Sequence[PointsFit]) -> Ends:
-    """Returns the axis limits: an octave beyond all identified critical batch sizes, and around all bounds."""
-    fitted = [(one.verdict, one.fit) for one in points_fits if one.fit]
-    known = [fit.critical_batch_size for verdict, fit in fitted if verdict == "identified"]
-    sizes = known or [float(size) for _, fit in fitted for size in fit.batch_size]
-    stated = [fit.low for verdict, fit in fitted if verdict in ("identified", "at_least")]
-    stated += [fit.high for verdict, fit in fitted if verdict in ("identified", "at_most")]
+    """Returns the axis limits: an octave beyond all best values, and around all bounds."""
+    fitted = [(one.extents.pays, one) for one in points_fits if one.extents]
+    known = [pays.best for pays, _ in fitted if pays.verdict != "not_identified" and math.isfinite(pays.best)]
+    sizes = known or [float(size) for _, one in fitted for size in one.points.batch_size]
+    stated = [end for pays, _ in fitted for end in (pays.low, pays.high) if math.isfinite(end)]
     room = 2**0.2
     low, high = [min(sizes) / 2, *(end / room for end in stated)], [max(sizes) * 2, *(end * room for end in stated)]
     return min(low), max(high)
 
 
-def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: Ends) -> Panel:
+def _panel(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: Ends) -> Panel:
     """Returns the panel of one optimizer. Confirmed values are drawn slightly to the right of their k."""
 
     def onto(ax: Axes) -> None:
@@ -110,13 +113,13 @@ def _knees(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[
         ax.set(xlim=(min(ks) / 2**0.6, max(ks) * 2**0.8), ylim=ends)
         for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ends)):
             ticks.in_powers_of_two(axis, limits, compact=True)
-        ax.set(xlabel="trials of the search, k", ylabel="critical batch size")
+        ax.set(xlabel="trials of the search, k", ylabel="pays up to batch size")
         ax.grid(**draw.GRID)
         for at in by:
             verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.selected), draw.SELECTED.marker)
-        known = [at for at in by if at.selected.verdict == "identified"]
-        sizes = [at.selected.fit.critical_batch_size for at in known if at.selected.fit]
-        ax.plot([at.k for at in known], sizes, color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
+        known = [(at.k, at.selected.extents.pays) for at in by if at.selected.extents]
+        sizes = [pays.best if pays.verdict != "not_identified" else math.nan for _, pays in known]
+        ax.plot([k for k, _ in known], sizes, color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
         for one in own:
             if one.confirmed and one.selected.points.trials:
                 confirmed = LabelledFit("", draw.CONFIRMED.color, one.confirmed)

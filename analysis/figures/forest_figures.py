@@ -7,12 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import text
+from analysis.fitting import fits
 from analysis.fitting.extents import Extent
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers
 from analysis.payoff.answers import Answer
 from analysis.plotting import draw, picture, ticks
-from analysis.plotting.draw import GRID, INK
+from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures
 from results.papers import published_numbers
 
@@ -34,12 +35,14 @@ class Row(NamedTuple):
       label, target: names of the workload and its target.
       answer: batch size with its interval, or a lower bound.
       largest: largest batch size at which the target was reached.
+      in_doubt: whether the data contradict an assumption about the search.
     """
 
     label: str
     target: str
     answer: Extent
     largest: float
+    in_doubt: bool = False
 
     @property
     def place(self) -> float:
@@ -65,7 +68,8 @@ def rows(found: Sequence[Answer]) -> list[Row]:
         metric = str(names["target_metric"]).removeprefix("validation_").replace("_", " ")
         largest = float(one.subject.steps.points.batch_size.max())
         target = f"{metric} ≤ {names['target_value']:g}"
-        made.append(Row(titles[names["dataset"], names["model"]], target, one.pays, largest))
+        in_doubt = bool(fits.extent_doubts(one.subject.steps))
+        made.append(Row(titles[names["dataset"], names["model"]], target, one.pays, largest, in_doubt))
     return sorted(made, key=lambda row: row.place)
 
 
@@ -98,7 +102,12 @@ def _picture(drawn: Sequence[Row], gain: float) -> Any:
             label="largest batch size with a published result",
         ),
     ]
-    figure.legend(handles=handles, ncols=3, loc="lower left", bbox_to_anchor=(LEFT - 0.01, 0.0), fontsize=9.5)
+    if any(row.in_doubt for row in drawn):
+        hollow: Look = {"marker": "o", "markersize": 6.5, "markerfacecolor": "white", "linestyle": draw.IN_DOUBT}
+        handles.append(Line2D([], [], color=KNOWN.color, linewidth=2.5, label="in doubt", **hollow))
+    figure.legend(
+        handles=handles, ncols=len(handles), loc="lower left", bbox_to_anchor=(LEFT - 0.01, 0.0), fontsize=9.5
+    )
     return figure
 
 
@@ -109,13 +118,16 @@ def _draw(ax: Axes, y: float, row: Row) -> None:
     beside = ax.get_yaxis_transform()
     ax.text(left, y + 0.17, row.label, transform=beside, va="center", fontsize=10.5, color=INK)
     ax.text(left, y - 0.21, row.target, transform=beside, va="center", fontsize=8.5, color=FAINT)
-    ax.text(1.02, y, text.bound(*answer), transform=beside, va="center", fontsize=10, color=INK)
+    words = text.with_doubt(text.bound(*answer), answer.verdict, in_doubt=row.in_doubt)
+    ax.text(1.02, y, words, transform=beside, va="center", fontsize=10, color=INK)
+    line: Look = {"linewidth": 3.5, "linestyle": "solid"}
+    if row.in_doubt:
+        line = {"linewidth": 2.5, "linestyle": draw.IN_DOUBT}
     ax.plot([row.largest], [y], marker="|", markersize=11, color=INK, zorder=4)
     if answer.verdict == "at_least":
         arrow = {"arrowstyle": "-|>,head_width=0.3,head_length=0.6", "shrinkA": 0, "shrinkB": 0, "color": BOUND.color}
-        ax.annotate(
-            "", (LARGEST, y), (answer.low, y), arrowprops=arrow | {"linewidth": 3.5, "capstyle": "butt"}, zorder=3
-        )
+        ax.annotate("", (LARGEST, y), (answer.low, y), arrowprops=arrow | {"capstyle": "butt"} | line, zorder=3)
     else:
-        ax.plot([answer.low, answer.high], [y, y], color=KNOWN.color, linewidth=3.5, solid_capstyle="butt", zorder=3)
-        ax.plot([answer.best], [y], marker="o", markersize=6.5, color=KNOWN.color, markeredgecolor="white", zorder=4)
+        ax.plot([answer.low, answer.high], [y, y], color=KNOWN.color, solid_capstyle="butt", zorder=3, **line)
+        edge, face = (KNOWN.color, "white") if row.in_doubt else ("white", KNOWN.color)
+        ax.plot([answer.best], [y], marker="o", markersize=6.5, markerfacecolor=face, markeredgecolor=edge, zorder=4)

@@ -1,6 +1,7 @@
 """Pay-off figures: time to target and device-hours against devices, with their Pareto front."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ def of_curves(curves: Sequence[CurveFits]) -> Pictures:
 
     The confirmed fit is drawn if there is one, and otherwise the selected one.
     """
-    every = [answers.of_curves([one])[-1] for one in curves]
-    return pictures(answers.answers(every), "payoff")
+    every = (answers.of_curves([one])[-1] for one in curves)
+    return pictures(itertools.chain.from_iterable(answers.answers([one]) for one in every), "payoff")
 
 
 def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -38,7 +39,7 @@ def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
     return pictures(answers.answers(answers.of_core_curves(core_counts.curves(studies))), "payoff_cores")
 
 
-def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
+def pictures(found: Iterable[Answer], what: str = "payoff") -> Pictures:
     """Yields a picture for each answer with times for at least two device counts."""
     drawn = 0
     for one in found:

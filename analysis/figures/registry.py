@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analysis.figures.requests import FigureRequest
     from analysis.plotting.picture import Pictures, Skipped
     from results.durable import Folder
+    from results.printing import Report
 
 SHALLUE = "shallue2018"
 ALX = "alx2022"  # figures of other factorizations with a credit in the title, drawn only on request
@@ -67,7 +68,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "summary": Figure(BATCH, "figures.summaries.summary", "summary page of a curve, with its trials and its fit"),
     "best_of": Figure(
-        BATCH, "figures.best_of_figures.knees", "critical batch size against the number of trials per point"
+        BATCH, "figures.best_of_figures.pays", "how far doubling pays off against the number of trials per point"
     ),
     "narrowing": Figure(
         BATCH,
@@ -206,6 +207,7 @@ def write_all(
     report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
     target: TargetRequest = None,
+    on_progress: "Report | None" = None,
 ) -> None:
     """Writes all figures of the store at ``folder``, or those called ``name``, to ``out``.
 
@@ -216,6 +218,7 @@ def write_all(
         in one line.
       name: name of a figure, or of a paper for all its figures.
       target: metric and value to use instead of the studies' own targets.
+      on_progress: called with progress lines.
 
     Raises:
       BadInput: the figure or the store does not exist, or ``out`` cannot be written.
@@ -248,7 +251,11 @@ def write_all(
                 report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
             continue
         try:
-            data = [papers if source == PAPER else _load(source, folder, target)] if source != PUBLISHED else []
+            data = (
+                [papers if source == PAPER else _load(source, folder, target, on_progress)]
+                if source != PUBLISHED
+                else []
+            )
         except BadInput as error:
             if present == {source} or name in wanted:
                 raise
@@ -265,20 +272,24 @@ def write_all(
         report(_summarized(passed))
 
 
-def _load(source: str, folder: "Folder", target: TargetRequest) -> Any:
-    """Reads the data from a source. Only curves use a target."""
+def _load(source: str, folder: "Folder", target: TargetRequest, on_progress: "Report | None" = None) -> Any:
+    """Reads the data from a source. Only curves use a target and show progress."""
     load = _imported(LOADERS[source])
-    return load(folder, target) if source == BATCH else load(folder)
+    return load(folder, target, on_progress) if source == BATCH else load(folder)
 
 
 @durable.located
 def write_kind(
-    folder: "Folder", out: str | Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
+    folder: "Folder",
+    out: str | Path,
+    report: "Callable[[Path | Skipped], None]",
+    request: "FigureRequest",
+    on_progress: "Report | None" = None,
 ) -> None:
     """Writes figures of one kind for the requested studies.
 
     Args:
-      folder, out, report: as in ``write_all``. Every ``Skipped`` figure is reported.
+      folder, out, report, on_progress: as in ``write_all``. Every ``Skipped`` figure is reported.
       request: the kind and its studies.
 
     Raises:
@@ -286,13 +297,15 @@ def write_kind(
     """
     check_choice("kind", request.kind, KINDS)
     prefix = (request.kind,) if FIGURES[request.kind].source == BATCH else ()
-    for item in _written(draw_kind(folder, request), prefix, _checked(out), set()):
+    for item in _written(draw_kind(folder, request, on_progress), prefix, _checked(out), set()):
         report(item)
 
 
 @durable.located
-def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
+def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report | None" = None) -> "Pictures":
     """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
+
+    ``on_progress`` is called with progress lines.
 
     Raises:
       BadInput: the kind or the studies do not exist.
@@ -300,13 +313,15 @@ def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
     from analysis import workload_studies
     from analysis.figures import requests
     from analysis.fitting import curve_fits
+    from results import progress
 
     check_choice("kind", request.kind, KINDS)
     selection, without = requests.with_targets(workload_studies.of_store(folder, request.where), request)
     yield from without
     figure = FIGURES[request.kind]
     if figure.source == BATCH:
-        lines = [curve_fits.of_workload(*each, request.rule) for each in requests.each(selection, request)]
+        wanted = progress.track(list(requests.each(selection, request)), "fit", " curves", on_progress)
+        lines = [curve_fits.of_workload(*each, request.rule) for each in wanted]
         yield from figure.draw(lines)
     else:
         yield from figure.draw(selection, request)

@@ -326,7 +326,7 @@ def _symbols(panels: PanelLines, built: Mapping[GridPlace, BuiltPanel]) -> list[
     if definitions.TRIALS in draws:
         return tuning.plane_symbols(contours=True)
     if definitions.METAPARAMETERS in draws:
-        return tuning.symbols(rates=True, critical=any(one.selected.verdict == "identified" for one in lines))
+        return tuning.symbols(lines, rates=True)
     if definitions.STEPS in draws:
         alone = max(len(panel.lines) for panel in built.values()) == 1
         return steps.symbols(lines, alone=alone, perfect=any(one.perfect for one in _flatten(panels)))

@@ -16,13 +16,13 @@ from analysis.plotting import evidence, tuning
 from analysis.plotting.draw import INK
 from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
-from analysis.plotting.picture import Picture, Pictures, Skipped
+from analysis.plotting.picture import Picture, Pictures, Skipped, keep_inside
 from analysis.trials import trials
 
 # Inches.
 WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
-HEAD, MAIN, ROW, BETWEEN, FOOT = 0.62, 3.9, 1.75, 0.92, 0.56
-UNDER = 0.75  # label and legend under the axes of the curve
+HEAD, MAIN, ROW, BETWEEN, FOOT = 0.62, 4.2, 1.75, 0.92, 0.56
+UNDER = 1.05  # label and legend under the axes of the curve
 WORDS = 2.72  # width of the text next to the curve
 COLUMNS = {1: 2, 2: 2, 4: 2}  # by the number of panels; 3 for other numbers
 CHARACTERS = 46  # per line of the text
@@ -77,7 +77,7 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
 
 def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """Draws the legend for the metaparameter panels at the bottom of the page."""
-    symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
+    symbols = tuning.symbols([curve_trials.one], rates=True)
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
     figure.legend(
         handles=symbols,
@@ -97,7 +97,7 @@ def _fill(ax: Axes, panel: Panel) -> None:
     ax.xaxis.label.set_fontsize(SMALL)
     ax.yaxis.label.set_fontsize(SMALL)
     if panel.legend:
-        ax.legend(
+        legend = ax.legend(
             handles=list(panel.legend),
             loc="upper left",
             bbox_to_anchor=(-0.04, -0.25),
@@ -108,6 +108,7 @@ def _fill(ax: Axes, panel: Panel) -> None:
             handlelength=1.4,
             handletextpad=0.5,
         )
+        keep_inside(legend)
 
 
 def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
@@ -115,7 +116,7 @@ def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
     batch_figures.draw_curve(ax, curve_trials.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     batch_figures.draw_legend(
-        ax, fontsize=SMALL - 0.4, loc="upper left", bbox_to_anchor=beneath, ncols=4, borderaxespad=0, columnspacing=1.4
+        ax, fontsize=SMALL - 0.4, loc="upper left", bbox_to_anchor=beneath, ncols=3, borderaxespad=0, columnspacing=1.4
     )
 
 

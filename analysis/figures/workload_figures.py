@@ -134,8 +134,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
                 yield Skipped(what, "no metaparameter differs between its trials")
                 continue
             panels = [tuning.panel(quantity.label, line, quantity) for quantity in shown]
-            critical = line.selected.verdict == "identified"
-            symbols = tuning.symbols(rates=any(q.is_rate for q in shown), critical=critical)
+            symbols = tuning.symbols([line], rates=any(q.is_rate for q in shown))
             goals = [f"{workload.title} · {line.curve.target_text} · {pages.trial_counts([line])}"]
             names = [*pages.file_names([workload]), *_target(target)]
             yield pages.picture("Metaparameters of the best trial", goals, panels, symbols, names, request)

@@ -7,6 +7,7 @@ number.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,9 +23,11 @@ from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import PointsFit
 from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
+from results import progress
 from results.bad_input import BadInput
 from results.durable import Folder, located
 from results.plans.study import Target, TargetRequest, decimal
+from results.printing import Report
 from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
@@ -91,9 +94,21 @@ class CurveFits(NamedTuple):
 
 
 @located
-def of_store(folder: Folder, request: TargetRequest = None) -> list[CurveFits]:
-    """Returns a store's curves with their fits; ``request`` is a target (metric, value) to use instead of their own."""
-    return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
+def of_store(folder: Folder, request: TargetRequest = None, report: Report | None = None) -> list[CurveFits]:
+    """Returns a store's curves with their fits.
+
+    Args:
+      folder: folder of the store.
+      request: target (metric, value) to use instead of the studies' own.
+      report: called with progress lines.
+    """
+    began = time.monotonic()
+    return of_curves(curves.of_store(*steps.load(folder, request)), report, began)
+
+
+def of_curves(every: Sequence[Curve], report: Report | None = None, began: float | None = None) -> list[CurveFits]:
+    """Returns curves with their fits, see ``progress.track`` for ``report`` and ``began``."""
+    return [of_curve(one) for one in progress.track(every, "fit", " curves", report, began)]
 
 
 def of_workload(
@@ -213,28 +228,30 @@ def trial_numbers(one: CurveFits) -> list[int]:
     return [*powers, count]
 
 
-def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]:
+def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = (), report: Report | None = None) -> list[AtK]:
     """Fits every curve for each k, sorted by k within a curve.
 
     Args:
       curves: curves to fit.
       ks: numbers of trials. Those at which a curve cannot be fitted are left out. Empty for ``trial_numbers``.
+      report: called with progress lines.
     """
+    wanted = [(one, k) for one in curves for k in sorted(set(ks or trial_numbers(one))) if _has(one, k)]
     return [
         AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))
-        for one in curves
-        for k in sorted(set(ks or trial_numbers(one)))
-        if _has(one, k)
+        for one, k in progress.track(wanted, "fit by number of trials", " curves", report)
     ]
 
 
-def rows_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> tuple[pd.DataFrame, list[PointsFit]]:
+def rows_by_k(
+    curves: Sequence[CurveFits], ks: Sequence[int], report: Report | None = None
+) -> tuple[pd.DataFrame, list[PointsFit]]:
     """Returns the names of curves and numbers of trials, one row for each k of each curve, with the fits.
 
     Raises:
       BadInput: no curve can be fitted at any requested number of trials.
     """
-    refits = refit_by_k(curves, ks)
+    refits = refit_by_k(curves, ks, report)
     if not refits:
         available = sorted({k for one in curves for k in trial_numbers(one)})
         wanted, found = (", ".join(map(str, each)) for each in (ks, available))

@@ -25,8 +25,9 @@ from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extents
 from analysis.fitting.narrowing import Narrowing
-from results import bounds
+from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest
+from results.printing import Report
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.
@@ -34,6 +35,7 @@ BESIDE_POINTS = (
     *("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"),
     *(*CONFIRMED, *BEST, *MEDIANS),
 )
+OF_SEARCH = ("trials", "search", "space")  # assumptions that do not concern the curve's shape
 KEPT = ("pays up to", "efficient up to", "critical batch size")
 LEAST = ("sharpness", "half the trials", "model error", "s_min", "verdict")  # a narrow terminal drops these first
 MEANING = (
@@ -137,8 +139,12 @@ def of_curve(curve: Curve) -> PointsFit:
     return of_points(curves.points(curve), curve.distinction)
 
 
-def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
+def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, list[PointsFit]]:
     """Returns the names of the curves in a CSV file of points, one row each, and their fits.
+
+    Args:
+      file: the file.
+      report: called with progress lines.
 
     Raises:
       BadInput: the file cannot be read, lacks a column, or contains values other than positive numbers.
@@ -148,7 +154,7 @@ def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS, *empty}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
-    return names, [of_points(_points(group)) for group in groups]
+    return names, [of_points(_points(group)) for group in progress.track(groups, "fit", " curves", report)]
 
 
 def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
@@ -215,11 +221,19 @@ def _points(rows: pd.DataFrame) -> Points:
 
 
 def table(
-    names: pd.DataFrame, points_fits: list[PointsFit], gain: float = GAIN, *, assume_nothing: bool = False
+    names: pd.DataFrame,
+    points_fits: list[PointsFit],
+    gain: float = GAIN,
+    *,
+    assume_nothing: bool = False,
+    report: Report | None = None,
 ) -> pd.DataFrame:
-    """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits. See ``extents_of``."""
+    """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits. See ``extents_of``.
+
+    ``report`` is called with progress lines.
+    """
     rows = []
-    for one in points_fits:
+    for one in progress.track(points_fits, "pays and efficient up to", " curves", report):
         found = extents_of(one.points, gain, assume_nothing=assume_nothing) or (UNKNOWN, UNKNOWN)
         numbers = (*one.fit[:5], one.fit.model_error) if one.fit else (float("nan"),) * 6
         of_fit = (*numbers[:5], one.verdict, one.shift, numbers[5], ", ".join(doubts(one)), one.reason)
@@ -230,6 +244,11 @@ def table(
 def doubts(points_fit: PointsFit) -> list[str]:
     """Returns the names of assumptions that the data contradict."""
     return [check.assumption for check in points_fit.checks if check.outcome == "doubt"]
+
+
+def extent_doubts(points_fit: PointsFit) -> list[str]:
+    """Returns the names of contradicted assumptions about the search, on which answers for any shape also depend."""
+    return [name for name in doubts(points_fit) if name in OF_SEARCH]
 
 
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
@@ -319,10 +338,29 @@ def critical_in_words(points_fit: PointsFit) -> str:
     return text.statement(points_fit.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 
+def hyperbola_in_words(points_fit: PointsFit) -> str:
+    """Formats the critical batch size with its doubts, such as ``64 [58, 70], in doubt``."""
+    return text.with_doubt(critical_in_words(points_fit), points_fit.verdict, in_doubt=bool(doubts(points_fit)))
+
+
 def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
-    """Formats *pays up to* and *efficient up to* as ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``."""
-    pays, efficient = (text.answer(*one) for one in points_fit.extents or (UNKNOWN, UNKNOWN))
+    """Formats *pays up to* and *efficient up to*.
+
+    Returns:
+      Two of ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``, with ``, in doubt`` if the search is.
+    """
+    in_doubt = bool(extent_doubts(points_fit))
+    pays, efficient = (
+        text.with_doubt(text.answer(*one), one.verdict, in_doubt=in_doubt)
+        for one in points_fit.extents or (UNKNOWN, UNKNOWN)
+    )
     return pays, efficient
+
+
+def pays_in_words(points_fit: PointsFit) -> str:
+    """Formats *pays up to* as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
+    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
+    return text.with_doubt(text.bound(*pays), pays.verdict, in_doubt=bool(extent_doubts(points_fit)))
 
 
 def verdict_in_words(points_fit: PointsFit) -> str:
@@ -331,6 +369,11 @@ def verdict_in_words(points_fit: PointsFit) -> str:
 
 
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
-    """Formats the selected critical batch size and, if there is one, the confirmed one."""
-    words = critical_in_words(selected)
-    return f"selected {words}; confirmed {critical_in_words(confirmed)}" if confirmed else words
+    """Formats *pays up to* as selected and, if there are reruns, as confirmed, without the best values of bounds."""
+    words = pays_in_words(selected)
+    return join_answers(words, pays_in_words(confirmed)) if confirmed else words
+
+
+def join_answers(selected: str, confirmed: str) -> str:
+    """Joins the selected and the confirmed answer, both in words."""
+    return f"selected {selected}; confirmed {confirmed}"

@@ -18,16 +18,26 @@
 # workloads. At small batch sizes, doubling the batch halves the steps (*perfect scaling*). Then doubling saves less
 # and less (*diminishing returns*), and finally it saves nothing (*maximal data parallelism*).
 #
-# This notebook draws the curve for the workloads of the dataset and estimates its knee with an interval. It then tests
-# the method on a workload with a known answer, on shortened sweeps, and on simulated searches.
+# This notebook draws the curve for the workloads of the dataset. It answers how far larger batches pay off and stay
+# efficient, whatever the shape of the curve, and then estimates the knee, if the curve is a hyperbola. It tests the
+# method on a workload with a known answer, on shortened sweeps, and on simulated searches.
 
 # %%
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import releases
+from analysis import releases, text
 from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import assumptions, coverage, curve_fits, fits, noisy_quadratic, regimes, simulation
+from analysis.fitting import (
+    assumptions,
+    coverage,
+    curve_fits,
+    extent_coverage,
+    fits,
+    noisy_quadratic,
+    regimes,
+    simulation,
+)
 from analysis.plotting import picture
 from analysis.trials import medians, trials
 
@@ -50,16 +60,36 @@ print(f"{len(fitted)} curves")
 # trial with fresh seeds.
 #
 # Along the dashed line of perfect scaling, the number of examples (batch size times steps) is constant. The strip
-# above the axes names a regime if it is at least 80 % probable, and shows `?` otherwise. The critical batch size with
-# its 90 % interval is at the bottom.
+# above the axes names a regime if it is at least 80 % probable, and shows `?` otherwise. *Pays up to* with its 90 %
+# interval is at the bottom. A diamond on the curve marks the critical batch size, if the curve is a hyperbola. Answers
+# in doubt are dashed or hollow.
 
 # %%
 (one, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("digits", "momentum")]
 picture.show(batch_figures.steps_to_target([one]))
 
 # %% [markdown]
-# The table lists the data of the picture and the probability of each regime. Perfect scaling means within 20 % of the
-# line, and maximal data parallelism means within 20 % of the plateau.
+# ## How far do larger batches pay off?
+#
+# Two answers do not depend on the shape of the curve:
+#
+# - *pays up to*: the first batch size at which doubling the batch and the devices trains less than 20 % faster, if a
+#   step takes the same time.
+# - *efficient up to*: the last batch size that needs at most 1.2 times the fewest examples of any batch size.
+#
+# Each has a 90 % interval. If an end is open, the other one is a 95 % bound.
+
+# %%
+answers = curve_fits.answers(one)
+pd.DataFrame(
+    [fits.extents_in_words(points_fit) for _, points_fit in answers],
+    columns=["pays up to", "efficient up to"],
+    index=[name for name, _ in answers],
+)
+
+# %% [markdown]
+# The next table lists the data of the picture and the probability of each regime. Perfect scaling means within 20 % of
+# the line, and maximal data parallelism means within 20 % of the plateau.
 
 # %%
 points = one.selected.points
@@ -69,7 +99,7 @@ pd.DataFrame({"batch size": points.batch_size, "steps_low": points.low, "steps_h
 ).set_index("batch size")
 
 # %% [markdown]
-# ## The fit
+# ## If the curve is a hyperbola
 #
 # The model of the steps `S` at batch size `B` is
 #
@@ -98,8 +128,8 @@ pd.Series(
 ).to_frame()
 
 # %% [markdown]
-# A fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee or
-# the search is in *doubt*, no interval is stated. Doubts about other assumptions are hints. *Cannot tell* means that
+# Such a fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee
+# or the search is in *doubt*, no interval is stated. Doubts about other assumptions are hints. *Cannot tell* means that
 # there are too few data for the check.
 
 # %%
@@ -108,24 +138,36 @@ print(assumptions.listing(one.selected.checks))
 # %% [markdown]
 # ## All curves
 #
-# The verdict is part of the answer. **Identified**: both ends of the interval are within the measured batch sizes, and
-# there is a plateau. **At least**, **at most**: only one end is, and it is a 95 % bound. **Not identified**: the data
-# do not determine the critical batch size.
+# The verdict is part of each answer. **Identified**: both ends of the interval are within the measured batch sizes.
+# **Lower bound**, **upper bound**: only one end is, and it is a 95 % bound. **Unknown**: neither is. **In doubt** is
+# added if the data contradict an assumption of that answer. *Pays up to* and *efficient up to* only assume that the
+# search is as good at every batch size.
 
 # %%
 names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
 table = fits.table(names, [one.selected for one in fitted])
-table["critical batch size"] = [fits.critical_in_words(one.selected) for one in fitted]
+extents = [fits.extents_in_words(one.selected) for one in fitted]
+table["pays up to"], table["efficient up to"] = zip(*extents, strict=True)
+table[[*names, "pays up to", "efficient up to", "pays_halved_by", "efficient_halved_by"]]
+
+# %%
+verdicts = {"pays up to": "pays_verdict", "efficient up to": "efficient_verdict", "critical batch size": "verdict"}
+counts = pd.DataFrame({name: table[column].map(text.IN_WORDS).value_counts() for name, column in verdicts.items()})
+counts.fillna(0).astype(int).rename_axis("verdict")
+
+# %% [markdown]
+# `pays_halved_by` and `efficient_halved_by` are the multiples of the trials that would halve the interval. The
+# critical batch sizes follow, if the curves are hyperbolas.
+
+# %%
+table["critical batch size"] = [fits.hyperbola_in_words(one.selected) for one in fitted]
 table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
 
 # %%
-counts = table["verdict"].str.replace("_", " ").value_counts()
 identified = table.loc[table["verdict"] == "identified", "doubts"].fillna("")
 doubts = identified[identified != ""].str.split(", ").explode().value_counts()
 Markdown(
-    "Verdicts of all curves: "
-    + ", ".join(f"{count} *{verdict}*" for verdict, count in counts.items())
-    + f". {(identified != '').sum()} of the {len(identified)} identified curves are in doubt: "
+    f"{(identified != '').sum()} of the {len(identified)} identified critical batch sizes are in doubt: "
     + ", ".join(f"{count} about *{name}*" for name, count in doubts.items())
     + "."
 )
@@ -230,19 +272,21 @@ pd.DataFrame(
     [
         (
             largest,
+            *fits.extents_in_words(points_fit),
             points_fit.fit and points_fit.fit.critical_batch_size,
             fits.critical_in_words(points_fit),
             points_fit.reason,
         )
         for largest, points_fit in cut.items()
     ],
-    columns=["largest batch size", "best fit", "critical batch size", "reason"],
+    columns=["largest batch size", "pays up to", "efficient up to", "best fit", "critical batch size", "reason"],
 ).set_index("largest batch size")
 
 # %% [markdown]
-# Fits of fewer than five batch sizes are rejected, because no data would remain to check them. Without a plateau, the
-# verdict is *at least*, a lower bound of the knee. The column *best fit* is the estimate without its interval; note
-# how it moves. The picture shows the longest of these sweeps that only gets a bound.
+# Fewer than five batch sizes get no answer, because no data would remain to check it. In a short sweep, *pays up to* is
+# only a lower bound: doubling still pays off at its end. Without a plateau, the critical batch size also gets only a
+# lower bound. The column *best fit* is its estimate without the interval. Note how it moves. The picture shows the
+# longest of these sweeps that only gets a bound.
 
 # %%
 bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
@@ -252,10 +296,23 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 # %% [markdown]
 # ## Coverage
 #
-# Searches with a known knee can be simulated and fitted with the same code. Here are a few scenarios with 100 data
-# sets each. `python -m analysis coverage` runs 504 scenarios with 300 each. Their table is in
-# `docs/statistics/coverage.md`. The aim is a coverage of 85 to 97 % if the knee is inside the data. In scenarios with
-# no knee inside the data, *identified* must be rare.
+# Searches with a known curve can be simulated and answered with the same code. The first table is for answers that
+# hold whatever the shape, at the luck that real searches have.
+
+# %%
+shapes = ("hyperbola", "slope -0.85", "knee 4 x sharper to its plateau", extent_coverage.FALLS)
+every = [one for one in extent_coverage.scenarios() if one.sizes == 11 and one.shape in shapes]
+cells = [one for one in every if one.noise == "luck 0.22"]
+columns = ["shape", "answer", "holds", "bound_holds", "two_sided", "wrong", "octaves"]
+extent_coverage.run(50, 0, print, cells)[columns]
+
+# %% [markdown]
+# `holds` is the share of intervals that contain the truth. The last answer, `critical`, is the knee of a fitted
+# hyperbola: compare it on the other shapes. `python -m analysis coverage` runs many more scenarios. Their tables are
+# in `docs/statistics/coverage.md`.
+#
+# The second table is for critical batch sizes. Here are a few scenarios with 100 data sets each. The aim is a coverage
+# of 85 to 97 % if the knee is inside the data. In scenarios with no knee inside the data, *identified* must be rare.
 
 # %%
 scenarios = [

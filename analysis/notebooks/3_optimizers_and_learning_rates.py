@@ -53,7 +53,8 @@ digits = [one for one in constant if not one.curve.pruned]  # the learning rate 
 picture.show(batch_figures.optimizers(digits))
 
 # %% [markdown]
-# The table lists the numbers. `E_min` is the smallest number of examples that reaches the target, under perfect
+# The table lists the numbers: how far doubling pays off and stays efficient, and then the critical batch size, if the
+# curve is a hyperbola. `E_min` is the smallest number of examples that reaches the target, under perfect
 # scaling. `S_min` is the smallest number of steps, on the plateau. Their ratio is the critical batch size. It can be
 # large because few steps suffice at large batch sizes, or because small batch sizes need many examples. Only the first
 # is a gain.
@@ -64,7 +65,8 @@ table = pd.DataFrame(
         {
             "model": one.curve.model,
             "optimizer": one.curve.optimizer,
-            "critical batch size": fits.critical_in_words(one.selected),
+            **dict(zip(fits.KEPT, fits.extents_in_words(one.selected), strict=False)),
+            "critical batch size": fits.hyperbola_in_words(one.selected),
             "E_min": one.selected.fit and one.selected.fit.e_min,
             "S_min": one.selected.fit and one.selected.fit.s_min,
             **contradictions.stated_interval(one.selected)._asdict(),
@@ -72,7 +74,7 @@ table = pd.DataFrame(
         for one in digits
     ]
 ).set_index(["model", "optimizer"])
-table[["critical batch size", "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
+table[[*fits.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
 
 # %% [markdown]
 # Which optimizers differ from plain gradient descent? Two critical batch sizes count as different if their 90 %
@@ -254,17 +256,19 @@ Markdown(
 # that of a typical run with tuned metaparameters. The two values answer different questions, and both are always
 # shown.
 #
-# ## The knee against the number of trials
+# ## Answers against the number of trials
 #
 # A minimum decreases as the search grows. The first 8, 16, 32, ... trials of each study form smaller searches, whose
-# critical batch sizes show the dependence on k. Losing trials of pruned studies were cut short, so these studies
-# appear at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed.
+# answers show the dependence on k. The picture shows *pays up to*. Losing trials of pruned studies were cut short, so
+# these studies appear at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed. Answers in doubt
+# are hollow.
 
 # %%
-picture.show(best_of_figures.knees(fitted))
+picture.show(best_of_figures.pays(fitted))
 
 # %% [markdown]
-# The same numbers are printed by `python -m analysis fit --best-of 8,16,32,64,1024`:
+# The critical batch sizes, if the curves are hyperbolas, are also printed by `python -m analysis fit --best-of
+# 8,16,32,64,1024`:
 
 # %%
 by_number = curve_fits.table_by_k(curve_fits.refit_by_k(fitted, [8, 16, 32, 64, 1024]))

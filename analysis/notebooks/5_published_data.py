@@ -32,7 +32,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, releases
+from analysis import releases, text
 from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import curve_fits, fits
 from analysis.plotting import picture
@@ -61,7 +61,14 @@ published_numbers.points().drop_duplicates("source").set_index("source")[["citat
 file = Path(SCRATCH.name) / "figure1.csv"
 points[["panel", "batch_size", "steps"]].to_csv(file, index=False)
 names, points_fits = fits.of_file(file)
-figure1 = names.assign(**{"critical batch size": [fits.critical_in_words(one) for one in points_fits]})
+extents = pd.DataFrame([fits.extents_in_words(one) for one in points_fits], columns=["pays up to", "efficient up to"])
+names.join(extents).set_index("panel")
+
+# %% [markdown]
+# These answers hold whatever the shape of the curve. If the curves are hyperbolas, their critical batch sizes are:
+
+# %%
+figure1 = names.assign(**{"critical batch size": [fits.hyperbola_in_words(one) for one in points_fits]})
 figure1.join(fits.table(names, points_fits)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index("panel")
 
 # %% [markdown]
@@ -90,20 +97,24 @@ summary = pd.DataFrame(
     {
         **{name: [getattr(one.curve, name) for one in reference] for name in naming},
         "batch sizes": [len(one.curve.batch_sizes) for one in reference],
+        "pays up to": [fits.extents_in_words(one.selected)[0] for one in reference],
+        "efficient up to": [fits.extents_in_words(one.selected)[1] for one in reference],
         "critical batch size": [fits.critical_in_words(one.selected) for one in reference],
         "verdict": [one.selected.verdict for one in reference],
         "doubts": [", ".join(fits.doubts(one.selected)) for one in reference],
     }
 )
-fittable = summary[summary["verdict"] != "not_identified"]
+no_extent = pd.Series([one.selected.extents is None for one in reference])
+fittable = summary[~no_extent]
 fittable.set_index(naming)
 
 # %%
-refused = summary[summary["verdict"] == "not_identified"].drop(columns=["critical batch size", "verdict", "doubts"])
+refused = summary.loc[no_extent, [*naming, "batch sizes"]]
+one_sided = int(fittable["verdict"].isin(["at_least", "at_most"]).sum())
 Markdown(
-    f"{len(fittable)} of {len(summary)} curves get a statement, "
-    f"{int((fittable['verdict'] != 'identified').sum())} of them one-sided. The others are rejected for the reasons "
-    "below. Reference points were made to check submissions rather than to find a knee."
+    f"{len(fittable)} of {len(summary)} curves have enough batch sizes for an answer. {one_sided} of their critical "
+    "batch sizes are one-sided. The others are rejected for the reasons below. Reference points were made to check "
+    "submissions rather than to find where doubling stops paying off."
 )
 
 # %%
@@ -112,9 +123,9 @@ refused.assign(reason=[reference[i].selected.reason for i in refused.index]).set
 # %% [markdown]
 # A curve with several studies at one batch size is not fitted. They run the same benchmark with different
 # metaparameters, and selecting the better one would be a search that did not take place. The pictures show the curves
-# with a statement. *At least* means that there is no plateau, because references are rarely run far beyond the batch
-# sizes that pay off. The best of a few seeds with expert metaparameters is not the best of a search, so these critical
-# batch sizes differ in kind from those of the previous notebooks.
+# with an answer. *At least* means that doubling still pays off at the largest batch size, because references are rarely
+# run beyond that. The best of a few seeds with expert metaparameters is not the best of a search, so these answers
+# differ in kind from those of the previous notebooks.
 
 # %%
 picture.show(batch_figures.steps_to_target([reference[i] for i in fittable.index]))
@@ -187,9 +198,10 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # %% [markdown]
 # ## Side by side
 #
-# The table lists critical batch sizes from three sources: measured by this software, read off Figure 1, and MLPerf.
-# They differ in data, model, target, search and scale, so they cannot contradict each other. They share the question
-# and the method. Curves without a statement are left out, and rows are sorted by their lower ends.
+# The table lists answers from three sources: measured by this software, read off Figure 1, and MLPerf. They differ in
+# data, model, target, search and scale, so they cannot contradict each other. They share the question and the method.
+# Curves without a lower end of *pays up to* are left out, and rows are sorted by it. The last column holds if the curve
+# is a hyperbola.
 
 # %%
 ours = curve_fits.of_store(releases.release())
@@ -200,16 +212,17 @@ lines = [
 ]
 statements = pd.DataFrame(
     [
-        (source, workload, fits.critical_in_words(one), one.verdict, contradictions.stated_interval(one).low)
+        (source, workload, *fits.extents_in_words(one), fits.hyperbola_in_words(one), *one.extents.pays[1:])
         for source, workload, one in lines
+        if one.extents
     ],
-    columns=["source", "workload", "critical batch size", "verdict", "low"],
+    columns=["source", "workload", *fits.KEPT, "low", "high", "verdict"],
 )
-statements = statements[statements["verdict"] != "not_identified"].sort_values("low", ignore_index=True)
-statements.drop(columns=["low", "verdict"])
+statements = statements.dropna(subset="low").sort_values("low", ignore_index=True)
+statements.drop(columns=["low", "high", "verdict"])
 
 # %%
-statements.groupby(["source", "verdict"]).size().unstack(fill_value=0)
+statements.groupby(["source", statements["verdict"].map(text.IN_WORDS)]).size().unstack(fill_value=0)
 
 # %%
 SCRATCH.cleanup()

@@ -77,14 +77,21 @@ tables.measurements[["trial", "step", "train_loss", "validation_error"]].tail()
 # ## Answers
 #
 # The tables of the commands are also functions. `python -m analysis steps` prints this one, and `python -m analysis
-# fit` the next one. With only eight trials per point, the fit is uncertain, as its verdict and reason state.
+# fit` the next one. With only eight trials per point, the answers are uncertain, as their verdicts state.
 
 # %%
 answers = steps.table(*steps.load(STORE))
 answers[["batch_size", "target_metric", "target_value", "steps_low", "steps_high"]]
 
 # %%
-curve_fits.table(STORE)[["optimizer", "critical_batch_size", "verdict", "reason"]]
+found = curve_fits.table(STORE)
+found[["optimizer", "pays_up_to_low", "pays_up_to", "pays_up_to_high", "pays_verdict", "efficient_up_to"]]
+
+# %% [markdown]
+# The critical batch size is in the same table, if the curve is a hyperbola:
+
+# %%
+found[["optimizer", "critical_batch_size", "verdict", "doubts", "reason"]]
 
 # %% [markdown]
 # Draw a figure from the same fits:

@@ -35,18 +35,23 @@ STORE = releases.release()
 # ## Independent of hardware
 #
 # If the batch and the devices are doubled together at constant seconds per step, only the curve matters. A doubling
-# pays off if training is at least 20 % faster, where 100 % is perfect. For the published curves of Shallue et al.
-# (2018):
+# pays off if training is at least 20 % faster, where 100 % is perfect. *Pays up to* is the first batch size at which a
+# doubling gains less, and *efficient up to* the last one that needs at most 1.2 times the fewest examples. Neither
+# depends on the shape of the curve. For the published curves of Shallue et al. (2018):
 
 # %%
-NAMES = ["dataset", "model", "batch_size", "batch_size_low", "batch_size_high", "batch_verdict"]
-answers.table(answers.answers(answers.of_paper("shallue2018")))[NAMES]
+ENDS = ["", "_low", "_high"]
+PAYS = [f"batch_size{end}" for end in ENDS]
+EFFICIENT = [f"efficient_batch_size{end}" for end in ENDS]
+published = answers.table(answers.answers(answers.of_paper("shallue2018")))
+published[["dataset", "model", *PAYS, "batch_verdict", *EFFICIENT]]
 
 # %% [markdown]
-# With perfect scaling, S = E / B, and no communication, time decreases as 1/n and the cost in device-hours is
-# constant. On a plateau with constant S, time is constant and the cost grows as n. In between, for a curve of
-# sharpness 1, a doubling speeds training up by the factor (1 + B*/B) / (1 + B*/2B). This is a gain of 20 % at B = 2
-# B*, so the last doubling that pays off goes from there to four times the critical batch size.
+# The critical batch size explains the numbers, if the curve is a hyperbola. With perfect scaling, S = E / B, and no
+# communication, time decreases as 1/n and the cost in device-hours is constant. On a plateau with constant S, time is
+# constant and the cost grows as n. In between, for a curve of sharpness 1, a doubling speeds training up by the factor
+# (1 + B*/B) / (1 + B*/2B). This is a gain of 20 % at B = 2 B*, so the last doubling that pays off goes from there to
+# four times the critical batch size.
 
 # %%
 critical = 64.0
@@ -68,7 +73,7 @@ picture.show(payoff_figures.of_curves(chosen))
 
 # %%
 found = answers.answers(answers.of_curves(chosen))
-columns = ["optimizer", "estimate", "batch_size_low", "batch_size_high", "predicted_devices", "predicted_verdict"]
+columns = ["optimizer", "estimate", *PAYS, "batch_verdict", "predicted_devices", "predicted_verdict"]
 answers.table(found)[columns]
 
 # %% [markdown]

@@ -1,6 +1,7 @@
 """Answers: how far more devices pay off, for every curve in a store, a file of points or a paper, and every device."""
 
 import collections
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,11 +21,12 @@ from analysis.payoff import step_times, time_to_target
 from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTimes
 from analysis.payoff.time_to_target import LastDoubling, PayOff
 from analysis.trials import steps
-from results import store
+from results import progress, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.papers import published_numbers
 from results.plans.study import TargetRequest
+from results.printing import Report
 
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (
@@ -97,7 +99,9 @@ class Answer(NamedTuple):
 
 
 @located
-def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str] = ()) -> list[Subject]:
+def of_store(
+    folder: Folder, request: TargetRequest = None, where: Sequence[str] = (), report: Report | None = None
+) -> list[Subject]:
     """Returns a store's curves, both as selected and as confirmed, and its factorizations over cores.
 
     Args:
@@ -105,10 +109,12 @@ def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str]
       request: metric and value to use instead of the studies' own targets.
       where: conditions on batch-size studies, as in ``workload_studies.of_store``. With any condition, factorizations
         are left out.
+      report: called with progress lines.
 
     Raises:
       BadInput: there is no store, or it has no study that could pay off.
     """
+    began = time.monotonic()
     drawn = kind_views.drawn(store.catalogue(folder))
     subjects = []
     if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
@@ -116,7 +122,7 @@ def of_store(folder: Folder, request: TargetRequest = None, where: Sequence[str]
         if where:
             wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
             every = [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
-        subjects = of_curves([curve_fits.of_curve(one) for one in every])
+        subjects = of_curves(curve_fits.of_curves(every, report, began))
     if kind_views.CORES in drawn and not where:
         subjects += of_core_curves(core_counts.curves(factorizations.load(folder)))
     return subjects
@@ -155,13 +161,13 @@ def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
     return subjects
 
 
-def of_file(file: Path) -> list[Subject]:
+def of_file(file: Path, report: Report | None = None) -> list[Subject]:
     """Returns the curves in a file of points, as read by ``fits.of_file``."""
-    return _of_fits(*fits.of_file(file))
+    return _of_fits(*fits.of_file(file, report))
 
 
-def of_paper(source: str) -> list[Subject]:
-    """Returns the curves published in a paper, from ``results/papers``.
+def of_paper(source: str, report: Report | None = None) -> list[Subject]:
+    """Returns the curves published in a paper, from ``results/papers``. ``report`` is called with progress lines.
 
     Raises:
       BadInput: there is no such paper, or it has no curves.
@@ -172,7 +178,8 @@ def of_paper(source: str) -> list[Subject]:
     naming = ["dataset", "model", "optimizer", "metric", "target_value"]
     groups = list(every[every["source"] == source].groupby(naming, sort=False))
     names = pd.DataFrame([key for key, _ in groups], columns=[*naming[:3], "target_metric", "target_value"])
-    return _of_fits(names, [fits.of_steps(own["batch_size"], own["steps"]) for _, own in groups])
+    tracked = progress.track(groups, "fit", " curves", report)
+    return _of_fits(names, [fits.of_steps(own["batch_size"], own["steps"]) for _, own in tracked])
 
 
 def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subject]:
@@ -194,6 +201,7 @@ def answers(
     *,
     assume_nothing: bool = False,
     choosable: bool = False,
+    report: Report | None = None,
 ) -> list[Answer]:
     """Returns how far each subject pays off on each device kind with times.
 
@@ -204,6 +212,7 @@ def answers(
       predicted: file of predicted step times, which replace those without communication.
       assume_nothing: whether ``pays`` and ``efficient`` allow for every convex curve, see ``fits.extents_of``.
       choosable: whether a user can select subjects with --where, in which case errors mention it.
+      report: called with progress lines.
 
     Raises:
       BadInput: a file is invalid, or does not identify one of several workloads.
@@ -214,7 +223,7 @@ def answers(
         if file
     }
     result = []
-    for i, one in enumerate(subjects):
+    for i, one in enumerate(progress.track(subjects, "payoff", " curves", report)):
         own = given[MEASURED][i] if MEASURED in given else list(one.times)
         if PREDICTED in given:
             others = given[PREDICTED][i]

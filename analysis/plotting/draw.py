@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 
-from analysis.fitting import regimes
+from analysis.fitting import fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curves import Points
 from analysis.fitting.fits import PointsFit
@@ -45,6 +45,7 @@ GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth"
 SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
 DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
+IN_DOUBT = (0.0, (2.2, 1.4))  # answers in doubt are dashed, and their markers are hollow
 FURTHEST = 4.0  # bars are cut at most at this factor below their middle
 
 
@@ -81,11 +82,18 @@ def batch_size_axis(ax: Axes, batch_sizes: Sequence[float] | np.ndarray, *, comp
     ax.grid(**GRID)
 
 
-def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False) -> None:
-    """Scales and labels both axes to include the batch sizes (examples) and steps. Use ``compact`` in small panels."""
+def batch_size_axes(
+    ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False, rows: int = 0
+) -> None:
+    """Scales and labels both axes to include the batch sizes (examples) and steps.
+
+    Use ``compact`` in small panels. There is room for ``rows`` of answers at the bottom.
+    """
     batch_size_axis(ax, batch_sizes, compact=compact)
     ax.set_yscale("log", base=2)
-    ax.set_ylim(*ticks.limits(steps, 0.9, 0.6))
+    share = 0.03 + 0.065 * rows  # of the height
+    octaves = math.log2(max(steps) / min(steps)) + 0.6
+    ax.set_ylim(*ticks.limits(steps, max(0.9, octaves * share / (1 - share)), 0.6))
     ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
     ax.set_ylabel("steps to target")
 
@@ -238,23 +246,21 @@ def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | No
     ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
 
 
-def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
-    """Draws an open ring at the critical batch size on the fitted curve, if it is identified."""
-    fit = points_fit.fit
-    if fit is None or points_fit.verdict != "identified":
+def ring(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
+    """Draws a ring on the fitted curve at an identified *pays up to*. The ring is dashed if it is in doubt."""
+    fit, extents = points_fit.fit, points_fit.extents
+    if fit is None or extents is None or extents.pays.verdict != "identified":
         return
-    size = np.array([fit.critical_batch_size])
-    ax.plot(
-        size,
-        regimes.curve(fit, size) / factor,
-        linestyle="none",
-        marker="o",
-        zorder=5,
-        markersize=12,
-        markerfacecolor="none",
-        markeredgecolor=style.color,
-        markeredgewidth=1.4,
-    )
+    size = np.array([extents.pays.best])
+    dashes = IN_DOUBT if fits.extent_doubts(points_fit) else "solid"
+    options: Look = {"s": 12**2, "facecolors": "none", "linewidths": 1.4, "linestyles": [dashes], "zorder": 5}
+    ax.scatter(size, regimes.curve(fit, size) / factor, edgecolors=style.color, **options)
+
+
+def diamond(color: str, *, in_doubt: bool) -> Look:
+    """Returns the marker of an estimate, which is hollow if it is in doubt."""
+    face = "white" if in_doubt else color
+    return {"marker": "D", "markersize": 5, "markerfacecolor": face, "markeredgecolor": color, "markeredgewidth": 1.1}
 
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:

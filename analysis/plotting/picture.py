@@ -19,6 +19,7 @@ from analysis.plotting import draw
 PNG_DPI = 200
 SMALLEST = 4.0  # minimum font size in points
 CHARACTERS_ACROSS = 88  # characters in the title's second line at full size
+LINE = 0.155  # height of each further line under the title, in inches
 LONGEST = 180  # maximum characters of a file name without its suffix. File systems allow 255 bytes.
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "scaling-limits",  # makes files reproducible
@@ -55,15 +56,15 @@ Pictures = Iterator[Picture | Skipped]
 
 
 def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
-    """Returns a figure with one pair of axes under a two-line title.
+    """Returns a figure with one pair of axes under its title.
 
     Args:
-      title, goal: lines of the title.
+      title, goal: the title and the lines under it.
       strips: number of regime strips above the axes.
       beside: whether to leave room for text next to the axes.
       below: room below the axes, in inches.
     """
-    width, down = 9.0 if beside else 6.4, 4.6 + below
+    width, down = 9.0 if beside else 6.4, 4.6 + below + LINE * goal.count("\n")
     figure = Figure(figsize=(width, down), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
     narrower = 6.4 / width
@@ -105,12 +106,13 @@ def add_to_title(figure: Figure, words: str) -> None:
 
 
 def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
-    """Writes both lines of the title, in smaller type if they have more than ``room`` characters."""
+    """Writes the title and the lines under it, in smaller type if they have more than ``room`` characters."""
     left = 0.115 * 6.4 / figure.get_figwidth()
     down = figure.get_figheight()
-    lines = ((0.253, title, 11.0, "bold", 0.7 * room), (0.4692, goal, 9.0, "normal", room))
+    last = 0.4692 + LINE * goal.count("\n")
+    lines = ((0.253, title, 11.0, "bold", 0.7 * room), (last, goal, 9.0, "normal", room))
     for under, words, size, weight, fits in lines:
-        fitting = min(size, size * fits / max(1, len(words)))
+        fitting = min(size, size * fits / max(1, *map(len, words.split("\n"))))
         written = figure.text(left, 1 - under / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
         keep_inside(written)
 

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.fitting import confirmations, fits, regimes
+from analysis import text
+from analysis.fitting import confirmations, curve_fits, fits, regimes
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Look, Style
@@ -57,14 +58,14 @@ def panel(
                 draw.perfect_scaling(ax, _examples(one) / factor)
         if alone:
             labelled = verdicts.label_fits(members[0].selected, members[0].confirmed)
-            verdicts.critical_batch_sizes(ax, labelled, small=True)
+            verdicts.answers(ax, labelled, small=True)
 
     alone = len(members) == 1
     entries = []
     for one, style in zip(members, styles, strict=True):
         words = fits.both_in_words(one.selected, None if relative_to else one.confirmed)
         entries.append(draw.legend_entry(style, f"{one.label}: {words}"))
-    heading = f"{named_by}: critical batch size [90 % interval]" if named_by else ""
+    heading = f"{named_by}: pays up to [90 % interval]" if named_by else ""
     return Panel(title, onto, () if alone else entries, goal, heading)
 
 
@@ -77,19 +78,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.selected.fit for one in members):
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
-        entries.append(
-            Line2D(
-                [],
-                [],
-                label="critical batch size [90 % interval]",
-                markerfacecolor="none",
-                markeredgecolor=style.color,
-                markeredgewidth=1.2,
-                linestyle="none",
-                marker="o",
-                markersize=10,
-            )
-        )
+        entries += _answers(members, style, alone=alone)
     if perfect:
         entries.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
     if any(len(published_steps(one)[0]) for one in members):
@@ -107,6 +96,22 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
                 linestyle="none",
             )
         )
+    return entries
+
+
+def _answers(members: Sequence[CurveFits], style: Style, *, alone: bool) -> list[Artist]:
+    """Returns the legend of *pays up to*, and of critical batch sizes in panels with one line."""
+    fitted = [own for one in members for _, own in curve_fits.answers(one)]
+    extents_in_doubt = any(fits.extent_doubts(one) for one in fitted)
+    words = "pays up to [90 % interval]" + (", dashed if in doubt" if extents_in_doubt else "")
+    if not alone:
+        ring: Look = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.2}
+        return [Line2D([], [], label=words, markeredgecolor=style.color, linestyle="none", **ring)]
+    entries: list[Artist] = [Line2D([], [], label=words, color=style.color, linewidth=2, marker="|", markersize=6)]
+    identified = [one for one in fitted if one.verdict == "identified"]
+    for in_doubt in sorted({bool(fits.doubts(one)) for one in identified}):
+        label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
+        entries.append(Line2D([], [], linestyle="none", label=label, **draw.diamond(style.color, in_doubt=in_doubt)))
     return entries
 
 
@@ -132,7 +137,8 @@ def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: in
     if points_fit.fit:
         draw.band(ax, points_fit.fit, style, factor=factor, alpha=0.25 if alone else 0.14)
         draw.fit_line(ax, points_fit.fit, style, None, factor=factor)
-        draw.knee(ax, points_fit, style, factor=factor)
+        if not alone:
+            draw.ring(ax, points_fit, style, factor=factor)
     else:
         middle = (regimes.from_zero(points_fit.points.low) + points_fit.points.high) / 2 / factor
         ax.plot(points_fit.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
@@ -143,7 +149,8 @@ def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: in
             if alone:
                 draw.band(ax, one.confirmed.fit, own, alpha=0.2)
             draw.fit_line(ax, one.confirmed.fit, own, None)
-            draw.knee(ax, one.confirmed, own)
+            if not alone:
+                draw.ring(ax, one.confirmed, own)
 
 
 def _again(style: Style, alone: bool) -> Style:

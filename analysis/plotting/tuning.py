@@ -9,9 +9,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from analysis import text
+from analysis.fitting import fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.search_growth import NEARLY, POWERS
-from analysis.plotting import draw, ticks
+from analysis.plotting import draw, ticks, verdicts
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
 from analysis.plotting.ticks import Ends
@@ -71,14 +73,19 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
                 ax.plot(sizes, scaled, color=INK, linestyle=DASHES[name], linewidth=1.0)
         fit = one.selected.fit
         if fit is not None and one.selected.verdict == "identified":
-            ax.axvline(fit.critical_batch_size, zorder=1, **CRITICAL)
+            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(fits.doubts(one.selected))))
         ax.set_ylabel(quantity.label)
 
     return Panel(title, onto)
 
 
-def symbols(*, rates: bool, critical: bool) -> list[Artist]:
-    """Returns the legend shared by all panels of metaparameters."""
+def _critical(*, in_doubt: bool) -> Look:
+    """Returns the line at a critical batch size, dotted if in doubt."""
+    return CRITICAL | ({"linestyle": (0, (1, 2)), "linewidth": 1.2} if in_doubt else {})
+
+
+def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
+    """Returns the legend shared by all panels of metaparameters of ``lines``."""
     entries: list[Artist] = [
         Line2D(
             [],
@@ -94,8 +101,10 @@ def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     if rates:
         looks = DASHES.items()
         entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
-    if critical:
-        entries.append(Line2D([], [], label="critical batch size", **CRITICAL))
+    identified = [one.selected for one in lines if one.selected.verdict == "identified"]
+    for in_doubt in sorted({bool(fits.doubts(one)) for one in identified}):
+        label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
+        entries.append(Line2D([], [], label=label, **_critical(in_doubt=in_doubt)))
     return entries
 
 

@@ -1,4 +1,4 @@
-"""Verdicts on axes: regimes in strips above, critical batch sizes along the bottom, and text."""
+"""Verdicts on axes: regimes in strips above, *pays up to* along the bottom, and critical batch sizes on curves."""
 
 import math
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from analysis.fitting import fits, regimes
+from analysis.fitting.extents import UNKNOWN, Extent
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw
 from analysis.plotting.draw import INK, Look
@@ -16,8 +17,9 @@ from analysis.plotting.ticks import Ends
 
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
 STRIP = 0.085  # height of a strip of regimes, as a fraction of the axes' height
-APART = 0.065  # distance between critical batch sizes along the bottom, as a fraction of the axes' height
-WORDS = 0.42  # width of the critical batch size as text, as a fraction of the axes' width
+APART = 0.065  # distance between answers along the bottom, as a fraction of the axes' height
+CHARACTER = 0.0122  # width of a character of an answer, as a fraction of the axes' width
+KNEE = "critical batch size, if a hyperbola"
 CHARACTERS_ACROSS = 88  # number of characters of a regime name that fill the width of the axes
 
 
@@ -28,11 +30,21 @@ class LabelledFit(NamedTuple):
     color: str
     points_fit: PointsFit
 
+    @property
+    def pays(self) -> Extent:
+        """How far doubling pays off."""
+        return self.points_fit.extents.pays if self.points_fit.extents else UNKNOWN
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the data contradict an assumption about the search, on which this answer depends."""
+        return bool(fits.extent_doubts(self.points_fit))
+
 
 def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[LabelledFit]:
     """Returns the labelled fits of a curve: one fit, or a selected and a confirmed one."""
     if confirmed is None:
-        return [LabelledFit("critical batch size", INK, selected)]
+        return [LabelledFit("", INK, selected)]
     return [
         LabelledFit("selected", draw.SELECTED.color, selected),
         LabelledFit("confirmed", draw.CONFIRMED.color, confirmed),
@@ -102,43 +114,77 @@ def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: 
     )
 
 
-def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
-    """Draws critical batch sizes with their intervals along the bottom and as text, the first one on top.
+def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
+    """Draws *pays up to* along the bottom, as intervals and as text, the first one on top, and marks the knees.
 
-    Arrows mark ends outside the axes. On ``small`` axes, the text is in a corner.
+    Arrows mark ends outside the axes. Answers in doubt are dashed and hollow. On ``small`` axes, the text is in a
+    corner.
     """
+    for one in labelled:
+        _knee(ax, one, 4.0 if small else 5.0)
     if small:
         _in_a_corner(ax, labelled)
         return
-    height, colon = 0.05, ":" if len(labelled) > 1 else ""
+    height = 0.05
     for one in reversed(labelled):
-        words = f"{one.label}{colon} {fits.critical_in_words(one.points_fit)}"
-        height += APART * _critical(ax, one, height, words)
+        words = f"pays up to {fits.pays_in_words(one.points_fit)}"
+        height += APART * _answer(ax, one, height, f"{one.label}: {words}" if one.label else words)
+
+
+def _knee(ax: Axes, one: LabelledFit, size: float) -> None:
+    """Marks an identified critical batch size with a diamond on the curve and a dotted line below it.
+
+    A bound is only in the legend, as an arrow head.
+    """
+    fit, verdict = one.points_fit.fit, one.points_fit.verdict
+    if fit is None or verdict == "not_identified":
+        return
+    label = f"{KNEE}:\n{one.label} {fits.hyperbola_in_words(one.points_fit)}".replace("\n ", "\n")
+    look: Look = draw.diamond(one.color, in_doubt=bool(fits.doubts(one.points_fit))) | {"markersize": size}
+    look |= {"linestyle": "none", "label": label, "zorder": 5}
+    if verdict != "identified":
+        ax.plot([], [], **look | {"marker": ">" if verdict == "at_least" else "<"})
+        return
+    knee = float(regimes.curve(fit, np.array(fit.critical_batch_size)))
+    below: Look = {"color": one.color, "linewidth": 0.9, "linestyle": ":", "zorder": 1.5}
+    ax.plot([fit.critical_batch_size] * 2, [ax.get_ylim()[0], knee], **below)
+    ax.plot([fit.critical_batch_size], [knee], **look)
 
 
 def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     look: Look = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
     look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
-    space = " " if len(labelled) > 1 else "\n"
     for row, one in enumerate(reversed(labelled)):
         interval(ax, one, 0.035 + 0.045 * row, 6)
-        words = f"{one.label}{space}{fits.critical_in_words(one.points_fit)}"
+        pays = fits.pays_in_words(one.points_fit)
+        words = f"{one.label} {pays}" if len(labelled) > 1 else f"pays up to\n{pays}"
         up = 0.035 + 0.045 * len(labelled) + 0.075 * row
         ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
+    if len(labelled) > 1:
+        up = 0.035 + (0.045 + 0.075) * len(labelled)
+        ax.text(0.03, up, "pays up to", transform=ax.transAxes, color=INK, **look)
 
 
 def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> Ends | None:
-    """Draws the interval of a critical batch size as a bar and returns its ends, or None if it is not identified."""
-    _, color, points_fit = one
-    fit = points_fit.fit
-    if fit is None or points_fit.verdict == "not_identified":
+    """Draws the interval of *pays up to* as a bar and returns its ends, or None if it is unknown."""
+    if one.pays.verdict == "not_identified":
         return None
-    low, high = _within(points_fit, fit, ax.get_xlim())
-    at: Look = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
-    ax.plot([low.place, high.place], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
+    low, high = _within(one.pays, ax.get_xlim())
+    at: Look = {"transform": ax.get_xaxis_transform(), "color": one.color, "zorder": 5}
+    line = draw.IN_DOUBT if one.in_doubt else "-"
+    ax.plot([low.place, high.place], [height] * 2, linewidth=2, linestyle=line, solid_capstyle="butt", **at)
     for end, arrow in ((low, "<"), (high, ">")):
         ax.plot([end.place], [height], marker="|" if end.stated else arrow, markersize=size, clip_on=False, **at)
+    if ax.get_xlim()[0] < one.pays.best < ax.get_xlim()[1]:
+        ax.plot([one.pays.best], [height], **at, **_disc(one, size))
     return low.place, high.place
+
+
+def _disc(one: LabelledFit, size: float) -> Look:
+    """Returns the marker of the best estimate, hollow if in doubt."""
+    face = "white" if one.in_doubt else one.color
+    look: Look = {"marker": "o", "markersize": 0.8 * size, "markerfacecolor": face, "markeredgecolor": one.color}
+    return look | {"markeredgewidth": 1.1}
 
 
 class _End(NamedTuple):
@@ -148,65 +194,62 @@ class _End(NamedTuple):
     stated: bool
 
 
-def _within(points_fit: PointsFit, fit: regimes.Fit, limits: Ends) -> tuple[_End, _End]:
-    """Returns a critical batch size's interval, cut at the limits. Ends that are not stated are at the limits."""
+def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
+    """Returns an interval cut at the limits. Ends that are not stated are at the limits."""
     low, high = limits
-    has_low = not math.isnan(fit.low) and points_fit.verdict != "at_most"
-    has_high = not math.isnan(fit.high) and points_fit.verdict != "at_least"
-    return _End(max(fit.low, low) if has_low else low, has_low), _End(
-        min(fit.high, high) if has_high else high, has_high
+    has_low, has_high = not math.isnan(extent.low), not math.isnan(extent.high)
+    return _End(max(extent.low, low) if has_low else low, has_low), _End(
+        min(extent.high, high) if has_high else high, has_high
     )
 
 
 def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
-    """Draws a critical batch size as a marker with a vertical interval. Open ends extend to the edge of the axes."""
-    _, color, points_fit = one
-    fit = points_fit.fit
-    if fit is None or points_fit.verdict == "not_identified":
+    """Draws *pays up to* as a marker with a vertical interval. Open ends extend to the edge of the axes.
+
+    In doubt, the marker is hollow and the interval is dashed.
+    """
+    pays, color = one.pays, one.color
+    if pays.verdict == "not_identified":
         return
     bottom, top = ax.get_ylim()
-    low, high = _within(points_fit, fit, (bottom, top))
-    ax.plot([across] * 2, [low.place, high.place], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
+    low, high = _within(pays, (bottom, top))
+    line = draw.IN_DOUBT if one.in_doubt else "-"
+    at: Look = {"color": color, "zorder": 3}
+    ax.plot([across] * 2, [low.place, high.place], linestyle=line, linewidth=1.4, solid_capstyle="butt", **at)
     for end, arrow in ((low, "v"), (high, "^")):
         look: Look = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
         ax.plot([across], [end.place], color=color, zorder=3, clip_on=False, **look)
-    if points_fit.verdict == "identified":
-        look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
-        ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
+    if bottom < pays.best < top:
+        look = {"markersize": 5, "markeredgewidth": 1.0 if one.in_doubt else 0.6, "zorder": 4, "color": color}
+        look |= {"markeredgecolor": color, "markerfacecolor": "white"} if one.in_doubt else {"markeredgecolor": "white"}
+        ax.plot([across], [pays.best], marker=marker, **look)
 
 
-def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
-    """Draws one critical batch size and returns how many rows it takes: two if the text is above the interval."""
-    _, color, points_fit = one
-    ends, fit = interval(ax, one, height), points_fit.fit
-    if ends is None or fit is None:
-        ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=color, va="center")
+def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
+    """Draws one answer and returns how many rows it takes: two if the text is above the interval."""
+    ends = interval(ax, one, height)
+    if ends is None:
+        ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=one.color, va="center")
         return 1
     (left, right), (low, high) = ax.get_xlim(), ends
-    at_bottom = ax.get_xaxis_transform()
-    if left < fit.critical_batch_size < right and points_fit.verdict == "identified":
-        foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
-        ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=color, linewidth=0.9, linestyle=":", zorder=1.5)
-        ax.plot(
-            [fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=color, markersize=5, zorder=6
-        )
+    room = len(words) * CHARACTER
     before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
-    if before > WORDS:  # here, the text does not cover the perfect-scaling line
+    if before > room:  # here, the text does not cover the perfect-scaling line
         anchor, side, shift = low, "right", (-8, 0)
-    elif after < 1 - WORDS:
+    elif after < 1 - room:
         anchor, side, shift = high, "left", (8, 0)
     else:
         anchor, side, shift = math.sqrt(left * right), "center", (0, 14)
     ax.annotate(
         words,
         (anchor, height),
-        xycoords=at_bottom,
+        xycoords=ax.get_xaxis_transform(),
         xytext=shift,
         textcoords="offset points",
         ha=side,
         va="center",
         fontsize=8.5,
-        color=color,
+        color=one.color,
         bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
         zorder=5,
     )

@@ -33,6 +33,7 @@ Json = dict[str, Any]  # part of a specification, or a data row
 LINES = {"field": "label", "type": "nominal"}  # text alternative for a point
 MOST_TICKS = 12
 DIMMED = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
+DASHED = {"condition": {"test": "datum.doubt", "value": [3, 3]}, "value": [1, 0]}  # answers in doubt
 MARK = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
@@ -176,9 +177,11 @@ def steps(series: Mapping[str, Mark], across: Ends, up: Ends, height: int = HEIG
 
 
 def _behind(own: Channels) -> list[Json]:
-    """Returns layers for regimes, perfect scaling, fits with their regions, and critical batch sizes."""
+    """Returns layers for regimes, perfect scaling, fits with their regions, *pays up to* and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
+    diamond = {"type": "point", "shape": "diamond", "size": 90, "strokeWidth": 1.4, "opacity": 1}
+    hollow = {"condition": {"test": "datum.open", "value": PAPER}, "value": INK}
     fill = {"field": "fill", "type": "nominal", "scale": None}
     return [
         layer("regimes", {"type": "rect", "opacity": 0.5}, x=own.x, x2={"field": "x2"}, fill=fill),
@@ -188,13 +191,15 @@ def _behind(own: Channels) -> list[Json]:
         layer("knees", rule | {"strokeDash": [2, 3]}, **own.at, y2={"value": {"expr": "height"}}),
         layer("fits", clipped | {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone, opacity=DIMMED),
         layer(
-            "critical",
+            "pays",
             {"type": "rule", "strokeWidth": 3},
             x=own.x,
             x2={"field": "x2"},
             y={"value": {"expr": "height - 7"}},
+            strokeDash=DASHED,
         ),
-        layer("rings", ring | {"filled": False}, **own.at, stroke=own.tone, opacity=DIMMED),
+        layer("knees", diamond, **own.at, fill=hollow, stroke={"value": INK}) | {"name": "diamonds"},
+        layer("rings", ring | {"filled": False}, **own.at, stroke=own.tone, opacity=DIMMED, strokeDash=DASHED),
     ]
 
 

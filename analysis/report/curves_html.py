@@ -50,9 +50,10 @@ READING = (
     "spans the two evaluations between which the target was reached. Open markers are bounds: ↑ not reached within "
     "this many steps, ↓ reached before the first known evaluation. Confirmed: the median and range of reruns with "
     "fresh seeds that took no part in the selection, on the same axes. Here ↑ means that at least half of the reruns "
-    "never reached the target. A ring marks a critical batch size that the data identify. Along the grey diagonals, "
-    "doubling the batch size halves the steps. Select a workload to see its fits with 90 % regions, its lines of "
-    "perfect scaling (dashed) and its regimes."
+    "never reached the target. A ring marks the batch size up to which doubling pays off, if the data identify it, and "
+    "is dashed if that is in doubt. Along the grey diagonals, doubling the batch size halves the steps. Select a "
+    "workload to see its interval as a bar, its fit with the 90 % region, its line of perfect scaling (dashed), its "
+    "regimes, and the critical batch size, if the curve is a hyperbola, as a diamond (hollow if in doubt)."
 )
 OF_WORKLOADS = " ".join(
     "\n".join([fits.MEANING.format(gain=100 * GAIN, shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
@@ -120,17 +121,22 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
     answers = workload_rows.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
-        verdict = fits.verdict_in_words(points_fit)
         of = f", {name}" if len(answers) > 1 else ""
         pays, efficient = fits.extents_in_words(points_fit)
         paragraphs += [
             tag("p", f"Pays up to{of}: {pays}. Efficient up to: {efficient}."),
-            tag("p", f"If a hyperbola, critical batch size{of}: {fits.critical_in_words(points_fit)} ({verdict})."),
+            tag("p", _hyperbola(points_fit, of)),
             _regimes(points_fit),
             *_checks(points_fit.checks),
             tag("p", f"Points: {workload_rows.reason(goal, points_fit)}.", class_="note"),
         ]
     return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(group_number), hidden="")
+
+
+def _hyperbola(points_fit: PointsFit, of: str) -> str:
+    """Returns a sentence on the critical batch size, with its verdict."""
+    words = fits.critical_in_words(points_fit)
+    return f"If a hyperbola, critical batch size{of}: {words} ({fits.verdict_in_words(points_fit)})."
 
 
 def _regimes(points_fit: PointsFit, name: str = "") -> Html:
@@ -188,7 +194,10 @@ def _legend(fitted: Sequence[PointsFit]) -> Html:
     listed = tag(
         "dl", *(tag("div", tag("dt", words), tag("dd", meaning)) for words, meaning in pairs), class_="meanings"
     )
-    about = "“In doubt” next to a number names an assumption of the fit that the data contradict:"
+    about = (
+        "“In doubt” marks an answer of which the data contradict an assumption. Doubts about the search concern every "
+        "answer, and others only the critical batch size:"
+    )
     return Html(tag("p", about, class_="note") + listed)
 
 
@@ -223,7 +232,8 @@ def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
     pays, efficient = fits.extents_in_words(points_fit)
-    look = points_fit.extents.pays.verdict if points_fit.extents else "not_identified"
+    verdict = points_fit.extents.pays.verdict if points_fit.extents else "not_identified"
+    look = f"{verdict} in_doubt" if fits.extent_doubts(points_fit) and verdict != "not_identified" else verdict
     parts = [tag("b", pays, class_=f"verdict {look}"), _extent(points_fit, ends)]
     parts += [tag("small", f"efficient up to {efficient}")] if points_fit.extents else []
     doubts = [DOUBTS[name] for name in fits.doubts(points_fit)]
@@ -253,7 +263,7 @@ def _extent(points_fit: PointsFit, ends: Ends) -> Html:
     return tag(
         "div",
         *bar,
-        class_="extent",
+        class_="extent in_doubt" if fits.extent_doubts(points_fit) else "extent",
         aria_hidden="true",
         title=f"logarithmic axis from batch size {ends[0]:,} to {ends[1]:,}",
     )

@@ -64,15 +64,15 @@ def write(folder: Location, out: str | Path, target: TargetRequest, report: Repo
     if out.is_dir():
         raise BadInput(f"--out {out} is a folder. Name a file, such as {out / 'report.html'}.")
     bundle = _bundle()
-    data = render(gather(folder, target, report), bundle).encode()
+    data = render(gather(folder, target, report), bundle, report).encode()
     output.write(out, data, "FILE")
     return len(data)
 
 
-def render(contents: PageContents, bundle: str) -> str:
-    """Returns the page as text, which depends only on the studies."""
+def render(contents: PageContents, bundle: str, report: Report | None = None) -> str:
+    """Returns the page as text, which depends only on the studies. ``report`` is called with progress lines."""
     curves = steps_charts.steps_charts(contents.goals)
-    of_payoff = payoff_html.payoff(contents.goals, contents.factorizations)
+    of_payoff = payoff_html.payoff(contents.goals, contents.factorizations, report)
     of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
     of_layouts = layouts_html.layout_charts([one for _, one in contents.layouts])
     before = sum(len(one.charts) for one in curves)

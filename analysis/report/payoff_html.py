@@ -12,6 +12,8 @@ from analysis.payoff.answers import Answer
 from analysis.payoff.time_to_target import LastDoubling
 from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
+from results import progress
+from results.printing import Report
 
 TITLE = "Pay-off"
 # A phone shows only the first three.
@@ -28,14 +30,20 @@ ABOUT = (
 
 
 def payoff(
-    goals: Sequence[tuple[int, WorkloadRow]], factorizations: Sequence[tuple[int, MeasuredFactorization]]
+    goals: Sequence[tuple[int, WorkloadRow]],
+    factorizations: Sequence[tuple[int, MeasuredFactorization]],
+    report: Report | None = None,
 ) -> Html:
-    """Returns the table, with a row per curve fit and device kind, and per factorization over cores."""
+    """Returns the table, with a row per curve fit and device kind, and per factorization over cores.
+
+    ``report`` is called with progress lines.
+    """
     subjects = [(number, answers.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
     numbers = {one.study.name: number for number, one in factorizations}
     for curve in core_counts.curves([one for _, one in factorizations]):
         subjects.append((numbers[curve.representative.study.name], answers.of_core_curves([curve])))
-    found = [(number, one) for number, own in subjects for one in answers.answers(own)]
+    tracked = progress.track(subjects, "report: payoff", " curves", report)
+    found = [(number, one) for number, own in tracked for one in answers.answers(own)]
     if not found:
         return Html("")
     rows = [_row(number, one) for number, one in found]

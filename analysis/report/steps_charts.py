@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.figures import pages
-from analysis.fitting import curve_fits, regimes
+from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks, verdicts
 from analysis.plotting.ticks import Ends
@@ -95,7 +96,7 @@ def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: 
     across, up = ends
     always: dict[str, ChartRows] = {"points": [], "fits": []}
     several = {"rings": [], "diagonals": list(_diagonals(across, up))}
-    focused: dict[str, ChartRows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
+    focused: dict[str, ChartRows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "pays")}
     for group_number, goal in members:
         points_fit = dict(workload_rows.answers(goal)).get(name)
         if points_fit is None:
@@ -132,15 +133,17 @@ def _fitted(
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]
+    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
+    dashes = {"doubt": 1} if fits.extent_doubts(points_fit) else {}
+    if pays.verdict == "identified":
+        several["rings"].append(own | {"x": pays.best, "y": float(regimes.curve(fit, np.array(pays.best)))} | dashes)
     if points_fit.verdict == "identified":
         at = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
-        several["rings"].append(own | at)
-        focused["knees"].append(own | at)
-    if points_fit.verdict != "not_identified":
-        open_low, open_high = points_fit.verdict == "at_most", points_fit.verdict == "at_least"
-        bounds = [across[0] if open_low else fit.low, across[1] if open_high else fit.high]
-        first, last = (float(np.clip(bound, *across)) for bound in bounds)
-        focused["critical"].append(own | {"x": first, "x2": last})
+        focused["knees"].append(own | at | ({"open": 1} if fits.doubts(points_fit) else {}))
+    if pays.verdict != "not_identified":
+        low, high = np.nan_to_num(pays.low, nan=across[0]), np.nan_to_num(pays.high, nan=across[1])
+        first, last = (float(np.clip(end, *across)) for end in (low, high))
+        focused["pays"].append(own | {"x": first, "x2": last} | dashes)
 
 
 def _points(goal: WorkloadRow) -> Iterator[Json]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from analysis.figures import definitions
-from results import store
+from results import progress, store
 from results.importers import shallue2018
 from results.plans import schema
 from results.plans.batch_study import BatchStudy, evaluation_steps
@@ -24,6 +24,12 @@ ERROR = Target("test_error", 0.1)
 BATCH_SIZES = tuple(2**i for i in range(11))
 # Critical batch size, plateau and sharpness of the true curves of ``sweep``.
 TRUTH = {"sgd": (24.0, 160.0, 1.0), "momentum": (64.0, 60.0, 1.5), "nesterov": (96.0, 40.0, 1.0)}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No progress lines on a busy machine, where everything takes long."""
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 3600.0)
 
 
 class Ran(NamedTuple):

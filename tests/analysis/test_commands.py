@@ -1,5 +1,6 @@
 """The commands as a whole: what they import, what can be drawn, and `all`, which is four of them in one go."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from results import progress
 
 ACCELERATORS = {"jax", "jaxlib", "tensorflow", "flax", "optax"}
 SLOW = {"matplotlib", "matplotlib.pyplot", "pandas", "polars", "scipy", "scipy.optimize", "pyarrow"}
@@ -101,3 +104,30 @@ def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "titles"),
+    [
+        (("fit", "--store", "{store}"), ["fit", "pays and efficient up to"]),
+        (("fit", "--store", "{store}", "--best-of", "8,24"), ["fit by number of trials"]),
+        (("payoff", "--store", "{store}"), ["fit", "payoff"]),
+        (("payoff", "--paper", "shallue2018"), ["fit", "payoff"]),
+        (("figures", "--store", "{store}", "--out", "{out}", "--name", "optimizers"), ["fit"]),
+        (("figures", "--store", "{store}", "--out", "{out}", "--kind", "optimizers"), ["fit"]),
+        (("report", "--store", "{store}", "--out", "{out}/page.html"), ["report", "report: payoff"]),
+    ],
+)
+def test_what_takes_long_shows_progress_and_the_answer_stays_the_same(
+    swept: Path, tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], titles: list[str]
+) -> None:
+    command = [word.format(store=swept, out=tmp_path) for word in words]
+    quiet = cli(*command)
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    code, out, err = cli(*command)
+    assert (code, out) == quiet[:2] and code == 0
+    shown = [line for line in err.splitlines() if line not in quiet[2].splitlines()]
+    for title in titles:
+        assert any(re.fullmatch(rf"{title}: [\d.]+ \w+ \(100%\)", line) for line in shown), (title, shown)
+    assert all(re.fullmatch(r"[\w ]+(: payoff)?: [\d.]+ \w+ \(\d+%\)", line) for line in shown), shown

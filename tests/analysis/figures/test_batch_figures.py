@@ -15,7 +15,9 @@ from matplotlib.figure import Figure
 from analysis.figures import batch_figures, best_of_figures, learning_curves, summaries
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import draw, verdicts
+from analysis.fitting.extents import Extent
+from analysis.fitting.shapes import Check
+from analysis.plotting import draw, tuning, verdicts
 from analysis.plotting.picture import SETTINGS, Picture, Skipped
 from analysis.plotting.verdicts import LabelledFit
 from analysis.text import Verdict
@@ -42,7 +44,7 @@ def of_release() -> list[CurveFits]:
 
 
 @pytest.mark.slow
-def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apart(of_release: list[CurveFits]) -> None:
+def test_legends_and_titles_lie_within_the_picture_and_answers_apart(of_release: list[CurveFits]) -> None:
     with mpl.rc_context(SETTINGS):
         drawn = [*batch_figures.steps_to_target(of_release), *batch_figures.optimizers(of_release)]
     pictures = [each for each in drawn if isinstance(each, Picture)]
@@ -53,7 +55,7 @@ def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apar
             inside = box.x0 >= 0 and box.x1 <= figure.bbox.width and box.y0 >= 0 and box.y1 <= figure.bbox.height
             assert inside, (names, box, figure.bbox)
         texts = [each for ax in figure.axes for each in ax.texts]
-        told = [each for each in texts if each.get_text().startswith(("selected:", "confirmed:"))]
+        told = [each for each in texts if each.get_text().startswith(("selected: pays", "confirmed: pays"))]
         boxes = [each.get_window_extent() for each in told]
         assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2)), names
 
@@ -278,22 +280,77 @@ def test_the_command_writes_pages(swept: Path, tmp_path: Path, cli: Callable[...
     assert sorted(Path(line).suffix for line in out.split()) == [".png"] * 3 + [".svg"] * 3
 
 
-def marks(knee: float, ends: tuple[float, float], verdict: Verdict) -> list[str]:
-    """Markers of a critical batch size whose interval ends there, on an axis of batch sizes up to 128."""
+def answer(pays: Extent, doubted: str = "") -> LabelledFit:
+    """An answer with this extent. A check of the assumption ``doubted`` failed."""
     points_fit = fits.of_steps(pd.Series(2.0 ** np.arange(11)), pd.Series(50 * (1 + 64 / 2.0 ** np.arange(11))))
-    assert points_fit.fit
-    fit = points_fit.fit._replace(critical_batch_size=knee, low=ends[0], high=ends[1], verdict=verdict)
-    one = LabelledFit("", "k", points_fit._replace(fit=fit, verdict=verdict))
+    assert points_fit.extents and points_fit.fit
+    checks = (Check(doubted, "seen", "doubt"),) if doubted else ()
+    extents = points_fit.extents._replace(pays=pays)
+    return LabelledFit("", "k", points_fit._replace(extents=extents, checks=checks))
+
+
+def upright(one: LabelledFit) -> list[Any]:
     ax = Figure().add_subplot()
     ax.set_yscale("log")
     ax.set_ylim(*best_of_figures._ends([one.points_fit]))
     verdicts.upright(ax, 1.0, one, "o")
-    return [f"{line.get_marker()} {line.get_ydata()[0]:g}" for line in ax.get_lines()[1:]]
+    return list(ax.get_lines())
+
+
+def marks(ends: tuple[float, float], verdict: Verdict) -> list[str]:
+    """Markers of an answer whose interval ends there."""
+    lines = upright(answer(Extent(100.0, *ends, verdict)))
+    return [f"{line.get_marker()} {line.get_ydata()[0]:g}" for line in lines[1:]]
 
 
 def test_an_end_that_is_stated_has_no_arrow_and_is_on_the_axis() -> None:
-    assert marks(100.0, (64.6, 245.0), "identified") == ["_ 64.6", "_ 245", "o 100"]
-    low, high = marks(100.0, (64.6, np.nan), "at_least")
-    assert low == "_ 64.6" and high.startswith("^ ")
-    low, high = marks(100.0, (64.6, 245.0), "at_most")
-    assert low.startswith("v ") and high == "_ 245"
+    assert marks((64.6, 245.0), "identified") == ["_ 64.6", "_ 245", "o 100"]
+    low, high, best = marks((64.6, np.nan), "at_least")
+    assert low == "_ 64.6" and high.startswith("^ ") and best == "o 100"
+    low, high, best = marks((np.nan, 245.0), "at_most")
+    assert low.startswith("v ") and high == "_ 245" and best == "o 100"
+    assert marks((np.nan, np.nan), "not_identified") == []
+
+
+PAYS = Extent(100.0, 64.6, 245.0, "identified")
+
+
+@pytest.mark.parametrize("doubted", ["", "perfect scaling", *fits.OF_SEARCH])
+def test_an_answer_in_doubt_is_hollow_and_dashed_and_says_so(doubted: str) -> None:
+    one = answer(PAYS, doubted)
+    of_search = doubted in fits.OF_SEARCH  # doubts about the shape do not concern answers for any shape
+    bar, *_, marker = upright(one)
+    assert bar.is_dashed() == of_search
+    assert (marker.get_markerfacecolor() == "white") == of_search
+    words = "100 [64.6, 245]" + ", in doubt" * of_search
+    assert fits.pays_in_words(one.points_fit) == fits.extents_in_words(one.points_fit)[0] == words
+    figure = Figure()
+    ax = figure.add_subplot()
+    draw.batch_size_axes(ax, [1, 1024], [50, 3250])
+    verdicts.answers(ax, [one])
+    assert [each.get_text() for each in ax.texts] == [f"pays up to {words}"]
+    lines = {str(line.get_label()): line for line in ax.get_lines()}
+    (knee,) = [label for label in lines if label.startswith(verdicts.KNEE)]
+    assert knee.endswith(", in doubt") == bool(doubted), "every doubt concerns the critical batch size"
+    assert (lines[knee].get_markerfacecolor() == "white") == bool(doubted)
+    (bar,) = [line for line in ax.get_lines() if list(line.get_xdata()) == [64.6, 245.0]]
+    assert bar.is_dashed() == of_search
+    draw.ring(ax, one.points_fit, draw.SELECTED)
+    (ring,) = ax.collections
+    assert (ring.get_linestyle()[0][1] is not None) == of_search
+    assert np.allclose(ring.get_offsets()[0, 0], 100.0)
+
+
+def test_the_legend_of_metaparameters_names_doubts(fitted: list[CurveFits]) -> None:
+    def labels(lines: list[CurveFits]) -> list[str]:
+        return [str(each.get_label()) for each in tuning.symbols(lines, rates=False)]
+
+    one = fitted[0]
+    certain = one._replace(selected=one.selected._replace(verdict="identified", checks=()))
+    doubted = one._replace(
+        selected=one.selected._replace(verdict="identified", checks=(Check("space", "seen", "doubt"),))
+    )
+    words = "critical batch size, if a hyperbola"
+    assert labels([certain])[2:] == [words]
+    assert labels([doubted])[2:] == [f"{words}, in doubt"]
+    assert labels([doubted, certain])[2:] == [words, f"{words}, in doubt"]

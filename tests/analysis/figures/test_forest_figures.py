@@ -117,6 +117,20 @@ def test_words_lie_inside_the_picture_and_do_not_overlap(figure):
     assert powers == [float(power) for power in range(8, 17)]
 
 
+def test_an_answer_in_doubt_is_hollow_and_dashed_and_says_so(rows):
+    doubted = [row._replace(in_doubt=True) for row in rows]
+    drawn = forest_figures._picture(doubted, 0.2)
+    (ax,) = drawn.axes
+    dots = [line for line in ax.get_lines() if line.get_marker() == "o" and len(line.get_xdata())]
+    bars = [line for line in ax.get_lines() if len(line.get_xdata()) == 2]
+    assert len(dots) == len(bars) == sum(row.answer.verdict == "identified" for row in rows)
+    assert all(dot.get_markerfacecolor() == "white" for dot in dots)
+    assert all(bar.is_dashed() for bar in bars)
+    assert sum(each.get_text().endswith(", in doubt") for each in ax.texts) == len(rows)
+    assert [each.get_text() for each in drawn.legends[0].get_texts()][-1] == "in doubt"
+    assert not any(row.in_doubt for row in rows), "published points have no trials, so no search is in doubt"
+
+
 def test_it_is_drawn_by_its_name_whatever_the_store_holds(tmp_path, cli, folder):
     publish(folder, plan(), {0: Ran([(1, 0.5)])})
     code, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "payoff_paper")

@@ -49,7 +49,7 @@ def test_steps_has_a_panel_per_workload(swept: Path) -> None:
         picture
     )
     words = picture.figure.axes[0].texts[0].get_text()
-    assert re.fullmatch(r"critical batch size\n\d+\.\d \[\d+\.\d, \d+\.\d\]", words)
+    assert re.fullmatch(r"pays up to\n(\d+(\.\d)? \[\d+(\.\d)?, \d+(\.\d)?\]|at least \d+(\.\d)?)", words)
 
 
 @pytest.mark.parametrize(

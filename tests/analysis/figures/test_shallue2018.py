@@ -214,14 +214,14 @@ def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies],
 
 
 @pytest.mark.parametrize("number", [5, 6])
-def test_legends_say_what_is_goal_and_what_critical_batch_size(
+def test_legends_say_what_is_goal_and_what_pays_up_to(
     held: list[workload_studies.WorkloadStudies], number: int
 ) -> None:
     (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
     assert not isinstance(picture, Skipped)
     for ax in picture.figure.axes:
         legend = ax.get_legend()
-        assert legend.get_title().get_text() == "data, goal: critical batch size [90 % interval]"
+        assert legend.get_title().get_text() == "data, goal: pays up to [90 % interval]"
         (members,) = [own for own in definitions.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
         for one, entry in zip(members, legend.get_texts(), strict=True):
             data, _, value = one.series.rpartition(", ")

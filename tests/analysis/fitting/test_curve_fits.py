@@ -125,7 +125,7 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
     pictures = [made.names for made in batch_figures.optimizers(found) if isinstance(made, Picture)]
     assert len(pictures) == len(set(pictures)) == 2
     assert len({made.names for made in batch_figures.steps_to_target(found) if isinstance(made, Picture)}) == 5
-    assert {made.names for made in best_of_figures.knees(found) if isinstance(made, Picture)} == set(names)
+    assert {made.names for made in best_of_figures.pays(found) if isinstance(made, Picture)} == set(names)
     words = curve_fits.table_by_k(curve_fits.refit_by_k(found))
     assert len(words) == 4
     assert set(words.index.get_level_values("estimate")) == {"stop=target", "stop=budget"}

@@ -236,7 +236,7 @@ def test_no_two_rows_of_the_release_read_alike(cli):
     assert code == 0, err
     lines = out.splitlines()
     header, rows = lines[0], lines[1 : lines.index("")]
-    left, device = header.index("batch size"), header.index("device ")
+    left, device = header.index("pays up to"), header.index("device ")
     places = [(row[4:left].rsplit("  ", 1)[0].rstrip(), row[device:].split("  ")[0]) for row in rows]
     assert len(set(places)) == len(rows) > 60
 

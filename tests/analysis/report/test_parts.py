@@ -1,16 +1,18 @@
 """Parts of the page: markup, marks, axes, and words that results are put into."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.cores import factorizations
-from analysis.fitting import assumptions
+from analysis.fitting import assumptions, fits
+from analysis.fitting.extents import Extent
 from analysis.fitting.shapes import Check
 from analysis.plotting import ticks
-from analysis.report import charts, core_charts, curves_html, ledger_html, workload_rows
+from analysis.report import charts, core_charts, curves_html, ledger_html, steps_charts, workload_rows
 from analysis.report.markup import Html, join, number, row, table, tag
 
 
@@ -35,13 +37,36 @@ def test_every_doubt_is_in_words_and_explained_once(swept: Path) -> None:
     (_, points_fit), *_ = workload_rows.answers(workload_rows.read_goals(swept)[0])
     for name, words in curves_html.DOUBTS.items():
         doubted = points_fit._replace(checks=(Check(name, "learning_rate", "doubt"), Check("knee", "1", "cannot tell")))
-        assert f"in doubt: {words}<" in curves_html._answer(doubted, (1, 1024)).shown
+        shown = curves_html._answer(doubted, (1, 1024)).shown
+        assert f"in doubt: {words}<" in shown
+        of_search = name in fits.OF_SEARCH
+        assert (', in doubt</b><div class="extent in_doubt"' in shown) == of_search
+        assert shown.count('class="verdict') == 1
+        assert (' in_doubt">' in shown.partition("</b>")[0]) == of_search, "the colour of pays up to"
+        assert re.search(r'<small class="in_doubt">if a hyperbola, .*, in doubt\)</small>', shown)
         legend = curves_html._legend([doubted, points_fit, doubted])
         assert legend.count(f"<dt>{words}</dt><dd>{assumptions.FINDINGS[name]}</dd>") == legend.count("<dt>") == 1
         (listed,) = curves_html._checks(doubted.checks)
         assert "Assumptions of the fit: 1 in doubt, 1 undecided" in listed
         assert f"<b> in doubt </b>{name}: {assumptions.ASSUMPTIONS[name]} (learning rate)" in listed
-    assert curves_html._legend([points_fit._replace(checks=())]) == ""
+    certain = points_fit._replace(checks=())
+    assert curves_html._legend([certain]) == ""
+    assert "doubt" not in curves_html._answer(certain, (1, 1024)).shown
+
+
+def test_charts_show_doubts(swept: Path) -> None:
+    goal = workload_rows.read_goals(swept)[0]
+    assert goal.fitted and goal.fitted.selected.extents
+    pays = Extent(100.0, 60.0, 200.0, "identified")
+    for name, of_pays, of_knee in (("", False, False), ("slope", False, True), ("space", True, True)):
+        checks = (Check(name, "seen", "doubt"),) if name else ()
+        extents = goal.fitted.selected.extents._replace(pays=pays)
+        fit = goal.fitted.selected._replace(verdict="identified", extents=extents, checks=checks)
+        (made,) = steps_charts.steps_charts([(0, goal._replace(fitted=goal.fitted._replace(selected=fit)))])
+        (chart,) = made.charts.values()
+        (ring,), (bar,), (knee,) = chart["several"]["rings"], chart["focused"]["pays"], chart["focused"]["knees"]
+        assert ("doubt" in ring, "doubt" in bar, "open" in knee) == (of_pays, of_pays, of_knee)
+        assert (ring["x"], bar["x"], bar["x2"]) == (100, 60, 200)
 
 
 @pytest.mark.parametrize("packages", ["no JSON", "[1, 2]", "7", "[" * 100_000])
