@@ -17,7 +17,7 @@ RESIDUAL = "from workloads.models.residual import residual"
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
-PLAN = "from results.plans.plan import Plan\n"
+PLAN = "from results.plans.plan import HasKind, Plan\n"
 # Blocks of a page that are no new file, in their order: which file they go into, and behind what.
 INSERTED = {
     "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
@@ -39,18 +39,18 @@ INSERTED = {
     ],
     "source": [("results/__main__.py", RUN)],
     "kind": [
-        ("results/plans/kinds.py", "KINDS: dict[str, Kind] = {\n"),
+        ("results/plans/kinds.py", "KINDS = {\n"),
         ("harness/runners.py", "        fused.discard(study.dim)\n"),
-        ("harness/runners.py", "RUNNERS: dict[str, Runner] = {\n"),
-        ("sweeps/kind_configs.py", "READERS: dict[str, Reader] = {\n"),
-        ("analysis/kind_views.py", "PRESENTATIONS: dict[str, Presentation] = {\n"),
+        ("harness/runners.py", "RUNNERS = {\n"),
+        ("sweeps/kind_configs.py", "READERS = {\n"),
+        ("analysis/kind_views.py", "PRESENTATIONS = {\n"),
     ],
 }
 # What the text of a page asks for beside its blocks: of a file, what becomes what.
 REPLACED = {
     "data-set": [
         (REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n"),
-        (REGISTRY, "Workload, shapes_of\n", "Workload, content, shapes_of\n"),
+        (REGISTRY, "    shapes_of,\n", "    content,\n    shapes_of,\n"),
     ],
     "model": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
     "column": [
