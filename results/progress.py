@@ -2,11 +2,12 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tqdm import tqdm
 
+from results.aliases import OnCount
 from results.printing import Report
 
 FIRST_SECONDS = 2.0  # before the first line
@@ -14,7 +15,7 @@ SECONDS = 10.0  # between lines
 
 
 @contextmanager
-def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[Callable[[int], None]]:
+def show_progress(what: str, total: int, unit: str, report: Report) -> Iterator[OnCount]:
     """Yields a function to call with the total amount done so far.
 
     Args:

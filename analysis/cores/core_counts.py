@@ -1,7 +1,7 @@
 """Curves of seconds per epoch over cores: their studies and fits."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from analysis import text, workload_studies
 from analysis.columns import CORE_COUNTS as COLUMNS, TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
+from results.aliases import Fields, Row
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
@@ -92,13 +93,13 @@ def is_real(one: MeasuredFactorization) -> bool:
     return one.hardware is not None and one.hardware.emulated is False
 
 
-def shared_plan(one: MeasuredFactorization) -> dict[str, Any]:
+def shared_plan(one: MeasuredFactorization) -> Row:
     """Returns the plan shared by all studies of a curve, without the number of cores."""
     along = KINDS[one.study.kind].along
     return {field: value for field, value in one.study.plan().items() if field != along}
 
 
-def _plan_in_words(one: MeasuredFactorization) -> Mapping[str, Any]:
+def _plan_in_words(one: MeasuredFactorization) -> Fields:
     """Describes the shared plan, with the data options and the ranges as separate fields."""
     plan = shared_plan(one)
     options, space = plan.pop("dataset_options"), plan.pop("space")
@@ -108,7 +109,7 @@ def _plan_in_words(one: MeasuredFactorization) -> Mapping[str, Any]:
     return {name: f"{value:,}" if isinstance(value, int) else value for name, value in options.items()} | plan | ranges
 
 
-def _range(plan: Mapping[str, Any]) -> str:
+def _range(plan: Fields) -> str:
     if "values" in plan:
         return " or ".join(f"{value:g}" for value in plan["values"])
     return f"{plan['low']:g} … {plan['high']:g}"
@@ -143,7 +144,7 @@ def table(core_fits: Sequence[CoreCurveFit]) -> pd.DataFrame:
     return pd.DataFrame([_row(one) for one in core_fits], columns=list(COLUMNS)).astype({"dim": "Int64"})
 
 
-def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
+def _row(core_fit: CoreCurveFit) -> Row:
     curve, fit = core_fit.curve, core_fit.fit
     hardware = curve.representative.hardware
     row = {name: getattr(curve.representative.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}

@@ -3,7 +3,7 @@
 It starts threads, so a process that forks after a scan must not scan again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from results import bounds, durable
+from results.aliases import Fields
 from results.bad_input import first_line
 from results.durable import Damaged
 from results.plans.study import Target, in_type
@@ -103,7 +104,7 @@ def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
     return pl.concat(complete).filter(pl.col("trial").rank().over("study") <= first)
 
 
-def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> Iterator[pl.LazyFrame]:
+def _rows(commits: Sequence[Commit], table: str, columns: Fields) -> Iterator[pl.LazyFrame]:
     """Yields rows with these columns and ``study``: the name, or the path of a local file owned by one study."""
     paths = [(commit, commit.files[table].path) for commit in commits]
     local_paths = [path for commit, path in paths if isinstance(path, Path) and not commit.files[table].shared]
