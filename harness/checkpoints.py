@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from harness import multihost
 from harness.programs import Programs
 from harness.scheduler import Live, Saved, TrialScheduler
 from results import durable
+from results.aliases import Fields
 from results.durable import Folder
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
@@ -130,7 +131,7 @@ class Checkpoints:
                     (self.folder / file).unlink(missing_ok=True)
 
 
-def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
+def key_of(plan: Fields, trial: Any, *further: Any) -> str:
     """Returns the key of a checkpoint: the sha256 of everything that determines the trial's results.
 
     The key excludes lanes and the mesh, because a trial may resume in a different lane and with a different batch

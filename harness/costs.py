@@ -17,16 +17,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.run import Settings, Source
 from results import durable
+from results.aliases import Fields, Json, OnCount
 from results.bad_input import BadInput, number_of
+from results.printing import Report
 from workloads import caches
 
-Answer = dict[str, Any]  # plain data
+Answer = Json  # plain data
 ROOT = Path(__file__).parents[1]
 # The subprocess's program.
 PROGRAM = "from harness import runners; runners.answer_all()"
@@ -143,7 +145,7 @@ class Question:
       topology: TPU topology to compile for, which does not need to be attached. With None, costs are only counted.
     """
 
-    plan: Mapping[str, Any]
+    plan: Fields
     trials: int
     source: Source
     settings: Settings
@@ -189,7 +191,7 @@ def code_hash(folders: Sequence[str]) -> str:
 def ask(
     questions: Sequence[Question],
     timeout_seconds: float | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Report = lambda line: None,
     *,
     refuses: bool = True,
 ) -> list[Answer | None]:
@@ -224,7 +226,7 @@ def ask(
     return [answers[key] for key in keys]
 
 
-def _progress(asked: Sequence[Question], say: Callable[[str], None]) -> Callable[[int], None]:
+def _progress(asked: Sequence[Question], say: Report) -> OnCount:
     """Announces the questions. Returns a callback that takes the number of answers and occasionally reports it."""
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
@@ -269,15 +271,13 @@ def read_json(file: Path) -> Answer | None:
     return found if isinstance(found, dict) else None
 
 
-def _write(cache: Path | None, key: str, answer: Mapping[str, Any]) -> None:
+def _write(cache: Path | None, key: str, answer: Fields) -> None:
     if cache is not None:
         with contextlib.suppress(OSError):
             durable.create(cache / f"{key}.json", json.dumps(answer).encode())
 
 
-def _process(
-    questions: Sequence[Question], timeout_seconds: float | None, on_answer: Callable[[int], None]
-) -> list[Answer]:
+def _process(questions: Sequence[Question], timeout_seconds: float | None, on_answer: OnCount) -> list[Answer]:
     """The subprocess's answers in order, fewer than the questions if it timed out.
 
     Calls ``on_answer`` with the number of answers after each one.
@@ -339,11 +339,11 @@ def _end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def counts_of(answer: Mapping[str, Any]) -> Counts:
+def counts_of(answer: Fields) -> Counts:
     """Converts plain data to counts."""
     return Counts(**{**answer, **{name: Work(*answer[name]) for name in ("step", "evaluation")}})
 
 
-def verdict_of(answer: Mapping[str, Any]) -> Verdict:
+def verdict_of(answer: Fields) -> Verdict:
     """Converts plain data to a verdict."""
     return Verdict(**{**answer, "exchanges": tuple(Exchange(*each) for each in answer["exchanges"])})

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from results.aliases import StringMap, Strings
+
 Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
 Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
 COLLECTIVES = (
@@ -112,7 +114,7 @@ class Compiled:
     products: tuple[Product, ...]
     cycles: float
     loops: tuple[int, int]
-    unparsed: tuple[str, ...]
+    unparsed: Strings
 
     def check(self) -> "Compiled":
         """Returns self. Raises Unparsed if any line could not be parsed."""
@@ -286,7 +288,7 @@ class _Reader:
         operation: str,
         computation: str,
         turns: Turns,
-        types: Mapping[str, str],
+        types: StringMap,
     ) -> None:
         self._read.add(each.line)
         try:
@@ -308,7 +310,7 @@ def _is_library(each: _Instruction) -> bool:
     return target is not None and _LIBRARIES.search(target[1]) is not None
 
 
-def _flops(each: _Instruction, types: Mapping[str, str]) -> int | None:
+def _flops(each: _Instruction, types: StringMap) -> int | None:
     """Returns the FLOPs of a matmul or convolution, or None if it cannot be parsed."""
     operands = [_dims(types[name]) for name in _operands(each) if name in types]
     out = _dims(each.type)
@@ -463,7 +465,7 @@ def _bits(dtype: str) -> int:
     return int(width[1])
 
 
-def _payload(each: _Instruction, operation: str, types: Mapping[str, str]) -> float:
+def _payload(each: _Instruction, operation: str, types: StringMap) -> float:
     """Returns the bytes of the whole arrays of a collective."""
     if operation in ("all-gather", "collective-broadcast"):
         arrays = _arrays(each.type)

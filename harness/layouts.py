@@ -5,7 +5,7 @@ import functools
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jax import Array
 from harness import hlo, layout_costs, topologies
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
 from harness.scheduler import TrialOutcome
+from results.aliases import Fields, Row
 from results.plans import layout as plans
 from results.plans.layout import LayoutStudy
 from results.plans.study import Trial
@@ -30,8 +31,6 @@ TIMED = 20  # timed steps
 UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # JAX's matmul precision settings. By default, TPUs and GPUs round float32 inputs.
 PRODUCTS = {"float32": "highest", "bfloat16": None}
-
-Row = dict[str, Any]  # by column name
 
 
 class LaidOutStudy(NamedTuple):
@@ -165,9 +164,7 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
     }
 
 
-def _compile(
-    one: LaidOutStudy, trial: Trial, options: Mapping[str, Any], devices: list | None = None
-) -> jax.stages.Compiled:
+def _compile(one: LaidOutStudy, trial: Trial, options: Fields, devices: list | None = None) -> jax.stages.Compiled:
     return lowered(one, trial, devices).compile(compiler_options=dict(options))
 
 

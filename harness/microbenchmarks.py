@@ -5,14 +5,15 @@ This module does not import JAX.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness import predictions
 from harness.costs import Work, read_json
 from harness.predictions import Rates
 from results import durable
+from results.aliases import Fields, Json
 from workloads import caches
 
 FORMAT = 2
@@ -44,7 +45,7 @@ def place(device_kind: str) -> Path:
     return caches.folder("probes") / f"{digest}.json"
 
 
-def write(device_kind: str, found: Mapping[str, Any]) -> Path:
+def write(device_kind: str, found: Fields) -> Path:
     """Stores the measurements that predictions use. Returns the path."""
     file = place(device_kind)
     durable.make_folder(file.parent)
@@ -53,7 +54,7 @@ def write(device_kind: str, found: Mapping[str, Any]) -> Path:
     return file
 
 
-def read(device_kind: str) -> dict[str, Any] | None:
+def read(device_kind: str) -> Json | None:
     """Returns the stored measurements of a device kind, or None if it has not been probed."""
     found = read_json(place(device_kind))
     return found if found is not None and found.get("device_kind") == device_kind else None
@@ -105,7 +106,7 @@ def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, flo
     return sum(one) / first, 0.0
 
 
-def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision: str) -> Rates:
+def _typical(found: Fields, device_kind: str, backend: str, precision: str) -> Rates:
     own = found["rates"][precision]
     in_full = found["rates"]["float32"]
     tables = predictions.rates(device_kind, backend, precision)

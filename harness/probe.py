@@ -10,7 +10,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from results import cli, printing
@@ -20,6 +20,7 @@ if __name__ == "__main__":  # precedes all other imports, so that import errors 
 
 from harness import microbenchmarks, processors, provenance
 from harness.microbenchmarks import Trained
+from results.aliases import Fields, Json
 from results.plans.batch_study import BatchStudy
 
 # JAX is imported inside functions, so that --help stays fast.
@@ -38,7 +39,7 @@ PRODUCTS = (
 LARGEST_FLOPS = {"cpu": 5e9, "gpu": 2e14, "tpu": 2e14}  # limit per matmul; larger ones take too long
 VECTORS = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # lengths of vectors to read and write
 # Networks to train, distinct from those of the tasks: data set, model, model options, optimizer, batch size.
-NETWORKS: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
+NETWORKS: tuple[tuple[str, str, Json, str, int], ...] = (
     ("digits", "fully_connected", {"widths": [32]}, "sgd", 4),
     ("digits", "fully_connected", {"widths": [128]}, "momentum", 32),
     ("digits", "fully_connected", {"widths": [256, 128]}, "sgd", 128),
@@ -124,7 +125,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _rows(found: Mapping[str, Any]) -> list[tuple[str, float, str]]:
+def _rows(found: Fields) -> list[tuple[str, float, str]]:
     """Returns the rows of the printed table: name, value, unit."""
     one = found["rates"]["float32"]
     rows = [(f"products, {precision}", own["flops"] / 1e9, "GFLOP/s") for precision, own in found["rates"].items()]
@@ -146,7 +147,7 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, float, str]]:
     return rows
 
 
-def measured(backend: str) -> dict[str, Any]:
+def measured(backend: str) -> Json:
     """Returns measurements of the first device of this process, and of all devices together, as plain data."""
     import jax
     import jax.numpy as jnp
@@ -156,7 +157,7 @@ def measured(backend: str) -> dict[str, Any]:
     nothing = jax.jit(lambda a: a + 1)
     zero = jnp.zeros(())
     call = best(lambda: nothing(zero))
-    found: dict[str, Any] = {
+    found: Json = {
         "backend": backend,
         "rates": {},
         "gather_bytes_per_second": _gather_rate(),

@@ -18,6 +18,7 @@ from harness.batch_partition import Division
 from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey
 from harness.training import CALL_STEPS, Spans, TrainState
+from results.aliases import Fields, Strings
 from workloads import registry
 from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
 
@@ -48,7 +49,7 @@ class Programs(NamedTuple):
     empty: Callable[[], Any]
     put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
     lane_shapes: tuple[jax.ShapeDtypeStruct, ...]
-    metrics: tuple[str, ...]
+    metrics: Strings
     lanes: int
     strategy: str
     division: Division
@@ -83,7 +84,7 @@ def programs_for(
     lanes: int,
     strategy: str,
     division: Division,
-    source: Mapping[str, Any] | None = None,
+    source: Fields | None = None,
 ) -> tuple[Programs, bool]:
     """Returns the programs of a study, and whether this call built them.
 
@@ -98,7 +99,7 @@ def programs_for(
     return _build(key, lanes, strategy, division, json.dumps(source)), _build.cache_info().misses > builds
 
 
-def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Workload:
+def workload_of(key: ProgramsKey, source: Fields | None = None) -> Workload:
     """Returns the workload of the programs."""
     row = registry.dataset(key.dataset, source)
     return registry.workload(row, key.model, json.loads(key.model_options), key.optimizer, key.precision)

@@ -6,17 +6,17 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from harness import multihost, processors
 from harness.costs import installed
+from results.aliases import Json
 from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
 COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras, if installed
 
 
-def software() -> dict[str, Any]:
+def software() -> Json:
     """Returns columns with the versions of this software and of the packages it used. No device is needed."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES} | installed(COMPILERS)
     return {
@@ -29,7 +29,7 @@ def software() -> dict[str, Any]:
     }
 
 
-def device(cores: int | None = None) -> dict[str, Any]:
+def device(cores: int | None = None) -> Json:
     """Returns columns about the devices that were used: the first ``cores``, or all. Initializes JAX if necessary.
 
     Raises:

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from harness.scheduler import TrialOutcome
+from results.aliases import Fields
 from results.plans.study import Trial
 
 STRATEGIES = ("map", "vmap")
@@ -16,7 +17,7 @@ TRAINING = "training"
 _NONE: Mapping[int, int] = {}
 
 # Options of the user's own data set or ratings, as plain data, or None if the plan contains all of them.
-Source = Mapping[str, Any] | None
+Source = Fields | None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,10 +3,11 @@
 import dataclasses
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from results.aliases import Fields
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target, Trial
 
@@ -29,7 +30,7 @@ class Saved(NamedTuple):
     """The saved state of a trial: number of steps, and metrics (float32[]) by evaluation."""
 
     step: int
-    evaluations: Sequence[Mapping[str, Any]]
+    evaluations: Sequence[Fields]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +134,7 @@ class TrialScheduler:
         elif (self._study.ends_at and not live.unreached) or live.step == self._study.budget_steps:
             self._end(live, "COMPLETE")
 
-    def _take_in(self, live: Live, measured: Mapping[str, Any]) -> None:
+    def _take_in(self, live: Live, measured: Fields) -> None:
         steps = live.step = self.stop(live)
         live.evaluated += 1
         reached = [t for t in live.unreached if bool(t.reached(measured[t.metric]))]

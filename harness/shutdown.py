@@ -11,9 +11,10 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NoReturn
 
+from results.aliases import Callback
 from results.exit_codes import PREEMPTED, TERMINATED
 from results.printing import say
 
@@ -41,10 +42,10 @@ class Shutdown:
         self.saved = False
         self.time_is_up = False
         self._signalled = False
-        self._first: Callable[[], None] | None = None
+        self._first: Callback | None = None
 
     @contextlib.contextmanager
-    def first(self, hand_over: Callable[[], None]) -> Iterator[None]:
+    def first(self, hand_over: Callback) -> Iterator[None]:
         """A context in which the process calls ``hand_over`` before it ends, and training polls ``requested``."""
         before = self._first
         self._first = hand_over

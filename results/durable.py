@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Union
 
+from results.aliases import Callback, Fields, Json, OnCount
 from results.bad_input import BadInput, first_line
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
     return created
 
 
-def replace(path: Folder, *pieces: bytes | memoryview, check: Callable[[], None] = lambda: None) -> None:
+def replace(path: Folder, *pieces: bytes | memoryview, check: Callback = lambda: None) -> None:
     """Creates a file or replaces it atomically: readers see either the old file or the complete new one.
 
     Args:
@@ -194,7 +195,7 @@ def make_folder(folder: Folder) -> None:
         sync(folder.parent)
 
 
-def seal(record: Mapping[str, Any]) -> bytes:
+def seal(record: Fields) -> bytes:
     """Returns a record as JSON whose last member is the sha256 of the text without that member."""
     return _sealed(_text(record, "\n").encode())
 
@@ -229,7 +230,7 @@ def _text(value: Any, margin: str) -> str:
 _QUOTED = json.encoder.encode_basestring_ascii  # formats strings like json.dumps
 
 
-def unseal(data: bytes, path: Folder) -> dict[str, Any]:
+def unseal(data: bytes, path: Folder) -> Json:
     """Returns the record in the output of ``seal``. Raises Damaged, naming ``path``, if any byte differs."""
     try:
         digest = hashlib.sha256(memoryview(data)[: max(0, len(data) - _SEAL_BYTES)])
@@ -293,12 +294,12 @@ def check_file(path: Folder) -> None:
         raise Damaged(f"{path} is not a regular file. Check everything with `python -m results verify`.")
 
 
-def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
+def read_sealed(path: Folder, most: int = RECORD_BYTES) -> Json:
     """Reads a sealed file. Raises Damaged if it is unreadable, damaged or larger than ``most`` bytes."""
     return unseal(read(path, most), path)
 
 
-def sha256(path: Folder, on_read: Callable[[int], object] = lambda total: None) -> str:
+def sha256(path: Folder, on_read: OnCount = lambda total: None) -> str:
     """Returns the hex sha256 of a file of any size, using little memory. ``on_read`` gets the bytes read so far."""
     check_file(path)
     digest, total = hashlib.sha256(), 0

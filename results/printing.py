@@ -12,10 +12,11 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.aliases import StringMap
 from results.bad_input import BadInput, printable
 
 Report = Callable[[str], None]  # called with one line
@@ -67,7 +68,7 @@ def set_typed(words: Iterable[object]) -> None:
     _output.typed = [str(word) for word in words]
 
 
-def rename(names: Mapping[str, str]) -> None:
+def rename(names: StringMap) -> None:
     """Replaces command names in all printed output, as needed by `scaling-limits sweep`."""
     _names.update(names)
 

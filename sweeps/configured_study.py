@@ -1,12 +1,13 @@
 """A study of any kind read from a configuration, and its search ranges."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from results.aliases import Fields
 from results.bad_input import BadInput, nearest
 from results.plans.plan import Plan
 
-Config = Mapping[str, Any]  # a configuration, or a section of one, as plain data
+Config = Fields  # a configuration, or a section of one, as plain data
 Say = Callable[[str], None]  # called with lines for the user
 Studies = Sequence[Plan]
 
@@ -25,7 +26,7 @@ class ConfiguredStudy(NamedTuple, Generic[P]):
     source: Config | None = None
 
 
-def ranges(space: Config) -> dict[str, dict[str, Any]]:
+def ranges(space: Config) -> Mapping[str, Fields]:
     """Returns the set fields of each range, for ``results.plans.search_space.SearchSpace.from_plan``.
 
     Args:

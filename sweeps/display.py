@@ -5,11 +5,12 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from harness.run import COMPILING, TRAINING
+from results.aliases import StringMap
 from results.bad_input import printable
 from results.plans.kinds import KINDS
 from results.printing import say
@@ -168,7 +169,7 @@ def _time() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def short_names(slugs: Mapping[str, str]) -> dict[str, str]:
+def short_names(slugs: StringMap) -> dict[str, str]:
     """Returns slugs without the words that all of them start with, by the same keys."""
     words = {name: slug.split("-") for name, slug in slugs.items()}
     columns = list(zip(*words.values(), strict=False))

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from results.aliases import Strings
 from results.plans import kinds
 from sweeps import factorizations, layouts, networks, schema
 from sweeps.configured_study import Config, ConfiguredStudy, Say
@@ -27,7 +28,7 @@ class Reader(NamedTuple):
 
     noun: str
     shape: type
-    sections: tuple[str, ...]
+    sections: Strings
     read: Callable[[Config], ConfiguredStudy[Any]]
     command: str
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []

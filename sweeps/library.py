@@ -13,11 +13,13 @@ are inside functions so that importing this module is fast.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from results.aliases import Fields
 from results.bad_input import BadInput, number_of
+from sweeps.configured_study import Say
 
 if TYPE_CHECKING:
     from harness.run import Settings
@@ -62,7 +64,7 @@ def measure(
     *,
     workers: int | None = None,
     settings: "Settings | None" = None,
-    report: Callable[[str], None] = lambda line: None,
+    report: Say = lambda line: None,
 ) -> "Tables":
     """Runs trials that are missing from a store in worker processes, and returns the results of the studies.
 
@@ -106,7 +108,7 @@ def measure(
     return Tables(*(pd.concat(parts, ignore_index=True) for parts in zip(*tables, strict=True)))
 
 
-def _read(values: Mapping[str, Any], *, multirun: bool) -> list[Study]:
+def _read(values: Fields, *, multirun: bool) -> list[Study]:
     from sweeps import composition, overrides, planning
     from sweeps.kind_configs import READERS
 

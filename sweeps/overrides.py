@@ -13,6 +13,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 
 import conf
+from results.aliases import Fields
 from results.bad_input import BadInput, check_choice
 from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
@@ -179,7 +180,7 @@ def as_text(text: str) -> str:
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
 
 
-def as_words(values: Mapping[str, Any]) -> Words:
+def as_words(values: Fields) -> Words:
     """Returns overrides for values by key, as in ``sweeps.sweep``. A list or tuple is an axis.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from harness import compile_cache, processors
 from harness.run import STRATEGIES, Settings
 from results import durable, store
+from results.aliases import Callback
 from results.bad_input import BadInput, check_choice
 from results.grouping import grouped
 from results.plans.kinds import of_kind
@@ -241,7 +242,7 @@ def run(
     request: Request,
     studies: Studies,
     on_progress: Callable[[StudyUpdate], None] = lambda update: None,
-    on_wait: Callable[[], None] = lambda: None,
+    on_wait: Callback = lambda: None,
 ) -> list[StudyOutcome]:
     """Runs studies of a request with its launcher and limits. Returns an outcome for each study that started.
 

@@ -1,10 +1,9 @@
 """Builds the three tables of a part from the record and the provenance of a run."""
 
-from typing import Any
-
 import pyarrow as pa
 
 from harness.run import Record
+from results.aliases import Row
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -18,7 +17,7 @@ _OF_RECORD = (
 )
 
 
-def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.Table]:
+def tables(study: Plan, record: Record, about: Row) -> dict[str, pa.Table]:
     """Returns the three tables of a part, for ``results.storage.claims.Claim.write``.
 
     Args:
@@ -47,13 +46,13 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
     }
 
 
-def _study_columns(study: Plan) -> dict[str, Any]:
+def _study_columns(study: Plan) -> Row:
     plan = study.plan()
     about = {"study": study.name, "model": study.model_label, "planned_trials": study.trials, "plan": study.plan_json}
     return about | {name: getattr(study, name) for name in _PROPERTIES} | {name: plan.get(name) for name in _OF_PLAN}
 
 
-def _timing_columns(record: Record) -> dict[str, Any]:
+def _timing_columns(record: Record) -> Row:
     seconds = record.train_seconds
     steps = record.trial_steps
     per_epoch = record.steps_per_epoch

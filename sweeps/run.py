@@ -15,6 +15,7 @@ from harness.runners import RUNNERS, Job
 from harness.scheduler import BestSteps, Outcomes, TrialOutcome
 from harness.shutdown import Shutdown
 from results import durable, store
+from results.aliases import Strings
 from results.plans.plan import Plan
 from results.plans.study import Trial
 from results.rules import answers, confirmation
@@ -38,7 +39,7 @@ class StudyOutcome(NamedTuple):
 
     summary: RunSummary
     failure: str | None = None
-    places: tuple[str, ...] = ()
+    places: Strings = ()
 
 
 class StudyUpdate(NamedTuple):

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results import exit_codes, printing
+from results.aliases import Fields
 from results.bad_input import BadInput
 from results.grouping import grouped
 from results.printing import answer, answer_help, say
@@ -260,13 +261,13 @@ def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
         yield f"{name} differs from {nearest}: {words}"
 
 
-def different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def different(one: Fields, other: Fields) -> dict[str, tuple[Any, Any]]:
     """Returns the fields in which two plans differ, with both values. Missing fields have None."""
     keys = list(dict.fromkeys(itertools.chain(one, other)))
     return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
 
 
-def _fields(plan: Any, prefix: str = "") -> dict[str, Any]:
+def _fields(plan: Any, prefix: str = "") -> Fields:
     """Flattens a plan to values by dotted keys. Lists of plain values count as values."""
     if isinstance(plan, Mapping):
         items: Any = plan.items()

@@ -17,6 +17,7 @@ from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
+from results.aliases import Strings
 from results.plans.study import decimal
 
 WITHIN_AXES = 4  # with more curves, the legend is placed next to the axes
@@ -181,7 +182,7 @@ def goal(curve: Curve) -> str:
     return f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
 
 
-def file_names(curve: Curve) -> tuple[str, ...]:
+def file_names(curve: Curve) -> Strings:
     """Returns the data set, model, optimizer, metric and value, which form the file name."""
     return curve.dataset, curve.model, curve.optimizer, curve.target.metric, decimal(curve.target.value)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import NamedTuple
 
+from results.aliases import StringMap
 from results.plans.study import Target
 
 FILE = resources.files("results") / "papers" / "shallue2018_figures.csv"
@@ -103,7 +104,7 @@ def _lines(*workload: str) -> list[PaperLine]:
     return [one for one in lines if one.workload == workload]
 
 
-def _line(row: dict[str, str]) -> PaperLine:
+def _line(row: StringMap) -> PaperLine:
     split = (row["metaparameter"], float(row["metaparameter_value"])) if row["metaparameter"] else None
     return PaperLine(
         position=(int(row["row"]), int(row["column"])),

@@ -16,6 +16,7 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from results.aliases import Strings
 from results.grouping import grouped
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
@@ -117,7 +118,7 @@ def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
     return max((max(own) / min(own) for own in twins if len(own) > 1), default=None)
 
 
-def canonical(one: MeasuredLayout) -> tuple[str, ...]:
+def canonical(one: MeasuredLayout) -> Strings:
     """Returns the mesh and the layout with mesh axes renamed to their positions."""
     sizes = [pair.split(":") for pair in one.study.mesh.split(";")]
     place = {name: str(i) for i, (name, _) in enumerate(sizes)}
@@ -172,14 +173,14 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=6)
 
 
-def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...], list[MeasuredLayout]]]:
+def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, Strings, list[MeasuredLayout]]]:
     """Groups the accepted layouts by step, engine and number of devices.
 
     Returns:
       The title, file names, and members of each group.
     """
 
-    def key_of(one: MeasuredLayout) -> tuple[str, ...]:
+    def key_of(one: MeasuredLayout) -> Strings:
         study = one.study
         names = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
         return (*names, str(sorted(study.model_options.items())))

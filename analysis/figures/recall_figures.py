@@ -1,7 +1,7 @@
 """Figures of factorization quality: recall, number formats, solvers and tuning."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from analysis.cores.factorizations import SPLITS, TEST, MeasuredFactorization
 from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
+from results.aliases import Fields
 from results.als import COMPUTATION
 from results.grouping import grouped
 from results.plans.study import canonical
@@ -264,5 +265,5 @@ def _grouped(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) ->
     return list(grouped(studies, lambda one: canonical(_without(one, fields))).values())
 
 
-def _without(one: MeasuredFactorization, fields: Sequence[str]) -> dict[str, Any]:
+def _without(one: MeasuredFactorization, fields: Sequence[str]) -> Fields:
     return {field: value for field, value in one.study.plan().items() if field not in fields}

@@ -13,6 +13,7 @@ from analysis import kind_views
 from analysis.figures import definitions
 from analysis.kind_views import BATCH, CORES, LAYOUTS, PAPER
 from results import durable, printing
+from results.aliases import Strings
 from results.bad_input import BadInput, check_choice
 from results.plans.study import TargetRequest
 
@@ -327,7 +328,7 @@ def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report |
         yield from figure.draw(selection, request)
 
 
-def _written(pictures: "Pictures", prefix: tuple[str, ...], out: Path, taken: set[str]) -> "Iterator[Path | Skipped]":
+def _written(pictures: "Pictures", prefix: Strings, out: Path, taken: set[str]) -> "Iterator[Path | Skipped]":
     """Writes pictures to the folder ``out``, under names that are not ``taken``. Yields files and skipped figures."""
     import matplotlib
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from analysis.figures import definitions
 from analysis.plotting.picture import Skipped
 from analysis.workload_studies import WorkloadStudies
+from results.aliases import Strings
 from results.bad_input import BadInput, check_choice
 from results.plans.kinds import KINDS
 from results.plans.study import Target
@@ -29,7 +30,7 @@ class FigureRequest(NamedTuple):
     """
 
     kind: str
-    where: tuple[str, ...] = ()
+    where: Strings = ()
     by: str | None = None
     metric: str | None = None
     values: tuple[float, ...] = ()

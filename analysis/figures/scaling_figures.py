@@ -12,6 +12,7 @@ from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
+from results.aliases import Strings
 from results.papers import published_numbers
 
 FEWEST = 2  # minimum core counts for a picture
@@ -54,7 +55,7 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields one picture per device kind: speed-up and efficiency of all its curves."""
     curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
-    kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
+    kinds: dict[Strings, list[CoreCurve]] = {}
     for curve in curves:
         hardware = curve.representative.hardware
         device = (hardware.backend, hardware.device_kind) if hardware else ()

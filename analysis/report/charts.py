@@ -12,6 +12,7 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import ticks
 from analysis.plotting.ticks import Ends
 from analysis.report.markup import Html, chart_name, tag
+from results.aliases import Fields, Json
 
 # Paths in the square from -1 to 1, in the order of ``analysis.plotting.draw.STYLES``.
 SHAPES = (
@@ -29,7 +30,6 @@ INK, MUTED, PAPER = "var(--ink)", "var(--muted)", "var(--panel)"
 HEIGHT, TALL = 340, 460  # pixels. TALL is used if the page has only one chart of steps.
 SMALL = 280
 POINTS = "points"  # in every chart, the name of the marks that can be hovered and focused, and of their data
-Json = dict[str, Any]  # part of a specification, or a data row
 LINES = {"field": "label", "type": "nominal"}  # text alternative for a point
 MOST_TICKS = 12
 DIMMED = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
@@ -307,7 +307,7 @@ def quantity(field: str, title: str, ends: Ends) -> Json:
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis(title, ends)}
 
 
-def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> Json:
+def layer(data: str, mark: Fields, **encoding: Any) -> Json:
     """Returns a layer that draws the named data. Only marks with a description are exposed to screen readers."""
     aria = "description" in encoding
     return {"name": data, "data": {"name": data}, "mark": {**mark, "aria": aria}, "encoding": encoding}

@@ -1,7 +1,7 @@
 """The contents of the page, read once from a store or a release, in groups that the filters show or hide."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from analysis import kind_views, measured_layouts as layouts
 from analysis.cores import factorizations
@@ -11,6 +11,7 @@ from analysis.plotting import labels, picture
 from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
+from results.aliases import Row
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.grouping import grouped
@@ -21,7 +22,7 @@ from results.rules.ledger import Ledger, tally, total
 from results.storage.commits import Commit, read_table
 
 T = TypeVar("T")
-Run = dict[str, Any]  # a row of the studies table
+Run = Row  # a row of the studies table
 
 
 class FilterGroup(NamedTuple):

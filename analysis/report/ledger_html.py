@@ -3,11 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from analysis import kind_views
 from analysis.report.contents import FilterGroup, PageContents, Run
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
+from results.aliases import Json
 from results.catalog import licences
 from results.grouping import grouped
 from results.plans import schema
@@ -138,7 +138,7 @@ def _software(run: Run) -> str:
     return ", ".join(named) or "not recorded"
 
 
-def _packages(text: str) -> dict[str, Any]:
+def _packages(text: str) -> Json:
     """Returns versions by name. The text is untrusted, and ignored if it is not a JSON object."""
     try:
         versions = json.loads(text)

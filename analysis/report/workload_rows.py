@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from analysis.fitting.fits import PointsFit
 from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.workload_studies import WorkloadStudies
+from results.aliases import OnCount
 from results.durable import Folder
 from results.plans.study import METRICS, Target, TargetRequest
 from results.storage.commits import Commit, read_table
@@ -65,9 +66,7 @@ class WorkloadRow(NamedTuple):
         return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
 
 
-def read_goals(
-    folder: Folder, target: TargetRequest = None, move: Callable[[int], None] = lambda _: None
-) -> list[WorkloadRow]:
+def read_goals(folder: Folder, target: TargetRequest = None, move: OnCount = lambda _: None) -> list[WorkloadRow]:
     """Reads every batch-size workload, once for each of its targets.
 
     Args:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from results.aliases import StringMap
 from results.catalog import licences
 from results.catalog.licences import Terms
 from results.grouping import grouped
@@ -68,7 +69,7 @@ class Contents(NamedTuple):
 
     commits: Sequence[Commit]
     columns: Mapping[str, pa.Schema]
-    files: Mapping[str, Mapping[str, str]]
+    files: Mapping[str, StringMap]
     newest: str
     version: str
     software: Mapping[str, Sequence[str]] = MappingProxyType({})

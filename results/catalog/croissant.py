@@ -5,10 +5,10 @@ It includes the required fields of the responsible AI (RAI) extension, and recor
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 
+from results.aliases import Json
 from results.catalog import contents
 from results.catalog.contents import Contents
 from results.catalog.licences import Terms
@@ -143,13 +143,13 @@ def document(release: Contents, cite_as: str) -> bytes:
     return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _usage(terms: Terms) -> dict[str, Any]:
+def _usage(terms: Terms) -> Json:
     """Returns the terms of use of a licence."""
     about = {"@type": "sc:CreativeWork", "name": terms.licence, "url": terms.url}
     return about | {"description": USAGE.get(terms.licence or "", "see the licence")}
 
 
-def _provenance(release: Contents) -> dict[str, Any]:
+def _provenance(release: Contents) -> Json:
     """Returns who measured the studies, and which software wrote these tables."""
     derived = list(_measured_on(release)) + [
         {
@@ -171,7 +171,7 @@ def _provenance(release: Contents) -> dict[str, Any]:
     return {"prov:wasGeneratedBy": activity, **({"prov:wasDerivedFrom": derived} if derived else {})}
 
 
-def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
+def _measured_on(release: Contents) -> Iterator[Json]:
     """Yields third-party data sets that our own studies were trained on."""
     sources = release.sources.items()
     own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
@@ -192,7 +192,7 @@ def _software(release: Contents, source: str) -> str:
     return f"scaling-limits {', '.join(release.software.get(source, ()))}".rstrip()
 
 
-def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
+def _files(release: Contents, table: str) -> Iterator[Json]:
     """Yields the files of a table, and the file set that joins them if there are several."""
     for name, sha256 in sorted(release.files[table].items()):
         yield {
@@ -214,7 +214,7 @@ def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _record_set(release: Contents, table: str) -> dict[str, Any]:
+def _record_set(release: Contents, table: str) -> Json:
     words = {column.name: column for column in contents.describe_columns(release, table)}
     source = {"fileObject": {"@id": next(iter(release.files[table]))}}
     if len(release.files[table]) > 1:
@@ -240,7 +240,7 @@ def _record_set(release: Contents, table: str) -> dict[str, Any]:
     }
 
 
-def _reference(release: Contents, table: str, column: str) -> dict[str, Any]:
+def _reference(release: Contents, table: str, column: str) -> Json:
     """Returns a reference from a row to its study's point if each study has one: joins must not duplicate rows."""
     if column != "study" or table == contents.POINTS or not release.one_point_each:
         return {}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from results import durable
+from results.aliases import Json, StringMap
 from results.catalog import contents, croissant, dataset_card, licences
 from results.catalog.contents import Contents
 from results.durable import Damaged, Folder
@@ -44,7 +45,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
     )
 
 
-def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
+def _shared(studies: Sequence[Commit]) -> dict[str, Json]:
     """Returns the manifest entries of shared files, by file name."""
     files = {file.shared for commit in studies for file in commit.files.values() if file.shared}
     return {
@@ -70,7 +71,7 @@ def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
             yield whole.path, "has rows that do not belong to a study"
 
 
-def sums(hashes: Mapping[str, str]) -> bytes:
+def sums(hashes: StringMap) -> bytes:
     """Returns SHA256SUMS in the format of `sha256sum -c`. The last line is the sha256 of the preceding lines.
 
     Args:
@@ -86,7 +87,7 @@ def lines_of_sums(data: bytes) -> list[str]:
     return data.decode(errors="replace").splitlines()[:-1] if is_list else []
 
 
-def check_lists(folder: Folder) -> dict[str, str]:
+def check_lists(folder: Folder) -> StringMap:
     """Returns the sha256 of every file in a release except SHA256SUMS, by path, from its two lists.
 
     Raises:
@@ -123,7 +124,7 @@ def check_lists(folder: Folder) -> dict[str, str]:
     return hashes
 
 
-def _hashes(listed: Any) -> dict[str, Any]:
+def _hashes(listed: Any) -> Json:
     """Returns the sha256 by path from a manifest's list of files or documents."""
     if not isinstance(listed, Mapping):
         return {}

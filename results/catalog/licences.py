@@ -2,10 +2,10 @@
 
 import importlib.metadata
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from results.aliases import Fields
 from results.bad_input import printable
 from results.plans.kinds import KINDS, kind_of
 from results.plans.plan_columns import OWN
@@ -51,7 +51,7 @@ def as_markdown(text: str | None) -> str:
     return re.sub(r"([\\`*\[\]<>&|]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", printable(text))
 
 
-def terms(plan: Mapping[str, Any]) -> Terms:
+def terms(plan: Fields) -> Terms:
     """Returns the terms of a study, from its plan. Published studies have their licence and citation in ``details``."""
     if not KINDS[kind_of(plan)].recorded:
         return Terms(OWN, OWN_LICENCE, None)

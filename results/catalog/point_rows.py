@@ -6,12 +6,13 @@ Export and `results verify` both use these functions.
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from results.aliases import Fields, Row
 from results.catalog import licences
 from results.plans import schema
 from results.plans.kinds import KINDS
@@ -25,8 +26,7 @@ from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
 from results.storage.compaction import Piece
 
-Row = dict[str, Any]
-Trials = Mapping[str, Any]  # columns of the trials table, and ``at``: the row of each trial by id
+Trials = Fields  # columns of the trials table, and ``at``: the row of each trial by id
 FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
 CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first one measured selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from results import bounds, durable
+from results.aliases import Fields, Json
 from results.bad_input import BadInput, TooOld
 from results.checks import table_checks
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
@@ -49,7 +50,7 @@ def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -
 def commits(
     folder: Folder,
     listing: Listing,
-    records: Mapping[str, Any],
+    records: Fields,
     files: Mapping[str, Entry],
     findings: Findings,
     on_bytes: OnBytes,
@@ -111,8 +112,8 @@ def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
 
 
 def rebuild_record(
-    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: TrialRequest, runs: frozenset[int] | None
-) -> dict[str, Any] | None:
+    folder: Folder, number: int, parts: int, plan: Fields, request: TrialRequest, runs: frozenset[int] | None
+) -> Json | None:
     """Rebuilds a lost commit record from its tables. Returns None unless they are valid and match the envelope.
 
     Args:
@@ -348,7 +349,7 @@ def _open(source: Source) -> bounds.Parquet:
 
 
 def _unlike(
-    record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
+    record: Fields, commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
 ) -> Iterator[str]:
     """Yields differences between a commit record and the record that would be written for this study and number."""
     if (commit.name, commit.number) != (folder.name, number):

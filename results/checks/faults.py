@@ -6,11 +6,12 @@ import dataclasses
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable
+from results.aliases import Fields, OnCount
 from results.bad_input import BadInput, printable
 from results.catalog.point_rows import Row
 from results.durable import Folder
@@ -21,7 +22,7 @@ from results.storage.commits import Commit
 from results.storage.folders import Entry
 from results.storage.parts import Part
 
-OnBytes = Callable[[int], None]
+OnBytes = OnCount
 
 TORN = "is not what was written: torn, or a byte has changed"
 CHUNK = 1 << 18  # small enough to stay in the processor's cache between reading and hashing
@@ -80,7 +81,7 @@ class Findings:
     files: int = 0
     bytes: int = 0
     ledger: Ledger | None = None
-    plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    plans: dict[int, Fields] = dataclasses.field(default_factory=dict)
     studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
     confirms: list[Repeats] = dataclasses.field(default_factory=list)
     claims: dict[int, ClaimRecord] = dataclasses.field(default_factory=dict)

@@ -1,11 +1,12 @@
 """Checks of a release's points: rows against the tables, and the consistency of the fits."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from results import bounds
+from results.aliases import Fields
 from results.catalog import point_rows
 from results.catalog.contents import KEYS, POINTS
 from results.catalog.point_rows import Row
@@ -143,5 +144,5 @@ def _wrong_extent(name: str, best: Any, low: Any, high: Any, verdict: Any) -> It
         yield f"an impossible interval of {name}"
 
 
-def _is_fitted(row: Mapping[str, Any]) -> bool:
+def _is_fitted(row: Fields) -> bool:
     return any(row[name] is not None for name in OF_CURVES - {"curve"})

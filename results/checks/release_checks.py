@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results import bounds
+from results.aliases import StringMap
 from results.bad_input import BadInput, TooOld
 from results.catalog import contents, documents, point_rows
 from results.catalog.contents import POINTS_FILE, PointsFile
@@ -35,7 +36,7 @@ class Listed(NamedTuple):
       around: faults in the lists, and unlisted files.
     """
 
-    documents: dict[str, str]
+    documents: StringMap
     commits: list[Commit]
     sizes: dict[str, int]
     around: Findings
@@ -152,7 +153,7 @@ def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[st
         findings.fault(folder / inside, "is an empty folder")
 
 
-def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str, str] | None:
+def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> StringMap | None:
     """Returns the sha256 by path from SHA256SUMS. If the file has changed, adds a fault and returns None."""
     path = folder / SUMS
     if not _is_readable(path, sizes, findings):
@@ -192,7 +193,7 @@ def _is_readable(path: Folder, sizes: dict[str, int], findings: Findings) -> boo
     return sizes.get(path.name, LIST_BYTES + 1) <= LIST_BYTES
 
 
-def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
+def check_documents(folder: Folder, commits: Sequence[Commit], hashes: StringMap) -> Findings:
     """Rebuilds the documents and compares them with the stored ones.
 
     Only the version that wrote a release would write identical documents. Documents from another version are not
@@ -218,7 +219,7 @@ def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str,
     return findings
 
 
-def _differing(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Iterator[str]:
+def _differing(folder: Folder, commits: Sequence[Commit], hashes: StringMap) -> Iterator[str]:
     points = None
     if POINTS_FILE in hashes:
         with (folder / POINTS_FILE).open("rb") as stream:

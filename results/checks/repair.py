@@ -15,11 +15,12 @@ A study keeps all its intact files. The next sweep or import of the study then r
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from results import durable, store
+from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, number_of, printable
 from results.checks import commit_checks, release_checks, study_checks, verify
 from results.checks.commit_checks import study_of
@@ -41,7 +42,7 @@ MOST_ANEW = 10_000  # maximum number of files to rebuild; a study that lacks mor
 EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in schema.COLUMNS.values()))
 
 
-Torn = Mapping[str, str]  # description of the fault, by file name
+Torn = StringMap  # description of the fault, by file name
 
 
 class Action(NamedTuple):
@@ -54,7 +55,7 @@ class Action(NamedTuple):
 class PlanRequest(NamedTuple):
     """A plan and the requested number of trials."""
 
-    plan: Mapping[str, Any]
+    plan: Fields
     trials: int
 
 
@@ -319,7 +320,7 @@ def _plan(folder: Path, findings: Findings, listing: Listing) -> PlanRequest | N
     return max((each for each in requests if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
 
 
-def _is_of(plan: Mapping[str, Any], folder: Path) -> bool:
+def _is_of(plan: Fields, folder: Path) -> bool:
     try:
         study_of(plan, 1, folder.name)
     except BadInput:
@@ -327,7 +328,7 @@ def _is_of(plan: Mapping[str, Any], folder: Path) -> bool:
     return True
 
 
-def _record(path: Path) -> dict[str, Any] | None:
+def _record(path: Path) -> Json | None:
     """Returns the commit record in a file, or None if the file has changed."""
     try:
         record = durable.read_sealed(path)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 
 from results import durable
+from results.aliases import Fields, Json
 from results.bad_input import BadInput, TooOld
 from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
@@ -95,7 +95,7 @@ def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str,
     return files
 
 
-def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> dict[str, Any] | None:
+def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> Json | None:
     """Returns a sealed record. If it is damaged, adds a fault and returns None."""
     if entry.bytes > RECORD_BYTES:
         findings.fault(path, f"is too large for a record: {entry.bytes:,} bytes", torn=True)
@@ -110,7 +110,7 @@ def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -
     return None
 
 
-def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
+def _plans(folder: Folder, listing: Listing, records: Fields, findings: Findings) -> None:
     for trials in listing.plans:
         path, record = folder / plan_file(trials), records[plan_file(trials)]
         if record is None:
@@ -134,7 +134,7 @@ def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], finding
         findings.leftovers["unplanned"] += 1
 
 
-def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
+def _confirms(folder: Folder, listing: Listing, records: Fields, findings: Findings) -> None:
     for repeats in listing.confirms:
         path, record = folder / confirm_file(repeats), records[confirm_file(repeats)]
         if record == repeats.record():
@@ -143,7 +143,7 @@ def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], find
             findings.fault(path, "does not request the number of repeats in its name")
 
 
-def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
+def _claims(folder: Folder, listing: Listing, records: Fields, findings: Findings) -> None:
     for number in listing.claims:
         path, record = folder / claim_file(number), records[claim_file(number)]
         if record is None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from results import durable, printing, progress
+from results.aliases import OnCount
 from results.bad_input import BadInput, TooOld, number_of, printable
 from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
@@ -152,7 +153,7 @@ def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: b
         return list(pool.map(check, items))
 
 
-def tally(show: Callable[[int], object]) -> OnBytes:
+def tally(show: OnCount) -> OnBytes:
     """Returns a function that adds up counts from several threads and passes the sum to ``show``."""
     lock, done = threading.Lock(), 0
 

@@ -10,14 +10,14 @@ and are converted to errors. The seconds in it, and the single-batch losses in m
 trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from tqdm import tqdm
 
 from results import store as stores
+from results.aliases import Fields
 from results.bad_input import BadInput, number_of
 from results.durable import Folder, located_both
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
@@ -135,7 +135,7 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
 
 
-def _first_metadata(trials: Sequence[LoggedTrial]) -> Mapping[str, Any]:
+def _first_metadata(trials: Sequence[LoggedTrial]) -> Fields:
     return next((trial.metadata for trial in trials if trial.metadata), {})
 
 
@@ -185,7 +185,7 @@ def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
         return {}
 
 
-def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) -> dict[str, Any]:
+def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) -> Fields:
     metadata = _first_metadata(trials)
     goals = {
         algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(value)
@@ -209,7 +209,7 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
     }
 
 
-def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict[str, Any]:
+def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> Fields:
     outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost") for _ in absent]
     blank = [None for _ in absent]
     columns = {
@@ -228,7 +228,7 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
     return columns
 
 
-def _measurement_columns(trials: Sequence[LoggedTrial]) -> dict[str, Any]:
+def _measurement_columns(trials: Sequence[LoggedTrial]) -> Fields:
     usable = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
     metrics = dict.fromkeys(name for _, _, errors in usable for name in errors)
     columns = {

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
 from results import bounds
+from results.aliases import Fields, Strings
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import algoperf_workloads, untrusted
@@ -67,10 +68,10 @@ class LoggedTrial(NamedTuple):
     folder: Folder
     number: int
     evaluations: Evaluations | None
-    metadata: Mapping[str, Any]
-    flags: Mapping[str, Any]
-    metaparameters: Mapping[str, Any]
-    faults: tuple[str, ...]
+    metadata: Fields
+    flags: Fields
+    metaparameters: Fields
+    faults: Strings
 
     @property
     def seed(self) -> int | None:
@@ -96,7 +97,7 @@ def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Log
       root: root of the imported tree.
     """
     faults = []
-    content: dict[str, Mapping[str, Any]] = {}
+    content: dict[str, Fields] = {}
     for name in (METADATA, FLAGS, METAPARAMETERS):
         content[name] = {}
         try:
@@ -150,7 +151,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
     return Evaluations(step.astype(np.int64), columns)
 
 
-def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
+def targets(metadata: Fields) -> dict[str, float]:
     """Returns the workload's targets by source column, if the metadata state them."""
     metric = metadata.get("workload.target_metric_name")
     values = {}
@@ -212,7 +213,7 @@ class TrialFolder(NamedTuple):
     """A trial's folder and its file names; ``misplaced`` if it lies outside its workload's folder."""
 
     folder: Folder
-    names: tuple[str, ...]
+    names: Strings
     number: int
     misplaced: bool
 

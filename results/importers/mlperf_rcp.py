@@ -13,13 +13,13 @@ list that continues another list, or repeats it in another unit, also counts as 
 import collections
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any
 
 from tqdm import tqdm
 
 from results import store as stores
+from results.aliases import Fields
 from results.bad_input import BadInput, number_of
 from results.durable import Folder, located_both
 from results.importers import mlperf_records, recording, untrusted
@@ -136,7 +136,7 @@ def content(group: Sequence[ReferencePoint]) -> Content:
     return Content(study, trials, measurements, {"device_kind": study.details["platform"]})
 
 
-def optimizer(metaparameters: Mapping[str, Any]) -> str:
+def optimizer(metaparameters: Fields) -> str:
     """Returns the optimizer's name from a metaparameter's value or prefix, else "unstated"."""
     for name in ("opt_name", "optimizer"):
         if isinstance(word := metaparameters.get(name), str) and re.fullmatch(r"[A-Za-z][\w.+-]{0,40}", word):
@@ -190,9 +190,7 @@ def _split(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[lis
     return present, [each for each in others if places.isdisjoint(each.study.details["records"])]
 
 
-def _details(
-    group: Sequence[ReferencePoint], record: ReferencePoint, metaparameters: Mapping[str, Any]
-) -> dict[str, Any]:
+def _details(group: Sequence[ReferencePoint], record: ReferencePoint, metaparameters: Fields) -> Fields:
     known = record.known
     about = {
         key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)

@@ -1,10 +1,10 @@
 """Records of MLPerf's reference convergence points in the files of mlcommons/logging, and their benchmarks."""
 
 import re
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
+from results.aliases import Fields, StringMap
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.untrusted import ImportWarnings, Unusable
@@ -164,11 +164,11 @@ class ReferencePoint(NamedTuple):
     release: str
     benchmark: str
     batch_size: int
-    metaparameters: Mapping[str, Any]
+    metaparameters: Fields
     values: tuple[Fraction, ...]
     unit: Unit
     unit_source: str
-    about: Mapping[str, str]
+    about: StringMap
 
     @property
     def known(self) -> Benchmark:

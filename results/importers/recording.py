@@ -6,12 +6,13 @@ Values that have changed in the source are reported, but replaced only on reques
 import importlib.metadata
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from results import store
+from results.aliases import Fields
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers.untrusted import ImportWarnings
@@ -37,9 +38,9 @@ class Content(NamedTuple):
     """
 
     study: Recorded
-    trials: Mapping[str, Any]
-    measurements: Mapping[str, Any]
-    about: Mapping[str, Any]
+    trials: Fields
+    measurements: Fields
+    about: Fields
 
 
 class Saved(NamedTuple):
@@ -132,7 +133,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
     return Saved(True, changed)
 
 
-def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
+def studies(study: Recorded, about: Fields) -> pa.Table:
     """Returns the studies table for one published study; ``about`` adds columns."""
     row = {
         "study": study.name,
@@ -158,7 +159,7 @@ def _tables(content: Content) -> Piece:
     )
 
 
-def _build(columns: tuple[schema.Column, ...], study: str, data: Mapping[str, Any]) -> pa.Table:
+def _build(columns: tuple[schema.Column, ...], study: str, data: Fields) -> pa.Table:
     known = {column.name for column in columns}
     rows = len(next(iter(data.values())))
     return schema.build(

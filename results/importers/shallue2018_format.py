@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from results.aliases import Fields
 from results.bad_input import BadInput
 from results.importers import recording
 from results.importers.untrusted import (
@@ -154,7 +155,7 @@ def as_errors(curves: pa.Table) -> pa.Table:
 _DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would create one per file
 
 
-def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
+def _space(configs: Mapping[str, Fields]) -> SearchSpace:
     """Returns the ranges that a SearchSpace can express. The plan's details keep all of them unchanged."""
     if len(configs) > MOST_METAPARAMETERS:
         raise Unusable(f"has {len(configs):,} metaparameters")
@@ -166,7 +167,7 @@ def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
     return SearchSpace(ranges)
 
 
-def _range(config: Mapping[str, Any]) -> Range | None:
+def _range(config: Fields) -> Range | None:
     kind, scale = config.get("type"), config.get("scale") or ""
     try:
         if kind == "DISCRETE":

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from results.aliases import Json
 from results.bad_input import first_line
 from results.durable import Folder, check_depth
 from results.printing import Report, report_some
@@ -151,12 +152,12 @@ def _reason(error: OSError) -> str:
     return error.strerror or "cannot be read"
 
 
-def read_json(path: Folder, root: Folder) -> dict[str, Any]:
+def read_json(path: Folder, root: Folder) -> Json:
     """Reads a JSON object. Raises Unusable if it has another type, contains NaN or Infinity, or repeats a name."""
     return json_object(read_bytes(path, root, JSON_BYTES), _STRICT)
 
 
-def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
+def json_object(data: bytes, decoder: json.JSONDecoder) -> Json:
     """Parses a JSON object. Raises Unusable if ``data`` holds another type."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
@@ -206,7 +207,7 @@ def numeric(value: object) -> float | None:
     return number(value)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> Json:
     content = {}
     for name, value in pairs:
         if name in content:

@@ -3,10 +3,11 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from results.aliases import Fields, Json
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace, finite
@@ -53,7 +54,7 @@ class BatchStudy(Plan):
     dataset: str
     dataset_version: str
     model: str
-    model_options: Mapping[str, Any]
+    model_options: Fields
     optimizer: str
     schedule: str
     batch_size: int
@@ -70,7 +71,7 @@ class BatchStudy(Plan):
     confirm: int = 0
     confirm_top: int = 1
     digits: int = DIGITS[-1]
-    dataset_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dataset_options: Fields = dataclasses.field(default_factory=dict)
     precision: str = "float32"
 
     kind: ClassVar[str] = "batch"
@@ -106,7 +107,7 @@ class BatchStudy(Plan):
             raise BadInput("confirm needs a target, which determines the best trial. Give one, or use confirm=0.")
 
     @classmethod
-    def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
+    def request_fields(cls, request: TrialRequest) -> Json:
         """Returns the fields that a request sets."""
         return {"trials": request.trials, "confirm": request.repeats.confirm, "confirm_top": request.repeats.top}
 

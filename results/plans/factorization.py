@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from results.aliases import Fields
 from results.als import OPTIONS, Als
 from results.bad_input import BadInput
 from results.plans.plan import Untargeted
@@ -37,7 +38,7 @@ class Factorization(Als, Untargeted):
 
     dataset: str
     dataset_version: str
-    dataset_options: Mapping[str, Any]
+    dataset_options: Fields
     cores: int
     space: SearchSpace
     seed: int

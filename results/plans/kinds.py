@@ -1,8 +1,9 @@
 """Kinds of studies: a table of their properties, and construction of any kind of plan from plain data."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar, cast
 
+from results.aliases import Fields
 from results.bad_input import BadInput, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
@@ -52,7 +53,7 @@ K = TypeVar("K", bound=HasKind)
 P = TypeVar("P", bound=Plan)
 
 
-def kind_of(plan: Mapping[str, Any]) -> str:
+def kind_of(plan: Fields) -> str:
     """Returns the kind of a plan given as plain data. Raises BadInput for an unknown kind."""
     kind = plan.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -60,7 +61,7 @@ def kind_of(plan: Mapping[str, Any]) -> str:
     return kind
 
 
-def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS, name: str | None = None) -> Plan:
+def from_plan(plan: Fields, trials: int, repeats: Repeats = NO_REPEATS, name: str | None = None) -> Plan:
     """Returns the study for a plan of any kind. Raises BadInput for a plan from another version of this software.
 
     Args:

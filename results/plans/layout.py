@@ -2,9 +2,9 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from results.aliases import Fields
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Untargeted
 from results.plans.schema import BOOL, FLOAT64, INT32, INT64, TEXT, Column
@@ -83,7 +83,7 @@ class LayoutStudy(Untargeted):
     """
 
     model: str
-    model_options: Mapping[str, Any]
+    model_options: Fields
     batch_size: int
     length: int
     mesh: str

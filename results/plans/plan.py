@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from results.aliases import Fields, Json
 from results.bad_input import BadInput
 from results.plans.search_space import SearchSpace
 from results.plans.study import DIGITS, Target, canonical, digest, unreadable
@@ -48,7 +49,7 @@ class Plan(Protocol):
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "digits"})
     OMITTED_AT: ClassVar[Mapping[str, object]] = {}
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[Json]
 
     if TYPE_CHECKING:  # at run time, a property here would become the default of a dataclass field
 
@@ -95,14 +96,14 @@ class Plan(Protocol):
         return [field.name for field in dataclasses.fields(cls) if field.name not in cls.NOT_IN_IDENTITY]
 
     @classmethod
-    def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
+    def request_fields(cls, request: TrialRequest) -> Json:
         """Returns the fields that a request sets. Raises BadInput if this kind does not support it."""
         if request.repeats.confirm:
             raise BadInput(f"a study of kind {cls.kind} does not support repeats of the best trials")
         return {"trials": request.trials}
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
+    def from_plan(cls, plan: Fields, request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
         """Returns the study for a ``plan()`` and its request. Raises BadInput for a plan from other software."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
@@ -115,7 +116,7 @@ class Plan(Protocol):
             fields["targets"] = tuple(Target(**target) for target in plan["targets"])
         return cls(**fields | cls.request_fields(request) | {"digits": digits})
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Json:
         """Returns the identity as plain JSON data."""
         fields = {name: _plain(getattr(self, name)) for name in self.identity_fields()}
         content = {

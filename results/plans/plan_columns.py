@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from results.aliases import Fields
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.schema import FLOAT64, KIND, TEXT, Column
@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-def columns(study: Plan) -> dict[str, Any]:
+def columns(study: Plan) -> Fields:
     """Returns the values of ``COLUMNS`` for a study."""
     plan = study.plan()
     first = next(iter(targets(study)), None)

@@ -2,9 +2,10 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
 
+from results.aliases import Fields
 from results.bad_input import BadInput
 from results.grouping import grouped
 from results.plans.plan import Untargeted
@@ -36,7 +37,7 @@ class Recorded(Untargeted):
     optimizer: str
     batch_size: int
     space: SearchSpace
-    details: Mapping[str, Any]
+    details: Fields
     trials: int
     digits: int = DIGITS[-1]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from results.aliases import Fields, StringMap
 from results.bad_input import BadInput, TooOld
 from results.plans.study import METRICS
 
@@ -125,7 +126,7 @@ NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of th
 RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
 
 
-def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[str, pa.DataType]) -> pa.Table:
+def build(columns: tuple[Column, ...], data: Fields, extra: Mapping[str, pa.DataType]) -> pa.Table:
     """Returns an Arrow table of ``columns`` followed by ``extra``, with the schema version in its metadata.
 
     Args:
@@ -142,7 +143,7 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
     return pa.Table.from_arrays([_array(values.get(f.name), f.type, rows) for f in schema], schema=schema)
 
 
-def empty(columns: tuple[Column, ...], extra: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
+def empty(columns: tuple[Column, ...], extra: StringMap = MappingProxyType({})) -> pa.Schema:
     """Returns the schema of a table. ``extra`` maps additional columns to Arrow's names for their types."""
     return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 

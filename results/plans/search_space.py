@@ -4,10 +4,11 @@ import dataclasses
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from results.aliases import Fields, Json
 from results.bad_input import BadInput, check_choice
 
 Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
@@ -77,7 +78,7 @@ class Range:
             value = (1 - u) * low + u * high
         return min(max(value, low), high)  # rounding may give a value outside the range
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Json:
         """Returns plain data from which ``Range(**plan)`` restores the range."""
         if self.scale == "DISCRETE":
             return {"scale": self.scale, "values": list(self.values)}
@@ -91,7 +92,7 @@ class SearchSpace(dict[str, Range]):
         super().__init__(sorted(ranges.items()))
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Mapping[str, Any]]) -> "SearchSpace":
+    def from_plan(cls, plan: Mapping[str, Fields]) -> "SearchSpace":
         """Builds a space from plain data. Errors include the metaparameter's name."""
         ranges = {}
         for name, fields in plan.items():
@@ -101,5 +102,5 @@ class SearchSpace(dict[str, Range]):
                 raise BadInput(f"search space of {name}: {error}") from None
         return cls(ranges)
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Json:
         return {name: ranged.plan() for name, ranged in self.items()}

@@ -4,10 +4,11 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from results.aliases import Fields
 from results.bad_input import BadInput, check_choice
 from results.plans.search_space import finite
 
@@ -119,16 +120,16 @@ class Trial:
     metaparameters: Mapping[str, float]
 
 
-def unreadable(plan: Mapping[str, Any], why: str) -> str:
+def unreadable(plan: Fields, why: str) -> str:
     """Returns the error message for a plan from another version. ``why`` lists unexpected and missing fields."""
     return f"scaling-limits {COMPARABLE} cannot read a plan of version {plan.get('comparable')}: unexpected {why}"
 
 
-def canonical(plan: Mapping[str, Any]) -> str:
+def canonical(plan: Fields) -> str:
     """Returns plain data as JSON with sorted keys and no spaces."""
     return json.dumps(plan, sort_keys=True, separators=(",", ":"))
 
 
-def digest(plan: Mapping[str, Any]) -> str:
+def digest(plan: Fields) -> str:
     """Returns the hex sha256 of plain data in canonical form."""
     return hashlib.sha256(canonical(plan).encode()).hexdigest()

@@ -1,8 +1,9 @@
 """Requests: the number of trials and of repeats of the best trials, which are not part of a plan."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from results.aliases import Fields
 from results.bad_input import BadInput
 
 MOST_TRIALS = 1_000_000
@@ -42,7 +43,7 @@ class Repeats(NamedTuple):
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "Repeats":
+    def of_record(cls, record: Fields) -> "Repeats":
         """Returns the repeats in a ``record``. The default is zero."""
         return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
 

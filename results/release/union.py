@@ -1,11 +1,12 @@
 """The union of a study in two places: the trials that one can take from the other, and any contradictions."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from results.aliases import Row
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import REASONS_TO_RERUN
@@ -108,7 +109,7 @@ def _steps(piece: Piece, trial: int) -> int:
     return _row(piece, trial)["steps"] or 0
 
 
-def _row(piece: Piece, trial: int) -> dict[str, Any]:
+def _row(piece: Piece, trial: int) -> Row:
     return _of_trial(piece.trials, trial).to_pylist()[0]
 
 

@@ -10,9 +10,9 @@ if __name__ == "__main__":  # before all other imports, to guard them too
 
 import html
 import json
-from typing import Any
 
 from results import durable
+from results.aliases import Json
 from results.bad_input import BadInput, printable
 from results.cli import CommandParser, location
 from results.durable import Damaged, Folder
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def metadata(release: Folder) -> dict[str, Any]:
+def metadata(release: Folder) -> Json:
     """Returns the metadata of a deposit.
 
     Raises:

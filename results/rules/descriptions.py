@@ -1,10 +1,11 @@
 """Study descriptions, which are printed next to the answers."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from results.aliases import Json, StringMap
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import METRICS, Target
@@ -36,7 +37,7 @@ class StudyDescription(NamedTuple):
     optimizer: str
     batch_size: int | None
     targets: Sequence[tuple[str, float]]
-    metrics: Mapping[str, str]
+    metrics: StringMap
     rows: int
     complete: int
     infeasible: int
@@ -61,15 +62,13 @@ class StudyDescription(NamedTuple):
             and isinstance(self.seconds_per_epoch, float | None)
         )
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """Returns plain data. The default ``stop`` is omitted, as in files from older software."""
         content = self._asdict()
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
 
-def of_study(
-    study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int
-) -> StudyDescription:
+def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: StringMap, rows: int) -> StudyDescription:
     """Describes a study.
 
     Args:

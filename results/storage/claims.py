@@ -7,11 +7,11 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from results import durable
+from results.aliases import Json
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
@@ -135,7 +135,7 @@ class Claim:
 
         return retry(look)
 
-    def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
+    def _record(self, number: int, study: Plan, whole: Piece) -> Json:
         """Writes the tables of a commit and returns its record."""
         request = study.request
         files = {
@@ -183,7 +183,7 @@ class Claim:
         other = durable.read_sealed(self._folder / claim_file(number))
         return TakenOver(f"{self._name} was taken over by process {other.get('pid')} on {other.get('host')}")
 
-    def _file(self, name: str, data: bytes | memoryview, rows: int) -> dict[str, Any]:
+    def _file(self, name: str, data: bytes | memoryview, rows: int) -> Json:
         durable.create(self._folder / name, data)
         return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from results import bounds, durable
+from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, TooOld, first_line, number_of
 from results.durable import Damaged, Folder
 from results.plans import schema
@@ -66,7 +67,7 @@ class File(NamedTuple):
     rows: int
     shared: SharedFile | None = None
     start: int = 0
-    columns: Mapping[str, str] = MappingProxyType({})
+    columns: StringMap = MappingProxyType({})
 
 
 class Commit(NamedTuple):
@@ -87,10 +88,10 @@ class Commit(NamedTuple):
     name: str
     number: int
     parts: int
-    plan: Mapping[str, Any]
+    plan: Fields
     trials: int
     files: Mapping[str, File]
-    metrics: Mapping[str, str]
+    metrics: StringMap
     ledger: ledger.Ledger
     repeats: Repeats = NO_REPEATS
 
@@ -144,7 +145,7 @@ def released_commits(folder: Folder) -> list[Commit] | None:
     return commits_of(durable.read_sealed(path, durable.LIST_BYTES), folder) if path.is_file() else None
 
 
-def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
+def commits_of(manifest: Fields, folder: Folder) -> list[Commit]:
     """Returns the studies in a release's manifest, sorted by name. Raises Damaged if the manifest is invalid."""
     path = folder / MANIFEST
     studies = manifest.get("studies")
@@ -160,7 +161,7 @@ def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
 
 
 def commit_of(
-    record: Mapping[str, Any], folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
+    record: Fields, folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
 ) -> Commit:
     """Parses a commit record. Raises Damaged, naming ``path``, if it is invalid.
 
@@ -200,7 +201,7 @@ def commit_of(
         raise Damaged(f"{path} is not a record of a study. Check everything with `python -m results verify`.") from None
 
 
-def _file(entry: Mapping[str, Any], folder: Folder) -> File:
+def _file(entry: Fields, folder: Folder) -> File:
     return File(
         folder / _matching(_DATA, entry["file"]),
         _matching(_SHA256, entry["sha256"]),
@@ -209,9 +210,7 @@ def _file(entry: Mapping[str, Any], folder: Folder) -> File:
     )
 
 
-def _slice(
-    table: str, entry: Mapping[str, Any], shared_files: Mapping[str, SharedFile], record: Mapping[str, Any]
-) -> File:
+def _slice(table: str, entry: Fields, shared_files: Mapping[str, SharedFile], record: Fields) -> File:
     """Returns a study's slice of a shared file."""
     whole, start, rows = shared_files[entry["file"]], _whole(entry["start"], 2**63), _whole(entry["rows"], 2**63)
     if table == "envelope":
@@ -222,7 +221,7 @@ def _slice(
     return slice_of(whole, start, rows, columns)
 
 
-def slice_of(whole: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
+def slice_of(whole: SharedFile, start: int, rows: int, columns: StringMap) -> File:
     """Returns some rows of a shared table, with their share of its bytes."""
     return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
 
@@ -240,7 +239,7 @@ def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedF
         raise Damaged(f"{path} is not the manifest of a release") from None
 
 
-def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
+def record_of(commit: Commit, number: int, paths: StringMap) -> Json:
     """Returns a commit as plain data. This is the inverse of ``commit_of``.
 
     Args:
@@ -254,7 +253,7 @@ def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str
     return record | (commit.repeats.record() if commit.repeats.confirm else {})
 
 
-def _record_of_file(table: str, file: File, path: str) -> dict[str, Any]:
+def _record_of_file(table: str, file: File, path: str) -> Json:
     if file.shared is None:
         return {"file": path, "sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
     entry = {"file": path, "start": file.start, "rows": file.rows}

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from results import bounds, durable
+from results.aliases import Fields, StringMap
 from results.bad_input import first_line
 from results.durable import Damaged
 from results.grouping import grouped
@@ -55,7 +56,7 @@ class Envelope(NamedTuple):
     rows: Sequence[pa.RecordBatch]
 
 
-def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
+def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
     """Returns a study's envelope as file content, and its number of rows.
 
     Args:
@@ -85,7 +86,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
     return _content(batches[0].schema, head, batches), sum(batch.num_rows for batch in batches)
 
 
-def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
+def rebind(data: bytes, hashes: StringMap) -> bytes:
     """Returns an envelope from ``build``, with the ``hashes`` of other files that hold the same rows."""
     stream = pa.ipc.RecordBatchStreamReader(data)
     head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
@@ -141,7 +142,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
         return None
 
 
-def is_readable(head: Mapping[str, Any]) -> bool:
+def is_readable(head: Fields) -> bool:
     """Returns whether this software can read the format and schema in an envelope's head."""
     return head["format"] == FORMAT and schema.OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from results.aliases import Strings
 from results.bad_input import BadInput
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
@@ -54,7 +55,7 @@ class Listing(NamedTuple):
     parts: tuple[Part, ...]
     checkpoints: tuple[tuple[int, str], ...]
     attempts: tuple[int, ...]
-    others: tuple[str, ...]
+    others: Strings
 
     @property
     def requests(self) -> list[TrialRequest]:

@@ -7,7 +7,7 @@ Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measu
 
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results import bounds, durable
+from results.aliases import Fields, StringMap
 from results.bad_input import BadInput, first_line
 from results.durable import Damaged, Folder
 from results.plans import plan_columns, schema
@@ -201,7 +202,7 @@ def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
-def narrow(table: str, rows: pa.Table, further: Mapping[str, str], names: Sequence[str] | None = None) -> pa.Table:
+def narrow(table: str, rows: pa.Table, further: StringMap, names: Sequence[str] | None = None) -> pa.Table:
     """Restores a study's own table, or some of its columns, from its rows in a shared table.
 
     Args:
@@ -223,7 +224,7 @@ def narrow(table: str, rows: pa.Table, further: Mapping[str, str], names: Sequen
     return pa.Table.from_arrays(arrays, schema=pa.schema(list(types.items()), rows.schema.metadata))
 
 
-def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Plan) -> list[str]:
+def differing(table: str, rows: pa.Table, further: StringMap, study: Plan) -> list[str]:
     """Returns the columns in a shared table that contradict the study's own table or plan.
 
     Args:
@@ -261,7 +262,7 @@ def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     )
 
 
-def _plan_values(table: str, study: Plan) -> dict[str, Any]:
+def _plan_values(table: str, study: Plan) -> Fields:
     """Returns the shared-table columns derived from the plan: for trials and measurements, ``WORKLOAD``."""
     if table == "studies":
         return plan_columns.columns(study)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from harness.run import RunProgress, Settings
 from harness.runners import RUNNERS
 from results import exit_codes, store as stores
+from results.aliases import Callback
 from results.bad_input import BadInput
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
@@ -47,7 +48,7 @@ class Launch:
     sources: Mapping[str, Config] = dataclasses.field(default_factory=dict)
     words: Mapping[str, Sequence[Sequence[str]]] = dataclasses.field(default_factory=dict)
     on_progress: Callable[[StudyUpdate], None] = lambda update: None
-    on_wait: Callable[[], None] = lambda: None
+    on_wait: Callback = lambda: None
 
     def report(self, update: StudyUpdate) -> None:
         """Counts an update towards the limits and forwards it."""
@@ -254,7 +255,7 @@ def cause(folder: Path) -> str | None:
     return f"{why}; see {last[0].log}"
 
 
-def wait(seconds: float, on_wait: Callable[[], None]) -> None:
+def wait(seconds: float, on_wait: Callback) -> None:
     """Waits, and calls ``on_wait`` every second."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:

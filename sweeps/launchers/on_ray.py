@@ -12,13 +12,14 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import topologies
 from harness.run import Settings
 from results import durable, exit_codes
+from results.aliases import Callback, Fields
 from results.bad_input import BadInput, first_line, number_of
 from results.cli import Terminated
 from results.plans.plan import Plan
@@ -323,7 +324,7 @@ def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
     return any(_ended(ray, running[reference]).code == exit_codes.PREEMPTED for reference in done)
 
 
-def _needs(asked: Config, study: Plan, settings: Settings) -> dict[str, Any]:
+def _needs(asked: Config, study: Plan, settings: Settings) -> Fields:
     cpus, gpus = cpus_and_gpus(asked, study, settings)
     return {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(asked["resources"])}
 
@@ -352,7 +353,7 @@ def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -
 
 
 @contextlib.contextmanager
-def _cluster(asked: Config) -> Iterator[tuple[Any, Callable[[], None]]]:
+def _cluster(asked: Config) -> Iterator[tuple[Any, Callback]]:
     """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises after a signal."""
     import ray
 

@@ -13,12 +13,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.run import Settings
 from results import durable
+from results.aliases import StringMap
 from results.bad_input import BadInput, first_line, number_of
 from results.cli import Terminated
 from results.grouping import grouped
@@ -395,7 +396,7 @@ def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
     _ask(["scancel", *only, *jobs])
 
 
-def _withdraw(launch: Launch, jobs: Mapping[str, str]) -> None:
+def _withdraw(launch: Launch, jobs: StringMap) -> None:
     """Removes jobs, given by study, from the queue before they start."""
     if jobs:
         _cancel(list(jobs.values()))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from harness.run import RunProgress, Settings, Source
 from harness.shutdown import Shutdown, Stopped
+from results.aliases import Json, Strings
 from results.bad_input import BadInput, first_line
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
@@ -32,7 +33,7 @@ class Order(NamedTuple):
     """
 
     store: str
-    plan: dict[str, Any]
+    plan: Json
     request: TrialRequest
     settings: Settings
     source: Source
@@ -60,7 +61,7 @@ class Failure(NamedTuple):
     """The failure of a study: its cause in one line, and the traceback lines in this project's code, innermost last."""
 
     cause: str
-    places: tuple[str, ...] = ()
+    places: Strings = ()
 
 
 class WorkerReport(NamedTuple):
