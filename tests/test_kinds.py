@@ -305,4 +305,4 @@ def test_a_store_of_a_new_kind_alone(here: Path, swept: Path) -> None:
     shutil.copytree(swept, here / "toys", ignore=shutil.ignore_patterns("noise-*"))
     told(here, "analysis report --store toys --out toys.html")
     done = refused(here, "analysis steps --store toys")
-    assert "is of a kind that has steps to target" in done
+    assert "no study in toys has steps to target: its kinds have no targets" in done

@@ -16,7 +16,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_suffix(".csv")
 FOLDERS = ("analysis", "benchmarks", "conf", "docs", "harness", "results", "sweeps", "workloads")
-GENERATED = ("results/published/", "results/mlperf/", "results/local/", "docs/api/")
+GENERATED = (
+    "results/published/",
+    "results/mlperf/",
+    "results/local/",
+    "docs/api/",
+    "docs/notebooks/",
+    "docs/commands.md",
+    "docs/dictionary.md",
+)
 
 # Each habit: a pattern, and its rate per 10,000 words in the documentation of optax and levanter, whichever is larger.
 HABITS = {

@@ -21,7 +21,7 @@ class Rule(NamedTuple):
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).
-      first: number of COMPLETE trials that count, by smallest id. None counts all trials with any ending.
+      first: number of COMPLETE trials that count, by smallest id. By default, all trials count, with any ending.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Reached(NamedTuple):
         return Reached(self.trial[mask], self.low[mask], self.high[mask])
 
     def answer(self) -> Answer | None:
-        """Returns the answer of these trials, or None if there are none."""
+        """Returns the answer of these trials, or None without any trial."""
         if not len(self.trial):
             return None
         fewest = self.high.min()

@@ -150,7 +150,7 @@ class Reporting(NamedTuple):
 def reporting(
     study: Plan, target: Target, searched: Mapping[int, float], repeats: Mapping[int, float]
 ) -> Reporting | None:
-    """Returns the repeats that confirm the answer to a target, or None if none do.
+    """Returns the repeats that confirm the answer to a target, if there are any.
 
     A study chooses for its first target. Its reporting repeats are also unbiased for any other target, but may belong
     to the wrong trial. They therefore confirm another target only if the choice would have been the same: the best

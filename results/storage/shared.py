@@ -77,7 +77,7 @@ class SharedFile:
         Args:
           start: first row.
           rows: number of rows.
-          columns: names of the columns, in the order of the file, or None for all.
+          columns: names of the columns, in the order of the file. By default, all columns.
 
         Raises:
           Damaged: the file is not a table, or has too few rows.
@@ -209,7 +209,7 @@ def narrow(table: str, rows: pa.Table, further: StringMap, names: Sequence[str] 
       table: studies, trials or measurements.
       rows: rows of this study only.
       further: Arrow type names of the columns that only some studies have, by column.
-      names: names of the columns, or None for all.
+      names: names of the columns. By default, all columns.
 
     Raises:
       ValueError, pyarrow.ArrowException: a column is missing or has a value outside its type.

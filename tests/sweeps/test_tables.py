@@ -177,4 +177,4 @@ def test_from_a_file_to_a_figure_by_commands(tmp_path: Path) -> None:
     ran("results", "export", "--store", folder, "--out", str(tmp_path / "release"))
     dictionary = (tmp_path / "release" / "DICTIONARY.md").read_text()
     assert "validation_r2_error" in dictionary
-    assert "in the square of its unit" in dictionary
+    assert "in its squared unit" in dictionary
