@@ -8,7 +8,7 @@ from analysis.help_text import meanings
 from results import cli
 from results.bad_input import BadInput
 from results.cli import CommandParser, location, path
-from results.plans.study import TargetRequest
+from results.plans.study import RERUNS, TargetRequest
 from results.rules.answers import RULES
 
 # Each command is the function ``run`` in the analysis.commands module of the same name.
@@ -22,6 +22,7 @@ def parser() -> CommandParser:
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     target.add_argument("--metric", help="use this metric instead of the studies' own targets (needs --value)")
     target.add_argument("--value", type=float, help="the value to reach (needs --metric)")
+    _add_target(target)
     cli.add_output_arguments(csv)
     commands = top.add_subparsers(
         dest="command",
@@ -64,10 +65,24 @@ def parser() -> CommandParser:
 
 
 def requested_target(options: argparse.Namespace) -> TargetRequest:
-    """Returns the metric and value given by ``--metric`` and ``--value``, or None without them."""
+    """Returns the metric and value given by ``--metric`` and ``--value``, ``reruns``, or None without options."""
+    if options.target == RERUNS and (options.metric is not None or options.value is not None):
+        raise BadInput("--target reruns excludes --metric and --value: it reads the target from the reruns")
+    if options.target == RERUNS:
+        return RERUNS
     if (options.metric is None) != (options.value is None):
         raise BadInput("--metric and --value need each other, such as --metric test_error --value 0.05")
     return None if options.metric is None else (options.metric, options.value)
+
+
+def _add_target(sub: CommandParser) -> None:
+    sub.add_argument(
+        "--target",
+        choices=("own", RERUNS),
+        default="own",
+        metavar="TARGET",
+        help="own: the studies' targets. reruns: easier ones, which reruns of the best trials reach (own)",
+    )
 
 
 def _add_steps(sub: CommandParser) -> None:
@@ -169,3 +184,4 @@ def _add_figures(sub: CommandParser) -> None:
     sub.add_argument(
         "--value", type=float, action="append", default=[], help="the value to reach (several with --kind)"
     )
+    _add_target(sub)

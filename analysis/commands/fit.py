@@ -13,7 +13,7 @@ def run(options: argparse.Namespace) -> None:
     """Prints a row per fit, or per assumption with --checks."""
     target = requested_target(options)
     if options.points and target:
-        raise BadInput("--metric and --value need --store: a file of points contains its target")
+        raise BadInput("--metric, --value and --target need --store: a file of points contains its target")
     if options.points and options.best_of:
         raise BadInput("--best-of needs --store: a file of points has no trials")
     if options.points:

@@ -10,7 +10,7 @@ from analysis.arguments import requested_target
 from analysis.fitting import FEWEST_BATCH_SIZES, confirmations
 from analysis.trials import steps
 from results.bad_input import BadInput
-from results.plans.study import decimal
+from results.plans.study import RERUNS, decimal
 from results.printing import quoted, say
 from results.rules.answers import MINIMUM, Rule
 
@@ -47,6 +47,8 @@ def _next(options: argparse.Namespace, table: pd.DataFrame) -> str:
     words = f"--store {quoted(options.store)}"
     if options.metric:
         words += f" --metric {options.metric} --value {decimal(options.value)}"
+    if options.target == RERUNS:
+        words += f" --target {RERUNS}"
     if table.groupby(curve)["batch_size"].nunique().max() >= FEWEST_BATCH_SIZES:
         return f"next: python -m analysis fit {words}"
     few = f"A fit needs at least {FEWEST_BATCH_SIZES} batch sizes of one workload."

@@ -121,7 +121,7 @@ class Points(NamedTuple):
     at_edge: tuple[Sequence[Edge] | None, ...] = ()
 
 
-def of_store(overview: Overview, request: Target | None = None) -> list[Curve]:
+def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
     commits = kinds.of_kind(store.catalogue(overview.folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
     by_name = {commit.name: commit for commit in commits}

@@ -17,11 +17,11 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from analysis.plotting.ticks import Ends
-from analysis.trials import trials
+from analysis.trials import rerun_targets, trials
 from analysis.workload_studies import WorkloadStudies
 from results.aliases import OnCount
 from results.durable import Folder
-from results.plans.study import METRICS, Target, TargetRequest
+from results.plans.study import METRICS, RERUNS, Target, TargetRequest
 from results.storage.commits import Commit, read_table
 
 SHORTFALL = "validation_shortfall"  # becomes 0, which serves as the target, once a benchmark's own target is met
@@ -71,12 +71,18 @@ def read_goals(folder: Folder, target: TargetRequest = None, move: OnCount = lam
 
     Args:
       folder: folder of the store or release.
-      target: metric and value to use instead of the studies' own targets.
+      target: target to use instead of the studies' own.
       move: called with the number of studies read so far.
     """
     goals, done = [], 0
-    for workload in workload_studies.of_store(folder):
-        goals += [_with_target(workload, own) for own in _targets(workload, target)] or [_without(workload)]
+    workloads = workload_studies.of_store(folder)
+    reachable = rerun_targets.of_workloads(workloads) if target == RERUNS else {}
+    for workload in workloads:
+        if target == RERUNS:
+            wanted = [own for own, members in reachable.items() if workload in members]
+        else:
+            wanted = _targets(workload, target)
+        goals += [_with_target(workload, own) for own in wanted] or [_without(workload)]
         done += len(workload.commits)
         move(done)
     return goals
@@ -197,7 +203,7 @@ def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
     return [*facts, (curve_fits.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
-def _targets(workload: WorkloadStudies, target: TargetRequest) -> list[Target]:
+def _targets(workload: WorkloadStudies, target: tuple[str, float] | None) -> list[Target]:
     if target:
         return requests.targets(workload, FigureRequest("steps", metric=target[0], values=target[1:]))
     own = requests.targets(workload, FigureRequest("steps"))

@@ -12,7 +12,6 @@ from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.trials import StudyTrials
 from results import store
 from results.catalog.overview import Overview
-from results.plans.study import Target
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
 
@@ -85,7 +84,7 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
 
 
 def answer(
-    overview: Overview, request: Target | None = None, requested: TrialCounts = ALL
+    overview: Overview, request: steps.Wanted = None, requested: TrialCounts = ALL
 ) -> tuple[pd.DataFrame, list[str]]:
     """Returns the medians of a store, and notes for a reader, one sentence each.
 

@@ -1,28 +1,31 @@
 """Steps to target: a store's answers, one per study and target."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from analysis import kind_views, text
 from analysis.columns import STEPS as COLUMNS
+from analysis.trials import rerun_targets
 from results import printing, store
 from results.bad_input import BadInput, check_choice
 from results.catalog.overview import Overview, survey
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
-from results.plans.study import Target, TargetRequest, decimal
+from results.plans.study import RERUNS, Target, TargetRequest, decimal
 from results.rules.answers import MINIMUM, Rule, check_chooses
 from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
 
+Wanted: TypeAlias = Target | Literal["reruns"] | None  # None stands for each study's own targets
+
 
 @located
-def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) -> tuple[Overview, Target | None]:
-    """Returns a store with at least one run, and the requested target (metric, value) if there is one.
+def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) -> tuple[Overview, Wanted]:
+    """Returns a store with at least one run, and the requested target if there is one.
 
     Raises:
       BadInput: there is no store, no study has run yet, no study recorded the metric, the metric uses test data
@@ -38,8 +41,8 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
     if not descriptions:
         fill = f"python -m sweeps store={printing.quoted(folder)}"
         raise BadInput(f"no study in {folder} has run yet. Fill it with `{fill}`.{_other_files(folder)}")
-    if request is None:
-        return overview, None
+    if request is None or request == RERUNS:
+        return overview, request
     check_choice("metric", request[0], recorded_metrics(overview))
     for one in overview.descriptions.values():
         if one.source is None and request[0] in one.metrics:
@@ -54,13 +57,15 @@ def recorded_metrics(overview: Overview) -> list[str]:
     return sorted({metric for one in overview.descriptions.values() for metric in one.metrics})
 
 
-def targets(overview: Overview, request: Target | None) -> dict[Target, list[StudyDescription]]:
+def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescription]]:
     """Returns the studies for each target: their own targets, or the requested one if their workload has its metric.
 
     Raises:
-      BadInput: no study has a target, and no target was requested.
+      BadInput: no study has a target, and no target was requested, or reruns reach no target.
     """
     studies: dict[Target, list[StudyDescription]] = {}
+    if request == RERUNS:
+        return rerun_targets.targets(overview)
     if request is not None:
         workloads = {_workload(one) for one in overview.descriptions.values() if request.metric in one.metrics}
         return {request: [one for one in overview.descriptions.values() if _workload(one) in workloads]}
@@ -80,7 +85,7 @@ def _other_files(folder: Folder) -> str:
     return ""
 
 
-def without_pruned(overview: Overview, request: Target | None, what: str) -> tuple[Overview, list[str]]:
+def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Overview, list[str]]:
     """Returns the studies without pruning and, if any are pruned, a note that names those.
 
     Raises:
@@ -99,7 +104,7 @@ def without_pruned(overview: Overview, request: Target | None, what: str) -> tup
     return overview._replace(descriptions=whole), [f"not in the table: {why}"] if pruned else []
 
 
-def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
+def table(overview: Overview, request: Wanted = None) -> pd.DataFrame:
     """Returns the table ``COLUMNS`` followed by ``study`` (its name).
 
     Whole numbers are Int64, so that a study that never reached its target has empty cells.
@@ -135,7 +140,7 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
 
-def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
+def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
     """Returns notes on the table ``shown`` for a reader, one sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
     # Trials that ended at their targets may not have reached a harder one.
@@ -144,7 +149,9 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> li
     return notes_by_any_rule(overview, shown, request) + text.notes(
         {
             "trials stopped once they had decided their targets, so steps to this one may be too many or missing": [
-                name for name, own in ends_at.items() if request and not is_exact(own, request, rule)
+                name
+                for name, own in ends_at.items()
+                if isinstance(request, Target) and not is_exact(own, request, rule)
             ],
             f"fewer than {rule.first} trials are COMPLETE, so all of them count": [
                 f"{one.study} ({one.complete})" for one in few
@@ -153,7 +160,7 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> li
     )
 
 
-def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
+def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
     """Returns notes on a table of answers ``shown`` (study, steps_high) for a reader, one sentence each."""
     published = [name for name, one in overview.descriptions.items() if one.source is not None and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -40,7 +40,9 @@ REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: th
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 ACCIDENTS = ("lost", "failed")  # reasons caused by the machine or this software, not by the trial
 
-TargetRequest: TypeAlias = tuple[str, float] | None  # a metric and a value, or each study's own targets
+RERUNS: Final = "reruns"
+# A metric and a value, the targets that reruns reach, or each study's own targets.
+TargetRequest: TypeAlias = tuple[str, float] | Literal["reruns"] | None
 
 MOST_STEPS = 2**31 - 1  # also the maximum of other integer columns
 

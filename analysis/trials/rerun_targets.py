@@ -1,0 +1,97 @@
+"""Targets that reruns reach: an easier target for each data set and model, read from the stored curves.
+
+The best of many trials had a lucky seed, so its reruns may never reach the target of the search. The rule:
+
+1. For each workload, take the smallest value that all reporting repeats reach at every batch size. At up to
+   ``SINGLE_MISSES`` batch sizes, one of the repeats may miss it.
+2. Round it up to two significant digits, and use the search's own target if that is larger.
+3. Use the largest of these values over all workloads with the same data set, model and metric, so that they can be
+   compared. A workload that needs more than ``EASIEST`` times its own target is left out.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis import workload_studies
+from analysis.workload_studies import WorkloadStudies
+from results import store
+from results.bad_input import BadInput
+from results.catalog.overview import Overview
+from results.plans.study import Target
+from results.rules import confirmation
+from results.rules.confirmation import CONFIRM
+from results.rules.descriptions import StudyDescription
+from results.storage.commits import Commit, read_columns
+
+SINGLE_MISSES = 2
+EASIEST = 1.5
+
+
+class _Reachable(NamedTuple):
+    """The value that reruns of a workload reach."""
+
+    workload: WorkloadStudies
+    value: float
+
+
+def targets(overview: Overview) -> dict[Target, list[StudyDescription]]:
+    """Returns the studies for each target that reruns reach.
+
+    Raises:
+      BadInput: no workload has repeats at every batch size.
+    """
+    commits = [commit for commit in store.catalogue(overview.folder) if commit.name in overview.descriptions]
+    found = {
+        target: [overview.descriptions[commit.name] for one in workloads for commit in one.commits]
+        for target, workloads in of_workloads(workload_studies.group(commits)).items()
+    }
+    if not found:
+        raise BadInput("no workload was rerun at every batch size. --target reruns needs a sweep with confirm=3.")
+    return found
+
+
+def of_workloads(workloads: Sequence[WorkloadStudies]) -> dict[Target, list[WorkloadStudies]]:
+    """Returns the workloads for each target that reruns reach. Others are left out."""
+    alike: dict[tuple[str, str, str], list[_Reachable]] = {}
+    for one in workloads:
+        own = one.commits[0].study.targets[:1]
+        if own and (value := _reachable(one, own[0])) <= EASIEST * own[0].value:
+            alike.setdefault((one.dataset, one.model, own[0].metric), []).append(_Reachable(one, value))
+    return {
+        Target(metric, max(each.value for each in members)): [each.workload for each in members]
+        for (_, _, metric), members in alike.items()
+    }
+
+
+def _reachable(workload: WorkloadStudies, own: Target) -> float:
+    """Returns the smallest value that reruns reach and that the search decides, or infinity."""
+    lowest = [sorted(_lowest(commit, own.metric)) for commit in workload.commits]
+    if any(len(values) < 2 for values in lowest):
+        return math.inf
+    missed_once = sorted((values[-1] for values in lowest), reverse=True)
+    value = max(values[-2] for values in lowest)
+    value = max([value, *missed_once[SINGLE_MISSES : SINGLE_MISSES + 1]])
+    return max(_rounded_up(value), own.value)
+
+
+def _lowest(commit: Commit, metric: str) -> Iterator[float]:
+    """Yields the lowest value of each reporting repeat, infinite if it has none."""
+    if not commit.repeats.confirm or metric not in commit.metrics:
+        return
+    trials = read_columns(commit, "trials", ["trial", "role"])
+    is_repeat = trials["role"].to_numpy(zero_copy_only=False) == CONFIRM
+    measured = read_columns(commit, "measurements", ["trial", metric])
+    trial, value = (measured[name].to_numpy() for name in ("trial", metric))
+    for repeat in confirmation.reporting_ids(commit.request, trials["trial"].to_numpy()[is_repeat].tolist()):
+        yield float(np.nanmin(value[trial == repeat], initial=np.inf))
+
+
+def _rounded_up(value: float) -> float:
+    """Returns the smallest number with two significant digits that is at least ``value``."""
+    if not 0 < value < math.inf:
+        return value
+    digits = 1 - math.floor(math.log10(value))
+    return round(math.ceil(value * 10.0**digits - 1e-6) / 10.0**digits, digits)
