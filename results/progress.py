@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 FIRST_SECONDS = 2.0  # before the first line
 SECONDS = 10.0  # between lines
+PREFIX_FROM = 1000  # smaller amounts are shown as plain numbers
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def show_progress(
       delay: seconds until a bar appears on a terminal. Shorter work shows no bar.
     """
     if sys.stderr.isatty():
-        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True, delay=delay) as bar:
+        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=total >= PREFIX_FROM, delay=delay) as bar:
 
             def move(done: int) -> None:
                 bar.update(done - bar.n)
@@ -45,7 +46,8 @@ def show_progress(
         if time.monotonic() >= due:
             due = time.monotonic() + SECONDS
             share = f" ({done / total:.0%})" if total else ""
-            report(f"{what}: {tqdm.format_sizeof(done, unit)}{share}")
+            amount = tqdm.format_sizeof(done, unit) if done >= PREFIX_FROM else f"{done}{unit}"
+            report(f"{what}: {amount}{share}")
 
     yield report_line
 

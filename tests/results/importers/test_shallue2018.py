@@ -528,4 +528,4 @@ def test_progress_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
         tell(1_000_000)
     with progress.show_progress("import", 0, " files", lines.append) as tell:
         tell(7)
-    assert lines == ["import: 1.00MB (25%)", "import: 7.00 files"]
+    assert lines == ["import: 1.00MB (25%)", "import: 7 files"]
