@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from results.bad_input import BadInput
 from results.plans.plan import Plan
@@ -12,6 +11,7 @@ from results.plans.study import Target
 
 if TYPE_CHECKING:
     import pandas as pd  # imported lazily elsewhere in this module: answers from envelopes must start fast
+    import pyarrow as pa
 
 RULES = ("minimum", "released")
 
@@ -96,7 +96,7 @@ def first_reached(trial: np.ndarray, step: np.ndarray, value: np.ndarray, target
     return Reached(trial[rows], np.where(has_previous, step[rows - 1], 0), step[rows])
 
 
-def of_table(measurements: pa.Table, target: Target, rule: Rule = MINIMUM) -> Reached:
+def of_table(measurements: "pa.Table", target: Target, rule: Rule = MINIMUM) -> Reached:
     """Returns ``first_reached`` for a study's measurements.
 
     Args:
