@@ -13,13 +13,12 @@ are inside functions so that importing this module is fast.
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from results.aliases import Fields
 from results.bad_input import BadInput, number_of
-from sweeps.configured_study import Say
 
 if TYPE_CHECKING:
     from harness.run import Settings
@@ -64,7 +63,7 @@ def measure(
     *,
     workers: int | None = None,
     settings: "Settings | None" = None,
-    report: Say = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> "Tables":
     """Runs trials that are missing from a store in worker processes, and returns the results of the studies.
 

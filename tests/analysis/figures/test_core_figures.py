@@ -151,7 +151,8 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
     assert (
         err
-        == "not drawn: optimizers, best_of, payoff: run it with --name optimizers or another of these for the reasons\n"
+        == "not drawn: optimizers, best_of, narrowing, payoff: run it with --name optimizers or another of these for the "
+        "reasons\n"
     )
     for cores in (1, 2):
         put(cores=cores)
@@ -173,7 +174,9 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     put()
     code, _, err = cli("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
-    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of, payoff: no study has a target. ")
+    assert err.startswith(
+        "not drawn: steps_to_target, optimizers, summary, best_of, narrowing, payoff: no study has a target. "
+    )
 
 
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):
