@@ -151,8 +151,8 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
     assert (
         err
-        == "not drawn: optimizers, best_of, narrowing, payoff: run it with --name optimizers or another of these for the "
-        "reasons\n"
+        == "not drawn: optimizers, best_of, narrowing, payoff: run it with --name optimizers or another of these for "
+        "the reasons\n"
     )
     for cores in (1, 2):
         put(cores=cores)
