@@ -278,7 +278,8 @@ def test_missing_points_and_clashing_arguments(tmp_path, cli):
         assert len(err.splitlines()) == 1
     file = write_points(tmp_path, "batch_size,steps\n1,2\n")
     code, _, err = cli("fit", "--points", file, "--metric", "test_error", "--value", "1")
-    assert (code, err) == (2, "error: --metric, --value and --target need --store: a file of points contains its target\n")
+    line = "error: --metric, --value and --target need --store: a file of points contains its target\n"
+    assert (code, err) == (2, line)
 
 
 def test_a_reader_that_stops_early_hears_no_complaint(swept):
