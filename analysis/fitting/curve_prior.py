@@ -37,32 +37,64 @@ class PriorCurves(NamedTuple):
     squared: np.ndarray
 
 
-@functools.lru_cache(maxsize=8)
-def sample(batch_size: tuple[float, ...]) -> PriorCurves:
-    """Returns the prior curves at sorted batch sizes. The arrays are shared between callers and read-only."""
-    ln_batch = np.log(batch_size)
+class _Draws(NamedTuple):
+    """The random numbers behind C curves with up to K knees. They do not depend on the batch sizes.
+
+    Attributes:
+      knees: int[C], the number of knees.
+      place: float64[C], the center's place between the smallest and the largest possible one, as a fraction.
+      offsets: float64[C, K], of each knee from the center, in ln B.
+      shares: float64[C, K], of the fall at each knee. They sum to 1.
+      sharpness: float64[C, K].
+      slope: float64[C], a multiple of perfect scaling.
+      tilt: float64[C], the slope of the plateau.
+      tilt_start: float64[C], where it begins, in ln B above the center.
+    """
+
+    knees: np.ndarray
+    place: np.ndarray
+    offsets: np.ndarray
+    shares: np.ndarray
+    sharpness: np.ndarray
+    slope: np.ndarray
+    tilt: np.ndarray
+    tilt_start: np.ndarray
+
+
+@functools.cache
+def _draws() -> _Draws:
     rng = np.random.default_rng(SEED)
     # The order of these draws is part of the method.
     knees = rng.integers(1, MOST_KNEES, CURVES, endpoint=True)
-    center = rng.uniform(ln_batch[0] - BEYOND * OCTAVE, ln_batch[-1] + BEYOND * OCTAVE, CURVES)
+    place = rng.random(CURVES)
     offsets = OCTAVE * rng.normal(0, APART, (CURVES, MOST_KNEES))
     shares = rng.exponential(1, (CURVES, MOST_KNEES))
     sharpness = np.exp(rng.uniform(np.log(SOFTEST), np.log(SHARPEST), (CURVES, MOST_KNEES)))
     is_shallower = rng.random(CURVES) >= PERFECT
     slope = np.where(is_shallower, np.maximum(1 - rng.exponential(SHALLOWER, CURVES), SHALLOWEST), 1.0)
     tilt = np.where(rng.random(CURVES) < TILTED, rng.normal(0, TILT, CURVES), 0.0)
-    tilt_start = center + OCTAVE * rng.uniform(*TILT_STARTS, CURVES)
+    tilt_start = OCTAVE * rng.uniform(*TILT_STARTS, CURVES)
 
     shares[np.arange(MOST_KNEES) >= knees[:, None]] = 0
     shares /= shares.sum(axis=1, keepdims=True)
     offsets -= (shares * offsets).sum(axis=1, keepdims=True)  # perfect scaling meets the plateau at the center
+    return _Draws(knees, place, offsets, shares, sharpness, slope, tilt, tilt_start)
+
+
+@functools.lru_cache(maxsize=8)
+def sample(batch_size: tuple[float, ...]) -> PriorCurves:
+    """Returns the prior curves at sorted batch sizes. The arrays are shared between callers and read-only."""
+    ln_batch = np.log(batch_size)
+    draws = _draws()
+    first, last = ln_batch[0] - BEYOND * OCTAVE, ln_batch[-1] + BEYOND * OCTAVE
+    center = first + (last - first) * draws.place
     ln_steps = np.zeros((len(ln_batch), CURVES))
     for j in range(MOST_KNEES):
-        own = slice(None) if j == 0 else knees > j  # the curves that have this knee
-        below_knee = center[own] + offsets[own, j] - ln_batch[:, None]
-        ln_steps[:, own] += shares[own, j] * excess(below_knee, sharpness[own, j])
-    ln_steps *= slope
-    ln_steps += tilt * np.maximum(ln_batch[:, None] - tilt_start, 0)
+        own = slice(None) if j == 0 else draws.knees > j  # the curves that have this knee
+        below_knee = center[own] + draws.offsets[own, j] - ln_batch[:, None]
+        ln_steps[:, own] += draws.shares[own, j] * excess(below_knee, draws.sharpness[own, j])
+    ln_steps *= draws.slope
+    ln_steps += draws.tilt * np.maximum(ln_batch[:, None] - (center + draws.tilt_start), 0)
     squared = ln_steps**2
     for array in (ln_batch, ln_steps, squared):
         array.flags.writeable = False
