@@ -24,7 +24,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.layout import LayoutStudy
 from results.plans.plan import Plan
-from results.plans.study import COMPARABLE
+from results.plans.study import COMPARABLE, RERUNS, Target
 from results.storage.commits import Commit, read_table
 from sweeps import overrides, planning
 from workloads.layouts.notation import read_mesh
@@ -237,6 +237,7 @@ def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
 
 
 MODEL = "fully_connected_64"  # of the table in docs/optimizers.md, on digits
+OPTIMIZERS = ("adam", "adamw", "lamb", "lars", "momentum", "muon", "nesterov", "schedule_free", "sgd")
 
 
 @pytest.fixture(scope="module")
@@ -277,8 +278,23 @@ def test_the_table_of_optimizers_says_how_far_doubling_pays_off(fitted: list[Cur
         assert one.confirmed
         pairs = zip(fits.extents_in_words(one.selected), fits.extents_in_words(one.confirmed), strict=True)
         assert f"| {' | '.join([one.curve.optimizer, *(cell for pair in pairs for cell in pair)])} |" in page
+    (adam,) = (one for one in of_search if one.curve.optimizer == "adam")
+    never = [str(each.batch_size) for each in adam.confirmations if not each.reached]
+    assert f"At batch size {', '.join(never)}, no rerun of Adam's best trial reaches {adam.curve.target.value}." in page
     at_least = [one.selected.extents.pays.verdict == "at_least" for one in of_search if one.selected.extents]
     assert sum(at_least) > len(of_search) / 2, "for most of them doubling may pay off up to the end of the data"
+
+
+@pytest.mark.slow
+def test_the_first_table_of_optimizers_has_a_target_that_reruns_reach() -> None:
+    page = text("docs/optimizers.md")
+    found = curve_fits.of_store(RELEASE, RERUNS)
+    own = [one for one in found if _is_plain(one.curve.workload.commits[0].study)]
+    for one in own:
+        assert one.curve.target == Target("validation_loss", 0.21)
+        row = f"| {' | '.join([one.curve.optimizer, *fits.extents_in_words(one.selected)])} |"
+        assert 0 < page.find(row) < page.index("The second table")
+    assert sorted({one.curve.optimizer for one in own}) == sorted(set(OPTIMIZERS) - {"lars"})
 
 
 @pytest.mark.slow

@@ -58,3 +58,5 @@ def _panel(ax: Axes, name: str, lines: Sequence[tuple[str, np.ndarray]], styles:
     ax.grid(**draw.GRID)
     if ax.lines:
         ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.13))
+    else:
+        draw.write_reason(ax, f"every interval of {name} keeps an open end", across=30)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,12 @@ DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
 IN_DOUBT = (0.0, (2.2, 1.4))  # answers in doubt are dashed, and their markers are hollow
 FURTHEST = 4.0  # bars are cut at most at this factor below their middle
+
+
+def write_reason(ax: Axes, why: str, across: int = 38, size: float | None = None) -> None:
+    """Writes in the middle of empty axes why they are empty, with ``across`` characters per line."""
+    words = textwrap.fill(why, across)
+    ax.text(0.5, 0.5, words, fontsize=size, color="#777777", ha="center", va="center", transform=ax.transAxes)
 
 
 def styles() -> Iterator[Style]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.plotting.draw import INK
+from analysis.plotting.draw import INK, write_reason
 from analysis.plotting.picture import PNG_DPI, keep_inside
 
 # Inches.
@@ -59,8 +59,7 @@ def empty(title: str, why: str, across: int = 38, size: float | None = None) -> 
 
     def draw(ax: Axes) -> None:
         ax.set_axis_off()
-        words = textwrap.fill(why, across)
-        ax.text(0.5, 0.5, words, fontsize=size, color="#777777", ha="center", va="center", transform=ax.transAxes)
+        write_reason(ax, why, across, size)
 
     return Panel(title, draw)
 
