@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, kind_views, text, workload_studies
+from analysis import contradictions, kind_views, text, units, workload_studies
 from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
@@ -45,6 +45,7 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
       BadInput: one of them is not a store, or they have no study in common.
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
+    units.check(one.workload.commits[0].study for each in (here, there) for one in each.curves)
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
     result = pd.DataFrame(_separated(rows), columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():

@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
-from analysis import kind_views, text
+from analysis import kind_views, text, units
 from results import store
 from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
@@ -20,7 +20,7 @@ from results.storage.commits import Commit
 
 T = TypeVar("T")
 
-FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
+FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source", "unit")
 
 # Plan fields that may vary along a curve, besides its axis: budgets and search spaces may have to follow the batch
 # size, and so may the details from a source.
@@ -79,6 +79,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
+    units.check(commit.study for commit in matches)
     return group(matches)
 
 
@@ -176,7 +177,7 @@ def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
 
 
 def _names(study: Plan, field: str) -> list[str]:
-    values = study.plan() | {"pruning": study.pruning}
+    values = study.plan() | {"pruning": study.pruning, "unit": units.of_study(study)[0]}
     own = [str(values.get(field, ""))]
     return [*own, study.model_label] if field == "model" else own
 

@@ -62,7 +62,7 @@ TYPE_VARIABLE = r"(.*\.)?[A-Z]"
 ALIASES = "Pictures"  # of analysis.plotting.picture: an iterator of its Picture and Skipped
 # Types that modules import for type checkers alone stay as they are written, and so do all names beside them.
 ALIASES += r"|Array|Compiled|Fields|Folder|Json|Location|Lowered|OnCount|Path|Report|Row|StringMap|Strings|UPath"
-ALIASES += r"|np\.ndarray|pd\.DataFrame"
+ALIASES += r"|np\.ndarray|pa\.Table|pd\.DataFrame"
 nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIASES}"), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
 
 

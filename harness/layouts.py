@@ -211,7 +211,7 @@ def _tokens(one: LaidOutStudy, trial: Trial, at: int) -> Array:
     study = one.study
     placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
     drawn = _drawn(one.shape.vocab, study.batch_size, study.length, trial.seed, at)
-    return jax.device_put(drawn, placed.sharding(transformer.TOKENS))
+    return jax.device_put(drawn, placed.sharding(transformer.TOKEN_AXES))
 
 
 _drawn = functools.lru_cache(maxsize=256)(transformer.draw)

@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 from results.bad_input import BadInput, nearest
 from results.cli import CommandParser, location
-from results.printing import say as report
+from results.printing import quoted, say as report
 
-SOURCES = ("shallue2018", "mlperf-rcp", "algoperf-logs")
+RUNS = "runs"
+SOURCES = (RUNS, "shallue2018", "mlperf-rcp", "algoperf-logs")
 HELP = """\
 The dataset: check it, import published data, publish it.
 
   python -m results verify --store DIR                    check hashes, tables and totals
   python -m results repair --store DIR                    drop torn files, and list them
+  python -m results import runs PATH --map FILE --store DIR   your own logs: CSV, JSONL, Parquet, TensorBoard, …
   python -m results import shallue2018 FILE --store DIR   the released archive of Shallue et al. (2018)
   python -m results import mlperf-rcp DIR --store DIR     MLPerf's reference convergence points
   python -m results import algoperf-logs DIR --store DIR  AlgoPerf's public training logs
@@ -38,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     if code == 0:
         from results.catalog import withdrawn
 
-        for note in withdrawn.of_store(options.store):
+        for note in withdrawn.of_store(options.store) if options.store is not None else ():
             report(f"note: {note}")
     return code
 
@@ -50,7 +52,7 @@ def parser() -> CommandParser:
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=summary, description=summary)
-        sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
+        sub.add_argument("--store", type=location, required=name != "import", metavar="DIR", help="folder of the store")
         sub.set_defaults(command=run)
         return sub
 
@@ -60,11 +62,18 @@ def parser() -> CommandParser:
     cli.add_output_arguments(sub)
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
     command("repair", "rebuild or drop torn files, and list them", _repair)
-    sub = command("import", "import published data into a store", _import)
+    sub = command("import", "import your own runs, or published data, into a store", _import)
     sub.add_argument("source", metavar="{" + ",".join(SOURCES) + "}", help="the source of the data")
-    sub.add_argument("path", type=location, help="the archive, or the folder")
+    sub.add_argument("path", type=location, help="the folder of logs, or the archive")
+    sub.add_argument("--map", type=cli.path, metavar="FILE", help="runs: YAML file that maps logs to studies")
+    sub.add_argument("--suggest-map", action="store_true", help="runs: write a map for the logs to --map FILE")
+    sub.add_argument("--dry-run", action="store_true", help="runs: print the result without storing it")
+    sub.add_argument(
+        "--raw", action="store_true", help="runs: keep every logged row instead of averaging dense metrics"
+    )
     sub.add_argument("--any-checksum", action="store_true", help="accept an archive that is not the published one")
     sub.add_argument("--replace", action="store_true", help="take values that changed in the logs since their import")
+    cli.add_output_arguments(sub)
     sub = command("export", "write a release of a store", _export)
     sub.add_argument("--out", type=location, required=True, metavar="DIR", help="new folder of the release")
     sub = command("merge", "join stores and releases into one store", _merge)
@@ -87,18 +96,56 @@ def _repair(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from results.importers import algoperf, mlperf_rcp, shallue2018
 
-    if options.source not in SOURCES:
-        hint = f"unknown source {options.source!r}; {nearest(options.source, SOURCES)}"
-        raise BadInput(f"{hint}. To fit a CSV file of your own, run `python -m analysis fit --points FILE`.")
-    if options.any_checksum and options.source != "shallue2018":
-        raise BadInput("--any-checksum is an option of import shallue2018 only. Leave it out.")
-    if options.replace and options.source != "algoperf-logs":
-        raise BadInput("--replace is an option of import algoperf-logs only. Leave it out.")
+    _check_import(options)
+    if options.source == RUNS:
+        return _import_runs(options)
     if options.source == "shallue2018":
         return shallue2018.run(options.path, options.store, any_checksum=options.any_checksum, report=report)
     if options.source == "mlperf-rcp":
         return mlperf_rcp.run(options.path, options.store, report=report)
     return algoperf.run(options.path, options.store, replace=options.replace, report=report)
+
+
+def _check_import(options: argparse.Namespace) -> None:
+    """Raises BadInput for an unknown source, or for options that it does not have."""
+    if options.source not in SOURCES:
+        hint = f"unknown source {options.source!r}; {nearest(options.source, SOURCES)}"
+        raise BadInput(f"{hint}. To import logs of your own, run `python -m results import runs PATH --map FILE`.")
+    own = {
+        "map": (RUNS,),
+        "suggest_map": (RUNS,),
+        "dry_run": (RUNS,),
+        "raw": (RUNS,),
+        "any_checksum": ("shallue2018",),
+        "replace": (RUNS, "algoperf-logs"),
+    }
+    for name, sources in own.items():
+        if getattr(options, name) and options.source not in sources:
+            flag = f"--{name.replace('_', '-')}"
+            raise BadInput(f"{flag} is an option of import {' and '.join(sources)} only. Leave it out.")
+    if options.store is None and not (options.dry_run or options.suggest_map):
+        raise BadInput("--store DIR is missing: the folder of the store to import into")
+
+
+def _import_runs(options: argparse.Namespace) -> int:
+    from results.importers.runs import importer, run_map, suggestion
+
+    if options.map is None:
+        more = f"python -m results import runs {quoted(options.path)} --suggest-map --map runs.yaml"
+        raise BadInput(f"--map FILE is missing. To write one, run `{more}`.")
+    if options.suggest_map:
+        printing.answer("\n".join(suggestion.suggest(options.path, options.map)))
+        report(f"next: python -m results import runs {quoted(options.path)} --map {quoted(options.map)} --dry-run")
+        return 0
+    return importer.run(
+        options.path,
+        options.store,
+        run_map.read(options.map),
+        raw=options.raw,
+        dry_run=options.dry_run,
+        replace=options.replace,
+        report=report,
+    )
 
 
 def _export(options: argparse.Namespace) -> int:

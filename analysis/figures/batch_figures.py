@@ -52,7 +52,8 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
     points = one.selected.points
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
-    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights, rows=1 if one.confirmed is None else 2)
+    rows = 1 if one.confirmed is None else 2
+    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights, one.curve.unit, rows=rows)
     draw.measurements(ax, points, draw.SELECTED, None)
     if missed:
         draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
@@ -132,7 +133,7 @@ def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
     every = [one.selected.points for one in lines]
     heights = [steps for points in every for steps in draw.heights(points)]
     heights += [steps for one in lines for each in one.confirmations for steps in each.median if 0 < steps < np.inf]
-    draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights)
+    draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights, lines[0].curve.unit)
 
 
 def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:

@@ -55,7 +55,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
         bands = {k: [medians.summarize(each, count, k).median for each in studies] for k in sizes if k <= largest}
         ends = np.array([m for own in bands.values() for m in own]).reshape(-1)
         heights = [*points.low.clip(0.5), *points.high, *np.maximum(ends[np.isfinite(ends)], 0.5)]
-        draw.batch_size_axes(ax, batch_size.tolist(), heights)
+        draw.batch_size_axes(ax, batch_size.tolist(), heights, curve.unit)
         for (k, own), style in zip(bands.items(), draw.ordered_styles(len(bands)), strict=True):
             _band(ax, batch_size, own, style, f"median best of {k}, with its 90 % band")
         draw.measurements(ax, points, MINIMUM, f"best of all {points.trials}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import kind_views, text, workload_studies
+from analysis import kind_views, text, units, workload_studies
 from analysis.fitting import samples
 from analysis.fitting.samples import Sample
 from analysis.trials import steps, trials
@@ -72,6 +72,12 @@ class Curve(NamedTuple):
         return self.workload.distinction
 
     @property
+    def unit(self) -> str:
+        """The unit of its batch sizes, in words."""
+        commits = self.workload.commits
+        return units.in_words(commits[0].study) if commits else units.EXAMPLES
+
+    @property
     def shared(self) -> Mapping[str, object]:
         """The plan fields shared by its studies."""
         return workload_studies.shared_plan(self.workload.commits[0].study)
@@ -125,6 +131,7 @@ def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
     commits = kinds.of_kind(store.catalogue(overview.folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
     by_name = {commit.name: commit for commit in commits}
+    units.check(commit.study for commit in commits)
     unsorted = [
         of_workload(workload, target)
         for target, descriptions in steps.targets(overview, request).items()
@@ -184,7 +191,7 @@ def points(curve: Curve) -> Points:
         return no_points(refusal=refusal)
     first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
     at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
-    notes = []
+    notes = _notes_on_runs(curve)
     if k:
         notes.append("at 1 trial" if k == 1 else f"at {k} trials")
     sizes = at["batch_size"].unique()
@@ -218,6 +225,14 @@ def points(curve: Curve) -> Points:
         trial_counts=trial_counts[sizes].to_numpy(),
         at_edge=tuple(curve.at_edge.get(int(size)) for size in sizes),
     )
+
+
+def _notes_on_runs(curve: Curve) -> list[str]:
+    """Returns notes about imported runs: the unit of the batch sizes, and metrics that were not averaged."""
+    notes = [] if curve.unit == units.EXAMPLES else [f"batch sizes in {curve.unit}"]
+    if any(commit.plan.get("details", {}).get("raw") for commit in curve.workload.commits):
+        notes.append("first crossing of every logged row, which is biased low if the metric is noisy")
+    return notes
 
 
 def met_at_start(curve: Curve) -> list[int]:

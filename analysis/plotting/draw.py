@@ -74,29 +74,32 @@ def styles_of(count: int, *, ordered: bool) -> list[Style]:
     return ordered_styles(count) if ordered else list(itertools.islice(styles(), count))
 
 
-def batch_size_axis(ax: Axes, batch_sizes: Sequence[float] | np.ndarray, *, compact: bool = True) -> None:
+def batch_size_axis(
+    ax: Axes, batch_sizes: Sequence[float] | np.ndarray, *, compact: bool = True, unit: str = ""
+) -> None:
     """Sets the scale, limits, ticks and label of the horizontal axis, and the grid.
 
     Args:
       ax: the axes.
-      batch_sizes: batch sizes to include, in examples.
+      batch_sizes: batch sizes to include.
       compact: whether to use few ticks and write them as powers.
+      unit: unit of the batch sizes, or empty if the lines may have several.
     """
     ax.set_xscale("log", base=2)
     ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
-    ax.set_xlabel("batch size (examples)")
+    ax.set_xlabel(f"batch size ({unit})" if unit else "batch size")
     ax.grid(**GRID)
 
 
 def batch_size_axes(
-    ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False, rows: int = 0
+    ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], unit: str, *, compact: bool = False, rows: int = 0
 ) -> None:
-    """Scales and labels both axes to include the batch sizes (examples) and steps.
+    """Scales and labels both axes to include the batch sizes in ``unit``, and the steps.
 
     Use ``compact`` in small panels. There is room for ``rows`` of answers at the bottom.
     """
-    batch_size_axis(ax, batch_sizes, compact=compact)
+    batch_size_axis(ax, batch_sizes, compact=compact, unit=unit)
     ax.set_yscale("log", base=2)
     share = 0.03 + 0.065 * rows  # of the height
     octaves = math.log2(max(steps) / min(steps)) + 0.6

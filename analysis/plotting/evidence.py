@@ -69,7 +69,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
 
     def onto(ax: Axes) -> None:
         middle, low, high = np.array(shares).T
-        draw.batch_size_axis(ax, sizes)
+        draw.batch_size_axis(ax, sizes, unit=curve_trials.one.curve.unit)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, middle, color=STYLE.color, marker=STYLE.marker, markersize=4.2, linewidth=1, zorder=3)
         ax.set_ylim(0, 1)
@@ -89,7 +89,7 @@ def ledger_panel(curve_trials: CurveTrials) -> Panel:
     styles = {name: style for i, (name, style) in enumerate(ENDS.items()) if counts[:, i].any()}
 
     def onto(ax: Axes) -> None:
-        draw.batch_size_axis(ax, sizes)
+        draw.batch_size_axis(ax, sizes, unit=curve_trials.one.curve.unit)
         base = np.zeros(len(sizes))
         left, width = np.array(sizes) / 2**0.36, np.array(sizes) * (2**0.36 - 2**-0.36)
         for name, style in styles.items():
@@ -124,7 +124,7 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
         ]
         chose = [(one.batch_size, middle(one.choosing) / middle(one.selected)) for one in again if one.choosing]
         ends = [end for row in rows for end in row[1:]] + [ratio for _, ratio in chose]
-        draw.batch_size_axis(ax, [row[0] for row in rows])
+        draw.batch_size_axis(ax, [row[0] for row in rows], unit=curve_trials.one.curve.unit)
         ax.axhline(1, color=draw.SELECTED.color, linewidth=1.2, zorder=1.5)
         ax.set_yscale("log", base=2)
         farthest = max([2.0, *(max(end, 1 / end) * 1.2 for end in ends if np.isfinite(end))])

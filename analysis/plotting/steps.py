@@ -123,7 +123,7 @@ def _axes(ax: Axes, members: Sequence[CurveFits], factors: Sequence[float], rela
         heights += [*(v / factor for v in (*draw.heights(points), *one.missed.values())), *beside_steps]
         if relative_to is None:
             heights += confirmations.heights(one.confirmations)
-    draw.batch_size_axes(ax, sizes, heights, compact=True)
+    draw.batch_size_axes(ax, sizes, heights, members[0].curve.unit, compact=True)
     if relative_to:
         ax.set_ylabel(f"steps relative to batch size {relative_to:,}")
 

@@ -61,7 +61,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
         sizes = np.array(sorted(best), np.float64)
         value = np.array([quantity.values(best[int(size)].to_frame().T)[0] for size in sizes])
         low, high = np.array([_nearly(one, int(size), quantity) for size in sizes]).T
-        draw.batch_size_axis(ax, sizes)
+        draw.batch_size_axis(ax, sizes, unit=one.curve.unit)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
         if quantity.log:

@@ -164,15 +164,16 @@ class Channels(NamedTuple):
         return self.at | {"y": self.y | {"field": "low"}, "y2": {"field": "high"}, "color": self.tone}
 
 
-def steps(series: Mapping[str, Mark], across: Ends, up: Ends, height: int = HEIGHT) -> Json:
+def steps(series: Mapping[str, Mark], across: Ends, up: Ends, unit: str, height: int = HEIGHT) -> Json:
     """Returns the chart of steps to target against batch size. Each layer draws the data set with the same name.
 
     Args:
       series: mark for each series.
-      across, up: axis limits, in examples and steps.
+      across, up: axis limits, in ``unit`` and steps.
+      unit: unit of the batch sizes.
       height: height of the axes in pixels.
     """
-    own = channels(series, quantity("x", "batch size (examples)", across), quantity("y", "steps to target", up))
+    own = channels(series, quantity("x", f"batch size ({unit})", across), quantity("y", "steps to target", up))
     return sizing(height) | {"layer": [*_behind(own), *_measured(own)]}
 
 

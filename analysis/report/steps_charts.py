@@ -85,11 +85,12 @@ def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -
     lines = [goal.fitted for _, goal in members if goal.fitted]
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
+    unit = lines[0].curve.unit
     series = {goal.series: mark for (_, goal), mark in zip(members, own_marks, strict=True)}
     names = [
         name for name in curve_fits.ANSWERS if any(name in dict(workload_rows.answers(goal)) for _, goal in members)
     ]
-    return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in names}
+    return {name: _chart(members, name, (across, up), charts.steps(series, across, up, unit, height)) for name in names}
 
 
 def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: Json) -> Json:

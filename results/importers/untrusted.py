@@ -59,9 +59,14 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
             yield (root if inside == "." else root / inside), sorted(found)
 
 
+def relative(path: Folder, root: Folder) -> str:
+    """Returns a path relative to ``root``, which is empty for ``root`` itself."""
+    return str(path).removeprefix(str(root)).strip("/")
+
+
 def display_path(path: Folder, root: Folder) -> str:
     """Returns a path for display: relative to ``root`` if possible, and escaped if it would break the line."""
-    text = str(path).removeprefix(str(root)).lstrip("/") or path.name
+    text = relative(path, root) or path.name
     return text if text.isprintable() else ascii(text)
 
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from results.aliases import Fields
-from results.bad_input import BadInput
+from results.bad_input import BadInput, check_choice
 from results.grouping import grouped
 from results.plans.plan import Untargeted
 from results.plans.search_space import SearchSpace
-from results.plans.study import DIGITS, MOST_STEPS, check_int
+from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 
+# Units of a batch size, one of which each study has.
+UNITS = ("examples", "sequences", "tokens")
 SOURCE_LISTS = "source_lists"  # trials column: number of source lists that contain the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
@@ -22,11 +24,14 @@ class Recorded(Untargeted):
     """A study measured and published by others, as its source describes it.
 
     Attributes:
-      source: shallue2018, mlperf-rcp or algoperf.
+      source: shallue2018, mlperf-rcp, algoperf, or runs for your own.
       dataset, model, optimizer: names in the source. ``/`` is allowed.
-      batch_size: global batch size, in examples.
+      batch_size: global batch size, in ``unit``.
       space: ranges of the metaparameters, or empty if the source does not report them.
       details: other plain JSON data that distinguish the study or are needed to read it.
+      unit: unit of the batch size, one of ``UNITS``. Examples are left out of the plan.
+      sequence_length: tokens of a sequence, if a unit has sequences.
+      targets: targets stated for your own runs. Published studies have theirs in ``details``.
       trials: number of trials in the source. Not part of the identity.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
@@ -40,7 +45,11 @@ class Recorded(Untargeted):
     details: Fields
     trials: int
     digits: int = DIGITS[-1]
+    unit: str = UNITS[0]
+    sequence_length: int | None = None
+    targets: tuple[Target, ...] = ()  # type: ignore[misc]  # a class variable of other untargeted plans
 
+    OMITTED_AT: ClassVar[Fields] = {"unit": UNITS[0], "sequence_length": None, "targets": []}
     kind: ClassVar[str] = "recorded"
     stop: ClassVar[str] = "target"
     budget_steps: ClassVar[int] = MOST_STEPS  # the source may not report it
@@ -54,6 +63,9 @@ class Recorded(Untargeted):
                 )
         check_int("batch_size", self.batch_size, 1, MOST_STEPS)
         check_int("trials", self.trials, 0, MOST_TRIALS)
+        check_choice("unit", self.unit, UNITS)
+        if self.sequence_length is not None:
+            check_int("sequence_length", self.sequence_length, 1, MOST_STEPS)
 
     @property
     def slug(self) -> str:

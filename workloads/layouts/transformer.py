@@ -23,7 +23,7 @@ RATE = 1e-3
 DECAYS = (0.9, 0.95)
 TINY = 1e-8
 
-TOKENS = ("batch", "")  # axes of int32[batch, length + 1]
+TOKEN_AXES = ("batch", "")  # axes of int32[batch, length + 1]
 
 Params = Mapping[str, Array]
 
@@ -163,7 +163,7 @@ def step(
         params = {k: p - unbiased * mean[k] / (jnp.sqrt(square[k]) + TINY) for k, p in state.params.items()}
         return State(params, mean, square, count), value
 
-    tokens = placed.sharding(TOKENS)
+    tokens = placed.sharding(TOKEN_AXES)
     return jax.jit(advance, in_shardings=(own, tokens), out_shardings=(own, whole), donate_argnums=0)
 
 

@@ -326,7 +326,8 @@ def test_an_answer_in_doubt_is_hollow_and_dashed_and_says_so(doubted: str) -> No
     assert fits.pays_in_words(one.points_fit) == fits.extents_in_words(one.points_fit)[0] == words
     figure = Figure()
     ax = figure.add_subplot()
-    draw.batch_size_axes(ax, [1, 1024], [50, 3250])
+    draw.batch_size_axes(ax, [1, 1024], [50, 3250], "tokens")
+    assert ax.get_xlabel() == "batch size (tokens)"
     verdicts.answers(ax, [one])
     assert [each.get_text() for each in ax.texts] == [f"pays up to {words}"]
     lines = {str(line.get_label()): line for line in ax.get_lines()}

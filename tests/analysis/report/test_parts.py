@@ -105,7 +105,7 @@ def test_an_axis_has_room_and_a_flat_curve_looks_flat() -> None:
 def test_every_layer_of_every_chart_has_named_data() -> None:
     looks = charts.assign_marks(["a", "b"])
     made = [
-        charts.steps(looks, (1, 8), (1, 8)),
+        charts.steps(looks, (1, 8), (1, 8), "examples"),
         charts.cores(looks, (1, 8), (1, 8)),
         charts.courses(looks, "epoch", log=True),
         charts.costs(looks, "measured step, ms", 0.5),
@@ -116,7 +116,7 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
         assert [layer["name"] for layer in spec["layer"]].count(charts.POINTS) == 1
         assert len({layer["name"] for layer in spec["layer"]}) == len(spec["layer"])
         assert [layer["name"] for layer in spec["layer"] if layer["mark"]["aria"]] == [charts.POINTS]
-    assert charts.steps(looks, (1, 8), (1, 8), 500)["height"] == 500
+    assert charts.steps(looks, (1, 8), (1, 8), "examples", 500)["height"] == 500
 
 
 def test_the_extent_of_pays_up_to_is_in_octaves(swept: Path) -> None:

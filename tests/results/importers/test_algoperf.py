@@ -462,7 +462,7 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
 def test_only_logs_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for source in ("shallue2018", "mlperf-rcp"):
         assert results_cli.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
-        assert capsys.readouterr().err.startswith("error: --replace is an option of import algoperf-logs")
+        assert capsys.readouterr().err.startswith("error: --replace is an option of import runs and algoperf-logs")
 
 
 def test_studies_whose_trials_are_all_lost_are_in_the_ledger(tmp_path: Path) -> None:

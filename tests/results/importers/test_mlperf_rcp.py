@@ -236,7 +236,7 @@ def test_a_second_import_does_nothing_and_says_so(tmp_path: Path) -> None:
 def test_studies_of_older_names_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "rcp", "training_2.0.0", record(), record(BS=8192))
     with monkeypatch.context() as then:
-        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        then.setattr(Recorded.__init__, "__defaults__", (8, *Recorded.__init__.__defaults__[1:]))
         imported(tmp_path / "rcp", tmp_path / "store")
     names = store.names(tmp_path / "store")
     assert {len(name.rpartition("-")[2]) for name in names} == {8}
@@ -256,7 +256,7 @@ def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, mo
             return made._replace(trials=made.trials | {"epochs_to_converge": [40.0, 43.0, 42.0]})
 
         then.setattr(mlperf_rcp, "content", older)
-        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        then.setattr(Recorded.__init__, "__defaults__", (8, *Recorded.__init__.__defaults__[1:]))
         imported(tmp_path / "rcp", tmp_path / "store")
     write(tmp_path / "rcp", "training_2.1.0", record(BS=8192))
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")

@@ -363,7 +363,7 @@ def test_importing_again_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_store_of_older_names_is_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as then:
-        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        then.setattr(Recorded.__init__, "__defaults__", (8, *Recorded.__init__.__defaults__[1:]))
         of_one(tmp_path, trial(1, "1,0.5\n"))
     (name,) = store.names(tmp_path / "s")
     assert len(name.rpartition("-")[2]) == 8

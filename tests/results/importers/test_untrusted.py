@@ -31,4 +31,4 @@ def test_a_csv_file_needs_no_import_and_the_line_says_what_takes_it(tmp_path, ca
 
     assert main(["import", "csv", str(tmp_path), f"--store={tmp_path / 'store'}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: unknown source 'csv'; choices: ") and "python -m analysis fit --points FILE" in line
+    assert line.startswith("error: unknown source 'csv'; choices: ") and "python -m results import runs PATH" in line

@@ -1,0 +1,43 @@
+"""Units of batch sizes: examples, sequences or tokens. Batch sizes in different units are never compared."""
+
+from collections.abc import Iterable
+
+from results.bad_input import BadInput
+from results.plans.plan import Plan
+
+EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
+
+
+def of_study(study: Plan) -> tuple[str, int | None]:
+    """Returns the unit of a study's batch size, and the tokens of a sequence if they are known."""
+    plan = study.plan()
+    return plan.get("unit", EXAMPLES), plan.get("sequence_length")
+
+
+def in_words(study: Plan) -> str:
+    """Returns the unit for a reader, such as ``sequences of 1,024 tokens``."""
+    unit, length = of_study(study)
+    return f"{unit} of {length:,} tokens" if unit == SEQUENCES and length else unit
+
+
+def check(studies: Iterable[Plan]) -> None:
+    """Raises BadInput if studies with the same data set and model have batch sizes in different units."""
+    first: dict[tuple[str, str], Plan] = {}
+    for study in studies:
+        other = first.setdefault((study.dataset, study.model_label), study)
+        if of_study(other) != of_study(study):
+            raise BadInput(
+                f"{study.dataset} · {study.model_label} has batch sizes in {in_words(other)} and in {in_words(study)}, "
+                f"which cannot be compared. {_conversion(other, study)} Import the runs again, with one unit."
+            )
+
+
+def _conversion(one: Plan, other: Plan) -> str:
+    """Names the factor between two units, if it is known."""
+    lengths = {of_study(one)[0]: of_study(one)[1], of_study(other)[0]: of_study(other)[1]}
+    length = lengths.get(SEQUENCES) or lengths.get(TOKENS)
+    if SEQUENCES in lengths and TOKENS in lengths and length:
+        return f"1 sequence is {length:,} tokens."
+    if len(lengths) == 1:
+        return f"Sequences of {of_study(one)[1]:,} and of {of_study(other)[1]:,} tokens are different units."
+    return "An example is one sequence if each example is one: use unit: sequences for both."

@@ -1,0 +1,1 @@
+"""Importer for your own runs: logs of any trainer become recorded studies."""

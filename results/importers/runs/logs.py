@@ -1,0 +1,301 @@
+"""Logs: the content of a run's files, whatever their format. Everything read is untrusted."""
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from results import bounds
+from results.aliases import Fields
+from results.bad_input import first_line
+from results.durable import Folder
+from results.importers import untrusted
+from results.importers.runs import run_map as maps, tensorboard
+from results.importers.runs.places import Place
+from results.importers.runs.run_map import TENSORBOARD, TRAINER, WANDB, Reference, RunMap, fields
+from results.importers.runs.series import Series
+from results.importers.untrusted import Unusable, brief
+
+MOST_BYTES = 64 << 20
+MOST_COLUMNS = 4096
+LAST_STEP = 2**31 - 1
+NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged value: the run diverged
+LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
+
+Column: TypeAlias = pa.ChunkedArray | Sequence[Any]
+
+
+class Log(NamedTuple):
+    """The log of one run.
+
+    Attributes:
+      name: name of the run, for the reader.
+      place: its first file.
+      series: logged numbers by tag or column, in the order of the log.
+      columns: columns that are constant in the run, by name.
+      config: content of the run's config file.
+    """
+
+    name: str
+    place: Place
+    series: Mapping[str, Series]
+    columns: Fields
+    config: Fields
+
+
+def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
+    """Yields the runs in some files, or the name and the fault of a file that cannot be used.
+
+    Args:
+      places: files of one run, or one file with several runs.
+      run_map: the map.
+      root: the imported folder.
+    """
+    first = places[0]
+    try:
+        if run_map.format == TENSORBOARD:
+            yield _events(places, run_map, root)
+            return
+        data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
+        config = _config(first, run_map, root)
+        if run_map.format == TRAINER:
+            rows, config = _trainer(data)
+            yield _log(first.path, first, _columns(rows), run_map, config)
+            return
+        table = _table(data, run_map.format, first.name)
+    except (Unusable, bounds.TooLarge) as error:
+        yield first.path, str(error)
+        return
+    if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
+        yield from _attempt(first.path, first, table, run_map, config)
+        return
+    if run_map.run.name not in table:
+        yield first.path, f"has no column {brief(run_map.run.name)}, which the key run names"
+        return
+    ids = pa.chunked_array([[None if each is None else str(each) for each in _values(table[run_map.run.name])]])
+    for each in ids.unique().drop_null().to_pylist():
+        chosen = np.flatnonzero(pc.equal(ids, each).fill_null(False).to_numpy())
+        own = {name: _rows(values, chosen) for name, values in table.items()}
+        yield from _attempt(f"{first.path}:{untrusted.word(each, 'unnamed')}", first, own, run_map, config)
+
+
+def _attempt(
+    name: str, place: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
+) -> Iterator[Log | tuple[str, str]]:
+    try:
+        yield _log(name, place, table, run_map, config)
+    except Unusable as error:
+        yield name, str(error)
+
+
+def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
+    """Reads the event files of one run. Tags of files in different folders start with the folder below the run's."""
+    folders = sorted({untrusted.relative(place.folder, root) for place in places})
+    common = folders[0] if len(folders) == 1 else _common(folders)
+    parts: dict[str, list[Series]] = {}
+    hyperparameters: dict[str, Any] = {}
+    for place in places:
+        below = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
+        found, own = tensorboard.read(untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES))
+        hyperparameters |= own
+        for tag, series in found.items():
+            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(series)
+    if not parts:
+        raise Unusable("has no scalars")
+    joined = {tag: Series(*map(np.concatenate, zip(*each, strict=True))) for tag, each in parts.items()}
+    # Files of one folder are attempts of the same run. The time of logging orders their rows.
+    ordered = {tag: each.where(np.argsort(each.seconds, kind="stable")) for tag, each in joined.items()}
+    config = hyperparameters | dict(_config(places[0], run_map, root))
+    return Log(common or places[0].path, places[0], ordered, {}, config)
+
+
+def _common(folders: Sequence[str]) -> str:
+    first, last = (each.split("/") for each in (min(folders), max(folders)))
+    shared = []
+    for a, b in zip(first, last, strict=False):
+        if a != b:
+            break
+        shared.append(a)
+    return "/".join(shared)
+
+
+def column_names(place: Place, format: str, root: Folder) -> list[str]:
+    """Returns the names of the columns of a file, or an empty list if it cannot be read."""
+    try:
+        return list(_table(untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES), format, place.name))
+    except (Unusable, bounds.TooLarge):
+        return []
+
+
+def _table(data: bytes, format: str, name: str) -> dict[str, Column]:
+    """Returns the columns of a file with one row per logged step."""
+    if format == "parquet":
+        return _parquet(data)
+    if format == "csv" or (format == WANDB and name.endswith(".csv")):
+        return _csv(data)
+    return _columns(_json_lines(data))
+
+
+def _json_lines(data: bytes) -> list[Fields]:
+    lines = data.split(b"\n")
+    rows: list[Fields] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(untrusted.json_object(line, LENIENT))
+        except Unusable as error:
+            if number == len(lines):
+                break  # the last line of a run that was killed while writing
+            raise Unusable(f"line {number:,} {error}") from None
+    return rows
+
+
+def _csv(data: bytes) -> dict[str, Column]:
+    if not data.strip():
+        raise Unusable("is empty")
+    try:
+        header = data.split(b"\n", 1)[0].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Unusable("is not text in UTF-8") from None
+    if header.count(",") >= MOST_COLUMNS:
+        raise Unusable(f"has {header.count(',') + 1:,} columns")
+    last = data.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").strip()
+    # A run that was killed while writing leaves a cut last row.
+    parse = pyarrow.csv.ParseOptions(invalid_row_handler=lambda row: "skip" if row.text.strip() == last else "error")
+    convert = pyarrow.csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True)
+    try:
+        return _of_arrow(pyarrow.csv.read_csv(bounds.csv_source(data), parse_options=parse, convert_options=convert))
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise Unusable(f"cannot be parsed ({brief(first_line(error)[:36])})") from None
+
+
+def _parquet(data: bytes) -> dict[str, Column]:
+    try:
+        return _of_arrow(bounds.Parquet(io.BytesIO(data)).read())
+    except (pa.ArrowException, OSError) as error:
+        raise Unusable(f"is not a readable Parquet file ({brief(first_line(error)[:36])})") from None
+
+
+def _of_arrow(table: pa.Table) -> dict[str, Column]:
+    names = [str(name) for name in table.column_names]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Unusable(f"has column {brief(twice)} twice")
+    return dict(zip(names, table.columns, strict=True))
+
+
+def _trainer(data: bytes) -> tuple[list[Fields], Fields]:
+    """Returns the log of a Hugging Face trainer_state.json, and its other entries."""
+    content = untrusted.json_object(data, LENIENT)
+    history = content.pop("log_history", None)
+    if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
+        raise Unusable("has no log_history, so it is not a trainer_state.json")
+    return history, content
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+    """Returns the columns of rows, with nulls for missing values."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    if len(names) > MOST_COLUMNS:
+        raise Unusable(f"has {len(names):,} columns")
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _log(name: str, place: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields) -> Log:
+    """Returns the log of one run from its rows."""
+    if run_map.step not in table:
+        known = ", ".join(each if each.isprintable() else ascii(each) for each in [*table][:8]) or "none"
+        raise Unusable(f"has no column {run_map.step} with the step. Its columns: {known[:200]}")
+    step = numbers(table[run_map.step])
+    rows = np.flatnonzero(np.isfinite(step))
+    if not len(rows):
+        raise Unusable("has no row with a step")
+    taken = step[rows]
+    if np.any((taken < 0) | (taken > LAST_STEP) | (taken != np.floor(taken))):
+        raise Unusable(f"has a {run_map.step} that is not an integer from 0 to {LAST_STEP}")
+    seconds = numbers(table[run_map.seconds]) if run_map.seconds in table else np.full(len(step), np.nan)
+    series = {}
+    for column, values in table.items():
+        logged = rows[_logged(values)[rows]]
+        if column != run_map.step and len(logged):
+            series[column] = Series(step[logged].astype(np.int64), seconds[logged], numbers(values)[logged])
+    referred = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"]
+    return Log(name, place, series, {each: _constant(each, table[each]) for each in referred if each in table}, config)
+
+
+def numbers(column: Column) -> np.ndarray:
+    """Returns a column as float64[n], NaN where it has no number."""
+    if isinstance(column, pa.ChunkedArray):
+        if not _is_number(column.type):
+            return np.full(len(column), np.nan)
+        return column.cast(pa.float64(), safe=False).to_numpy()
+    return np.array([float(each) if _is_plain_number(each) else np.nan for each in column])
+
+
+def _values(column: Column) -> Sequence[Any]:
+    return column.to_pylist() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _rows(column: Column, rows: np.ndarray) -> Column:
+    return column.take(rows) if isinstance(column, pa.ChunkedArray) else [column[i] for i in rows]
+
+
+def _logged(column: Column) -> np.ndarray:
+    """Returns whether each row has a number, which may be NaN: bool[n]."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.is_valid().to_numpy() if _is_number(column.type) else np.zeros(len(column), bool)
+    return np.array([_is_plain_number(each) for each in column], bool)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_plain_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+
+
+def _constant(name: str, column: Column) -> Any:
+    """Returns the only value of a column, or None without values. Raises Unusable if there are several."""
+    values = column.unique().drop_null().to_pylist() if isinstance(column, pa.ChunkedArray) else column
+    distinct = dict.fromkeys(each for each in values if isinstance(each, str | int | float))
+    if len(distinct) > 1:
+        first, second = map(brief, list(distinct)[:2])
+        raise Unusable(f"has several values in column {brief(name)}, such as {first} and {second}")
+    return next(iter(distinct), None)
+
+
+def _config(place: Place, run_map: RunMap, root: Folder) -> Fields:
+    """Returns the content of the run's config file, from the run's folder or the nearest folder above."""
+    if not run_map.config:
+        return {}
+    folder = place.folder
+    while True:
+        try:
+            return parse_config(untrusted.read_bytes(folder / run_map.config, root, untrusted.JSON_BYTES))
+        except Unusable as error:
+            if "No such file" not in str(error):
+                raise Unusable(f"{run_map.config} {error}") from None
+        if folder in (root, folder.parent):
+            raise Unusable(f"has no {run_map.config} in its folder or above")
+        folder = folder.parent
+
+
+def parse_config(data: bytes) -> Fields:
+    """Returns the entries of a JSON or YAML file. In W&B's files, each entry has its value in ``value``."""
+    try:
+        content = maps.load_plain(data)
+    except ValueError as error:
+        raise Unusable(f"is not JSON or YAML ({first_line(error)[:80]})") from None
+    if not isinstance(content, dict):
+        raise Unusable("has no keys")
+    entries = {str(name): each for name, each in content.items() if name not in ("wandb_version", "_wandb")}
+    if entries and all(isinstance(each, dict) and "value" in each for each in entries.values()):
+        return {name: each["value"] for name, each in entries.items()}
+    return entries

@@ -1,0 +1,90 @@
+"""Places: the files of runs in a folder, found by a pattern with named parts such as ``bs{batch_size}/*.csv``."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from results.aliases import StringMap
+from results.bad_input import BadInput
+from results.durable import Folder
+from results.importers import untrusted
+from results.importers.untrusted import ImportWarnings
+
+MOST_FILES = 20_000
+_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w*)\}|\{|\}")
+
+
+class Place(NamedTuple):
+    """A file that matches the pattern.
+
+    Attributes:
+      folder: the file's folder.
+      name: the file's name.
+      path: path relative to the imported folder, with slashes.
+      parts: text that matched each named part of the pattern.
+    """
+
+    folder: Folder
+    name: str
+    path: str
+    parts: StringMap
+
+
+def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
+    """Returns the files that match a pattern, sorted by path.
+
+    Args:
+      root: the imported folder, or one file.
+      pattern: pattern of relative paths. ``*`` and ``{name}`` match within a folder, ``**/`` any number of folders.
+      warnings: receives a line for links and unreadable folders.
+
+    Raises:
+      BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.
+    """
+    expression = compile_pattern(pattern)
+    if root.is_file():
+        folder, name = root.parent, root.name
+        match = expression.fullmatch(name)
+        return [Place(folder, name, name, match.groupdict())] if match else []
+    found = []
+    for folder, names in untrusted.files(root, warnings):
+        inside = untrusted.relative(folder, root)
+        for name in names:
+            path = f"{inside}/{name}" if inside else name
+            match = expression.fullmatch(path)
+            if match:
+                found.append(Place(folder, name, path, match.groupdict()))
+        if len(found) > MOST_FILES:
+            raise BadInput(f"files: {pattern} matches more than {MOST_FILES:,} files. Import fewer at a time.")
+    return sorted(found, key=lambda place: place.path)
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Returns the regular expression for a pattern. Raises BadInput for a named part that is wrong or repeated."""
+    expression, at, names = "", 0, set[str]()
+    for token in _TOKEN.finditer(pattern):
+        expression += re.escape(pattern[at : token.start()])
+        at = token.end()
+        word, name = token[0], token[1]
+        if word == "**/":
+            expression += "(?:.*/)?"
+        elif word == "**":
+            expression += ".*"
+        elif word == "*":
+            expression += "[^/]*"
+        elif word == "?":
+            expression += "[^/]"
+        elif not name or name in names or name[0].isdigit():
+            raise BadInput(f"files: {pattern} has {word}, but a named part is one name in braces, used once")
+        else:
+            expression += f"(?P<{name}>[^/]+?)"
+            names.add(name)
+    return re.compile(expression + re.escape(pattern[at:]))
+
+
+def by_folder(places: list[Place]) -> Mapping[Folder, list[Place]]:
+    """Returns the files of each folder."""
+    found: dict[Folder, list[Place]] = {}
+    for place in places:
+        found.setdefault(place.folder, []).append(place)
+    return found

@@ -1,0 +1,297 @@
+"""Runs: logged runs as trials of recorded studies, by a map."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from results.aliases import Fields, Strings
+from results.importers import recording, untrusted
+from results.importers.recording import Content
+from results.importers.runs import series as logged
+from results.importers.runs.logs import Log
+from results.importers.runs.run_map import Field, Metric, Reference, RunMap
+from results.importers.runs.series import Series
+from results.importers.untrusted import Unusable, brief
+from results.plans.recorded import Recorded
+from results.plans.search_space import SearchSpace
+from results.plans.study import MOST_STEPS, SHARES, Target
+from results.plans.trial_request import TrialRequest
+
+SOURCE = "runs"
+DETAILS_RAW = "raw"  # key in details: metrics were not averaged
+
+
+class Run(NamedTuple):
+    """A run, as its log and the map describe it.
+
+    Attributes:
+      name: name for the reader.
+      dataset, model, optimizer: names.
+      batch_size: global batch size.
+      sequence_length: tokens of a sequence, if stated.
+      seed: its seed, if stated.
+      metaparameters: numbers that were tuned, by name.
+      steps: the last logged step.
+      metrics: rows of each metric, as errors.
+      status, reason: how it ended.
+      seconds: seconds per step, if known.
+      device_kind, device_count: its devices, if stated.
+      notes: remarks for the reader.
+    """
+
+    name: str
+    dataset: str
+    model: str
+    optimizer: str
+    batch_size: int
+    sequence_length: int | None
+    seed: int | None
+    metaparameters: Mapping[str, float]
+    steps: int
+    metrics: Mapping[str, Series]
+    status: str
+    reason: str | None
+    seconds: float | None
+    device_kind: str | None
+    device_count: int | None
+    notes: Strings
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values that identify a trial when runs are imported again."""
+        return self.seed, tuple(sorted(self.metaparameters.items()))
+
+
+def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
+    """Returns the run of a log. Raises Unusable if a value is missing or wrong.
+
+    Args:
+      log: the log.
+      run_map: the map.
+      raw: whether to keep every logged row of a metric. By default, dense metrics are averaged.
+    """
+    notes = []
+    metrics, again, smooth = {}, 0, []
+    for metric in run_map.metrics:
+        if metric.tag not in log.series:
+            continue
+        rows, repeated = logged.without_restarts(log.series[metric.tag])
+        again = max(again, repeated)
+        rows = _as_error(rows, metric)
+        rows, was_averaged = (rows, False) if raw else logged.averaged(rows)
+        if was_averaged:
+            smooth.append(metric.name)
+        metrics[metric.name] = rows
+    if not metrics:
+        found = ", ".join(brief(tag)[1:-1] for tag in [*log.series][:8]) or "none"
+        wanted = " or ".join(metric.tag for metric in run_map.metrics)
+        raise Unusable(f"has no {wanted}. Its numbers: {found}")
+    if again:
+        notes.append(f"{again:,} rows before a restart left out")
+    if smooth:
+        notes.append(f"{' and '.join(smooth)} averaged over windows")
+    densest = max(log.series.values(), key=lambda each: len(each.step))
+    steps = int(max(each.step[-1] for each in log.series.values()))
+    status, reason = _ending(log, run_map, metrics, densest, steps)
+    budget = run_map.budget
+    return Run(
+        name=log.name,
+        dataset=_name("dataset", run_map.dataset, log),
+        model=_name("model", run_map.model, log),
+        optimizer=_name("optimizer", run_map.optimizer, log),
+        batch_size=_product("batch_size", run_map.batch_size, log),
+        sequence_length=_integer("sequence_length", run_map.sequence_length, log, 1),
+        seed=_integer("seed", run_map.seed, log, 0, 2**32 - 1),
+        metaparameters={name: _number(name, field, log) for name, field in run_map.metaparameters.items()},
+        steps=steps,
+        metrics=metrics,
+        status=status,
+        reason=reason,
+        seconds=logged.seconds_per_step(densest, _evaluations(log, run_map, densest)),
+        device_kind=None if run_map.device_kind is None else untrusted.text(str(_value(run_map.device_kind, log))),
+        device_count=_product("device_count", run_map.device_count, log) if run_map.device_count else None,
+        notes=(*notes, *([f"ended before step {budget}"] if reason == "lost" else [])),
+    )
+
+
+def _as_error(rows: Series, metric: Metric) -> Series:
+    """Returns logged values as an error. Raises Unusable for impossible ones."""
+    value = rows.value / 100 if metric.percent else rows.value
+    value = recording.complement(value) if metric.complement else value
+    kind = metric.name.partition("_")[2]
+    above = 1.0 if kind in SHARES else math.inf
+    with np.errstate(invalid="ignore"):
+        wrong = np.isfinite(value) & ((value < 0) | (value > above))
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        range_ = "from 0 to 1" if above == 1 else "0 or more"
+        hint = "" if metric.percent or kind not in SHARES else f" If it is a percentage, write {metric} / 100."
+        raise Unusable(
+            f"has {metric.name} {value[i]:g} at step {rows.step[i]:,}, but it must be {range_}: the map has "
+            f"{metric}.{hint}"
+        )
+    return rows._replace(value=value)
+
+
+def _ending(
+    log: Log, run_map: RunMap, metrics: Mapping[str, Series], densest: Series, steps: int
+) -> tuple[str, str | None]:
+    """Returns the status and the reason. A run may end one logging interval before its budget."""
+    if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
+        return "INFEASIBLE", None
+    stated = [target for target in run_map.targets if target.metric in metrics]
+    if stated and all(_reaches(metrics[target.metric], target) for target in stated):
+        return "COMPLETE", None
+    budget = _integer("budget", run_map.budget, log, 1)
+    spacing = float(np.median(np.diff(densest.step))) if len(densest.step) > 1 else 0.0
+    if budget is not None and steps + max(spacing, 1) < budget:
+        return "INCOMPLETE", "lost"
+    return "COMPLETE", None
+
+
+def _reaches(rows: Series, target: Target) -> bool:
+    return bool(target.reached(rows.value).any())
+
+
+def _evaluations(log: Log, run_map: RunMap, densest: Series) -> np.ndarray:
+    """Returns the steps at which a run evaluated: those of validation and test metrics logged less often."""
+    own = [
+        log.series[metric.tag].step
+        for metric in run_map.metrics
+        if metric.tag in log.series and not metric.name.startswith("train_")
+    ]
+    sparse = [step for step in own if len(step) < len(densest.step) / 2 or len(own) == len(run_map.metrics)]
+    return np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int64)
+
+
+def _value(field: Field, log: Log) -> Any:
+    """Looks up a field. Raises Unusable if the run does not have it."""
+    if not isinstance(field, Reference):
+        return field
+    if field.origin == "path":
+        return log.place.parts[field.name]
+    content: Any = log.columns if field.origin == "column" else log.config
+    if field.name in content:
+        found = content[field.name]
+    else:
+        found = content
+        for part in field.name.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+    if found is None or isinstance(found, dict | list):
+        where = "column" if field.origin == "column" else "entry of its config"
+        raise Unusable(f"has no {where} {brief(field.name)[1:-1]}")
+    return found
+
+
+def _name(key: str, field: Field, log: Log) -> str:
+    value = _value(field, log)
+    return untrusted.word(f"{value:g}" if isinstance(value, float) else str(value), "unstated")
+
+
+def _number(key: str, field: Field, log: Log) -> float:
+    value = untrusted.numeric(_value(field, log))
+    if value is None:
+        raise Unusable(f"has {key} {brief(_value(field, log))}, which is not a number")
+    return value
+
+
+def _integer(key: str, field: Field | None, log: Log, least: int, most: int = MOST_STEPS) -> int | None:
+    if field is None:
+        return None
+    value = untrusted.int_or_none(_number(key, field, log), least, most)
+    if value is None:
+        raise Unusable(f"has {key} {brief(_value(field, log))}, which is not an integer from {least} to {most}")
+    return value
+
+
+def _product(key: str, factors: Sequence[Field], log: Log) -> int:
+    total = math.prod(_integer(key, each, log, 1) or 1 for each in factors)
+    if total > MOST_STEPS:
+        raise Unusable(f"has {key} {brief(total)}, but the limit is {MOST_STEPS}")
+    return total
+
+
+def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Recorded, list[Run]]]:
+    """Returns the studies of some runs. Runs of a study differ only in seed and metaparameters."""
+    found: dict[str, tuple[Recorded, list[Run]]] = {}
+    for run in runs:
+        study = _study(run, run_map, raw=raw)
+        found.setdefault(study.name, (study, []))[1].append(run)
+    ordered = sorted(found.values(), key=lambda each: (each[0].slug.rpartition("-")[0], each[0].batch_size))
+    return [(study.with_request(TrialRequest(len(members))), members) for study, members in ordered]
+
+
+def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
+    return Recorded(
+        SOURCE,
+        run.dataset,
+        run.model,
+        run.optimizer,
+        run.batch_size,
+        SearchSpace({}),
+        _details(run_map, raw=raw),
+        0,
+        unit=run_map.unit,
+        sequence_length=run.sequence_length,
+        targets=run_map.targets,
+    )
+
+
+def _details(run_map: RunMap, *, raw: bool) -> Fields:
+    details: dict[str, Any] = {}
+    if raw:
+        details[DETAILS_RAW] = True
+    stated = {"licence": run_map.licence, "citation": run_map.citation}
+    return details | {name: value for name, value in stated.items() if value}
+
+
+def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
+    """Returns the tables of a study, given its runs by trial number."""
+    runs = list(numbered.items())
+    names = dict.fromkeys(name for run in numbered.values() for name in run.metaparameters)
+    trials: dict[str, Any] = {
+        "trial": [number for number, _ in runs],
+        "seed": [run.seed for _, run in runs],
+        "status": [run.status for _, run in runs],
+        "reason": [run.reason for _, run in runs],
+        "steps": [run.steps for _, run in runs],
+    }
+    trials |= {name: [run.metaparameters.get(name) for _, run in runs] for name in names}
+    return Content(study, trials, _measurements(numbered), _about(list(numbered.values())))
+
+
+def _measurements(numbered: Mapping[int, Run]) -> Fields:
+    metrics = dict.fromkeys(name for run in numbered.values() for name in run.metrics)
+    columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
+    for number, run in numbered.items():
+        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()]))
+        columns["trial"] += [number] * len(steps)
+        columns["step"] += steps.tolist()
+        for name in metrics:
+            own = run.metrics.get(name)
+            values = dict(zip(own.step.tolist(), own.value.tolist(), strict=True)) if own is not None else {}
+            columns[name] += [values.get(step) for step in steps.tolist()]
+    return columns
+
+
+def _about(runs: Sequence[Run]) -> Fields:
+    """Returns the columns of the machine: the devices of most runs, and the time of the runs on them."""
+    devices = [(run.device_kind, run.device_count) for run in runs]
+    kind, count = max(dict.fromkeys(devices), key=devices.count)
+    times = [run.seconds for run, own in zip(runs, devices, strict=True) if own == (kind, count) and run.seconds]
+    about: dict[str, Any] = {"device_kind": kind, "device_count": count}
+    if times and count:
+        steps = sum(run.steps for run in runs)
+        seconds = float(np.median(times))
+        about |= {
+            "emulated": False,
+            "lanes": 1,
+            "lane_strategy": "map",
+            "shards": count,
+            "trial_steps": steps,
+            "train_seconds": seconds * steps,
+            "seconds_per_step": seconds,
+        }
+    return about

@@ -1,0 +1,96 @@
+"""Series: one logged metric of a run, without repeated steps, averaged over windows, and its seconds per step."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+GROWTH = 10  # percent by which the ends of windows grow, like our own evaluations
+DENSE = 0.02  # a metric logged more often than once in this fraction of the steps is averaged
+SKIPPED = 5  # differences between logged steps that are left out of the seconds per step, at the start
+FEWEST_TIMES = 3  # differences that a time needs
+
+
+class Series(NamedTuple):
+    """One logged metric of a run, in the order of the log.
+
+    Attributes:
+      step: int64[n], steps.
+      seconds: float64[n], time in seconds, or NaN if it was not logged.
+      value: float64[n], values.
+    """
+
+    step: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+    def where(self, kept: np.ndarray) -> "Series":
+        """Returns the rows selected by a mask or by indices."""
+        return Series(self.step[kept], self.seconds[kept], self.value[kept])
+
+
+def without_restarts(series: Series) -> tuple[Series, int]:
+    """Returns the rows that count, with increasing steps, and the number of others.
+
+    A run that restarts from a checkpoint logs some steps twice. The rows before the restart with the same steps, or
+    later ones, do not count.
+    """
+    if not len(series.step):
+        return series, 0
+    first_after = np.minimum.accumulate(series.step[::-1])[::-1]  # the smallest step from this row on
+    kept = np.append(series.step[:-1] < first_after[1:], True)
+    return series.where(kept), int((~kept).sum())
+
+
+def averaged(series: Series) -> tuple[Series, bool]:
+    """Averages a metric over windows whose ends grow by ``GROWTH`` percent, if it is logged densely.
+
+    The first crossing of a noisy metric is biased: with many rows, one of them is low by chance. Each window becomes
+    one row with the mean of its values, at the mean of its steps, rounded.
+
+    Args:
+      series: rows with increasing steps.
+
+    Returns:
+      The series, and whether it was averaged.
+    """
+    if len(series.step) < 2 or not is_dense(series.step):
+        return series, False
+    window = windows(series.step)
+    counts = np.bincount(window)
+    means = (np.bincount(window, each) / counts for each in (series.step, series.seconds, series.value))
+    step, seconds, value = means
+    return Series(np.rint(step).astype(np.int64), seconds, value), True
+
+
+def is_dense(step: np.ndarray) -> bool:
+    """Returns whether increasing steps [n] are closer than ``DENSE`` of the last one, in the median."""
+    return bool(np.median(np.diff(step)) < DENSE * step[-1])
+
+
+def windows(step: np.ndarray) -> np.ndarray:
+    """Returns the number of each row's window, int[n], for increasing steps [n]. Every window has a row."""
+    ends = [int(step[0])]
+    while ends[-1] < step[-1]:
+        ends.append(ends[-1] + max(1, -(-ends[-1] * GROWTH // 100)))  # rounded up
+    inside = np.searchsorted(ends, step)
+    return np.unique(inside, return_inverse=True)[1]
+
+
+def seconds_per_step(series: Series, evaluations: np.ndarray) -> float | None:
+    """Returns the median seconds per step between logged steps, or None if there are too few times.
+
+    Differences that contain an evaluation or a restart do not count, and neither do the first ``SKIPPED``.
+
+    Args:
+      series: rows in the order of the log.
+      evaluations: int[m], steps at which the run evaluated, sorted.
+    """
+    steps, seconds = np.diff(series.step), np.diff(series.seconds)
+    evaluated = np.searchsorted(evaluations, series.step, "right")
+    calm = (steps > 0) & (seconds > 0) & np.isfinite(seconds) & (np.diff(evaluated) == 0)
+    # An evaluation at the first row of a difference happens after that row was logged.
+    calm &= ~np.isin(series.step[:-1], evaluations)
+    calm[:SKIPPED] = False
+    if calm.sum() < FEWEST_TIMES:
+        return None
+    return float(np.median(seconds[calm] / steps[calm]))
