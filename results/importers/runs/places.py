@@ -1,7 +1,6 @@
 """Places: the files of runs in a folder, found by a pattern with named parts such as ``bs{batch_size}/*.csv``."""
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from results.aliases import StringMap
@@ -80,11 +79,3 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             expression += f"(?P<{name}>[^/]+?)"
             names.add(name)
     return re.compile(expression + re.escape(pattern[at:]))
-
-
-def by_folder(places: list[Place]) -> Mapping[Folder, list[Place]]:
-    """Returns the files of each folder."""
-    found: dict[Folder, list[Place]] = {}
-    for place in places:
-        found.setdefault(place.folder, []).append(place)
-    return found

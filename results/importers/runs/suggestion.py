@@ -50,7 +50,7 @@ _SPLITS = (("validation", "val|valid|validation|eval|dev"), ("test", "test"), ("
 
 
 @dataclasses.dataclass
-class _Found:
+class Found:
     """The content of some runs."""
 
     format: str
@@ -76,7 +76,7 @@ def suggest(path: Folder, out: Path) -> list[str]:
     return lines
 
 
-def _look(root: Folder) -> _Found:
+def _look(root: Folder) -> Found:
     format, found = _format(root)
     relative = [place.path for place in found]
     pattern, parts = _pattern(relative, format)
@@ -94,7 +94,7 @@ def _look(root: Folder) -> _Found:
             own = base._replace(step=_first(_STEPS, columns) or "step", seconds=_first(_TIMES, columns) or "")
         same = [each for each in matching if each.folder == place.folder] if format == TENSORBOARD else [place]
         read += [log for log in logs.read(same, own, base_root) if isinstance(log, Log)]
-    return _Found(format, pattern, parts, read, list(columns), config)
+    return Found(format, pattern, parts, read, list(columns), config)
 
 
 def _format(root: Folder) -> tuple[str, list[Place]]:
@@ -188,7 +188,7 @@ def _config(found: Sequence[Place], root: Folder) -> str:
         folder = folder.parent
 
 
-def as_yaml(found: _Found) -> list[str]:
+def as_yaml(found: Found) -> list[str]:
     """Returns the lines of a map."""
     entries = _entries(found.logs[0].config if found.logs else {})
     lines = [f"format: {found.format}", f"files: {_quoted(found.pattern)}"]
@@ -216,7 +216,7 @@ def as_yaml(found: _Found) -> list[str]:
     return lines
 
 
-def _origin(name: str, found: _Found, entries: Fields) -> str:
+def _origin(name: str, found: Found, entries: Fields) -> str:
     """Returns where a value stands: in the path, a column or the config. Empty if it is in no place."""
     if name in found.parts:
         return f"path:{name}"
@@ -227,7 +227,7 @@ def _origin(name: str, found: _Found, entries: Fields) -> str:
     return f"config:{key}" if key else ""
 
 
-def _batch_size(found: _Found, entries: Fields) -> str:
+def _batch_size(found: Found, entries: Fields) -> str:
     """Returns the global batch size, or its factors."""
     per_device = next((key for key in _PER_DEVICE for key in _ending(key, entries)), "")
     if per_device and "batch_size" not in found.parts:
