@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from results.bad_input import BadInput
+from results.plans import plan_columns
 from results.plans.plan import Plan
 
 EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
@@ -10,8 +11,8 @@ EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
 
 def of_study(study: Plan) -> tuple[str, int | None]:
     """Returns the unit of a study's batch size, and the tokens of a sequence if they are known."""
-    plan = study.plan()
-    return plan.get("unit", EXAMPLES), plan.get("sequence_length")
+    unit, length = plan_columns.unit(study)
+    return unit or EXAMPLES, length
 
 
 def in_words(study: Plan) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from results.aliases import Fields
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.schema import FLOAT64, KIND, TEXT, Column
+from results.plans.recorded import UNITS
+from results.plans.schema import FLOAT64, INT32, KIND, TEXT, Column
 from results.plans.study import METRICS, Target
 
 OWN = "scaling-limits"  # source of studies measured by this software
@@ -23,6 +24,8 @@ COLUMNS = (
     Column("schedule", TEXT, "decay of the learning rate: constant, linear or cosine, or null if unknown"),
     Column("dataset_version", TEXT, "version of the data, or null if the name identifies it, or it is unknown"),
     Column("space", TEXT, "ranges of the metaparameters, JSON"),
+    Column("unit", TEXT, f"unit of batch_size: {', '.join(UNITS[:-1])} or {UNITS[-1]}, or null without one"),
+    Column("sequence_length", INT32, "tokens of a sequence, or null if it is unknown or the unit has no sequences"),
 )
 
 
@@ -38,7 +41,17 @@ def columns(study: Plan) -> Fields:
         "schedule": plan.get("schedule"),
         "dataset_version": plan.get("dataset_version"),
         "space": json.dumps(plan["space"], sort_keys=True),
+        "unit": unit(study)[0],
+        "sequence_length": unit(study)[1],
     }
+
+
+def unit(study: Plan) -> tuple[str | None, int | None]:
+    """Returns the unit of a study's batch size, if it has one, and the tokens of a sequence, if they are known."""
+    plan = study.plan()
+    if study.kind == "layout":
+        return "sequences", plan["length"]
+    return None if study.batch_size is None else plan.get("unit", UNITS[0]), plan.get("sequence_length")
 
 
 def targets(study: Plan) -> list[Target]:

@@ -43,7 +43,7 @@ STUDIES = (
     Column("dataset", TEXT, f"name of the data set; {COUNTING}"),
     Column("model", TEXT, "name of the model, then its options"),
     Column("optimizer", TEXT, "name of the optimizer"),
-    Column("batch_size", INT32, "global batch size, examples, or null if each step takes all data"),
+    Column("batch_size", INT32, "global batch size in the unit of column unit, or null if each step takes all data"),
     Column("budget_steps", INT32, "maximum number of steps of a trial"),
     Column("evaluation_ratio", FLOAT64, "factor by which the steps between evaluations grow"),
     Column("evaluation_spacing", FLOAT64, "minimum steps per evaluation, from the limit on its cost"),
