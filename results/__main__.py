@@ -40,7 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     if code == 0:
         from results.catalog import withdrawn
 
-        for note in withdrawn.of_store(options.store) if options.store is not None else ():
+        there = options.store is not None and options.store.exists()
+        for note in withdrawn.of_store(options.store) if there else ():
             report(f"note: {note}")
     return code
 

@@ -5,7 +5,7 @@ Values that have changed in the source are reported, but replaced only on reques
 
 import importlib.metadata
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -112,8 +112,15 @@ def stored_studies(folder: Folder, source: str) -> list[Recorded]:
     return [study for study in kinds.of_type(plans, Recorded) if study.source == source]
 
 
-def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
-    """Stores a study's missing trials. If stored trials have changed, writes only with ``replace``."""
+def save(folder: Folder, content: Content, *, replace: bool = False, longer: Collection[int] = ()) -> Saved:
+    """Stores a study's missing trials.
+
+    Args:
+      folder: the store.
+      content: the study as its source has it now.
+      replace: whether to replace stored trials that have changed. Otherwise nothing is written if one has.
+      longer: trials whose run went on. They are replaced in any case.
+    """
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))
     commit = commits.newest_commit(folder, study.name)
@@ -122,8 +129,9 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
         comparison = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
     for clash in comparison.clashes:
         raise BadInput(f"{study.name}: {clash.describe(folder, 'the import')}. Import it into another store.")
-    changed = {**comparison.conflicts, **comparison.shorter}
-    take = comparison.take | changed.keys()
+    differing = {**comparison.conflicts, **comparison.shorter}
+    changed = {trial: how for trial, how in differing.items() if trial not in longer}
+    take = comparison.take | differing.keys()
     if (changed and not replace) or (commit is not None and not take and commit.trials >= study.trials):
         return Saved(False, changed)
     store.ask(folder, study)

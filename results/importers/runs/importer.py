@@ -26,10 +26,11 @@ HEADER = ("run", "study", "trial", "batch_size", "seed", "steps", "rows", "statu
 
 
 class Assigned(NamedTuple):
-    """A study with its runs by trial number."""
+    """A study with its runs by trial number, and the trials whose stored run was shorter."""
 
     study: Recorded
     numbered: Mapping[int, Run]
+    longer: frozenset[int]
 
 
 def run(
@@ -71,7 +72,9 @@ def run(
     stores.check_destination(store)
     saved = {}
     for each in assigned:
-        saved[each.study.name] = recording.save(store, runs.content(*each), replace=replace)
+        saved[each.study.name] = recording.save(
+            store, runs.content(each.study, each.numbered), replace=replace, longer=each.longer
+        )
     warnings.report(report)
     recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
     for line in _summary(assigned, run_map):
@@ -120,6 +123,7 @@ def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Ass
       BadInput: the store has the same runs, imported with another map.
     """
     numbers: dict[Any, list[int]] = {}
+    stored_steps: dict[int, int] = {}
     last = -1
     if store is not None and store.is_dir():
         for other in recording.stored_studies(store, runs.SOURCE):
@@ -137,6 +141,7 @@ def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Ass
         if commit is not None:
             for row in commits.read_table(commit, "trials").to_pylist():
                 numbers.setdefault(_key(row), []).append(row["trial"])
+                stored_steps[row["trial"]] = row["steps"]
                 last = max(last, row["trial"])
     numbered, unknown = {}, []
     for run in members:
@@ -147,7 +152,8 @@ def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Ass
             unknown.append(run)
     numbered |= dict(enumerate(unknown, start=last + 1))
     total = max(last, *numbered) + 1
-    return Assigned(study.with_request(study.request._replace(trials=total)), dict(sorted(numbered.items())))
+    longer = frozenset(number for number, run in numbered.items() if run.steps > stored_steps.get(number, run.steps))
+    return Assigned(study.with_request(study.request._replace(trials=total)), dict(sorted(numbered.items())), longer)
 
 
 def _key(row: Mapping[str, Any]) -> str:

@@ -67,16 +67,25 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
             rows, config = _trainer(data)
             yield _log(first.path, first, _columns(rows), run_map, config)
             return
-        table = _table(data, run_map.format, first.name)
+        whole = _without_cut_line(data, run_map.format, first.name)
+        found = list(_of_table(first, _table(whole, run_map.format, first.name), run_map, config))
     except (Unusable, bounds.TooLarge) as error:
         yield first.path, str(error)
         return
+    yield from found
+    if len(whole) < len(data) and any(isinstance(each, Log) for each in found):
+        yield first.path, "its last line has no newline and was left out"
+
+
+def _of_table(
+    first: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
+) -> Iterator[Log | tuple[str, str]]:
+    """Yields the runs in a table, or the name and the fault of one that cannot be used."""
     if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
         yield from _attempt(first.path, first, table, run_map, config)
         return
     if run_map.run.name not in table:
-        yield first.path, f"has no column {brief(run_map.run.name)}, which the key run names"
-        return
+        raise Unusable(f"has no column {brief(run_map.run.name)}, which the key run names")
     ids = pa.chunked_array([[None if each is None else str(each) for each in _values(table[run_map.run.name])]])
     for each in ids.unique().drop_null().to_pylist():
         chosen = np.flatnonzero(pc.equal(ids, each).fill_null(False).to_numpy())
@@ -127,7 +136,8 @@ def _common(folders: Sequence[str]) -> str:
 def column_names(place: Place, format: str, root: Folder) -> list[str]:
     """Returns the names of the columns of a file, or an empty list if it cannot be read."""
     try:
-        return list(_table(untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES), format, place.name))
+        data = untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES)
+        return list(_table(_without_cut_line(data, format, place.name), format, place.name))
     except (Unusable, bounds.TooLarge):
         return []
 
@@ -136,22 +146,37 @@ def _table(data: bytes, format: str, name: str) -> dict[str, Column]:
     """Returns the columns of a file with one row per logged step."""
     if format == "parquet":
         return _parquet(data)
-    if format == "csv" or (format == WANDB and name.endswith(".csv")):
+    if _is_csv(format, name):
         return _csv(data)
     return _columns(_json_lines(data))
 
 
+def _is_csv(format: str, name: str) -> bool:
+    return format == "csv" or (format == WANDB and name.endswith(".csv"))
+
+
+def _without_cut_line(data: bytes, format: str, name: str) -> bytes:
+    """Returns a text without its last line if a run may have been killed while writing it."""
+    lines, newline, last = data.rpartition(b"\n")
+    if format == "parquet" or not last.strip():
+        return data
+    if not _is_csv(format, name):
+        try:
+            untrusted.json_object(last, LENIENT)
+        except Unusable:
+            return lines + newline
+        return data
+    return lines + newline  # a number such as 0.123 could be cut to 0.1
+
+
 def _json_lines(data: bytes) -> list[Fields]:
-    lines = data.split(b"\n")
     rows: list[Fields] = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             rows.append(untrusted.json_object(line, LENIENT))
         except Unusable as error:
-            if number == len(lines):
-                break  # the last line of a run that was killed while writing
             raise Unusable(f"line {number:,} {error}") from None
     return rows
 
@@ -165,12 +190,9 @@ def _csv(data: bytes) -> dict[str, Column]:
         raise Unusable("is not text in UTF-8") from None
     if header.count(",") >= MOST_COLUMNS:
         raise Unusable(f"has {header.count(',') + 1:,} columns")
-    last = data.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").strip()
-    # A run that was killed while writing leaves a cut last row.
-    parse = pyarrow.csv.ParseOptions(invalid_row_handler=lambda row: "skip" if row.text.strip() == last else "error")
     convert = pyarrow.csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True)
     try:
-        return _of_arrow(pyarrow.csv.read_csv(bounds.csv_source(data), parse_options=parse, convert_options=convert))
+        return _of_arrow(pyarrow.csv.read_csv(bounds.csv_source(data), convert_options=convert))
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise Unusable(f"cannot be parsed ({brief(first_line(error)[:36])})") from None
 
