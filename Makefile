@@ -24,7 +24,7 @@ define NEW_VENV
 rm -rf .venv && $(PYTHON) -m venv .venv
 endef
 
-.PHONY: unusable help install quickstart first-contact test test-all test-plan test-slurm test-ray test-readers attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
+.PHONY: unusable help install quickstart first-contact test test-all test-plan test-slurm test-ray test-readers test-logs attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
 
 .DEFAULT_GOAL := help
 help:  ## this list
@@ -74,6 +74,24 @@ build/readers/%/installed:
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/readers/$*
 	VIRTUAL_ENV=build/readers/$* $(BIN)/uv pip install --quiet $* $(if $(filter pandas mlcroissant,$*),pyarrow)
 	touch $@
+
+# Logs as the newest versions of the libraries write them, each in an environment of its own, become what their runs
+# printed. tests/logs holds such logs, and the tests import them.
+LOG_WRITERS := tensorboard trainer wandb
+test-logs: .venv/installed $(LOG_WRITERS:%=build/logs/%/installed)  ## tests of logs that the newest loggers write
+	rm -rf build/logs/written && mkdir -p build/logs/written
+	for name in $(LOG_WRITERS); do \
+	  build/logs/$$name/bin/python tests/logs/make/$${name}_runs.py build/logs/written/$$name || exit; done
+	LOGS=build/logs/written $(BIN)/python -m pytest tests/results/importers/runs/test_logs_of_libraries.py
+
+build/logs/%/installed:
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/logs/$*
+	VIRTUAL_ENV=build/logs/$* $(BIN)/uv pip install --quiet $(PACKAGES_$*)
+	touch $@
+
+PACKAGES_tensorboard := torch tensorboard numpy
+PACKAGES_trainer := torch transformers accelerate numpy
+PACKAGES_wandb := wandb
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
 attack: .venv/installed  ## kill, stall and damage a store, at full size

@@ -42,6 +42,7 @@ def parser() -> CommandParser:
     description = help_text.COVERAGE + meanings(columns.COVERAGE) + description
     description += help_text.COVERAGE_OF_NARROWING + meanings(columns.NARROWING)
     description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
+    description += help_text.COVERAGE_OF_SUGGESTIONS + meanings(columns.SUGGESTED)
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
     description = help_text.EPOCHS + meanings(columns.EPOCHS) + help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)
     summary = "seconds per epoch and recall of factorizations over cores"
@@ -145,7 +146,7 @@ def _add_fit(sub: CommandParser) -> None:
 
 
 def _add_coverage(sub: CommandParser) -> None:
-    tables = ("extents", "fits", "narrowing", "cores")
+    tables = ("extents", "fits", "narrowing", "cores", "suggestions")
     sub.add_argument("--of", choices=tables, help="print only this table (with --csv, extents)")
     sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated data sets per scenario (300)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the simulation (0)")

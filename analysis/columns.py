@@ -145,6 +145,15 @@ NARROWING = {
     "two_sided": "share of intervals with both ends inside the data",
     "holds": "share of intervals that contain the truth",
 }
+SUGGESTED = {
+    "shape": "shape of the true curve",
+    "luck": "luck of a search of 64 trials, as in --of extents",
+    "grid_cost": "examples until an interval of one octave with more trials at 11 batch sizes, in searches of 64 there",
+    "cost": "examples until then if each first row of `suggest` is followed, from 5 batch sizes on, in the same unit",
+    "ratio": "cost as a share of grid_cost, or of 32 if only grid_cost is infinite (both are infinite beyond 32)",
+    "followed": "number of suggestions that were followed",
+    "holds": "whether the last interval contains the truth",
+}
 COVERAGE_OF_CORES = {
     "law": "law of seconds per epoch, with shares relative to an epoch on one core",
     "core_counts": "numbers of cores that were timed (two nodes have half of the largest each)",

@@ -129,10 +129,14 @@ columns of --of extents --csv, one row per scenario and answer:
 COVERAGE_OF_CORES = """
 The second table covers the statements of `epochs --fit` on simulated seconds per epoch. Some laws are those that are
 fitted. Others are not, such as communication that grows as log2 c, or a second memory beyond half of the cores. There
-are three sets of core counts and three spreads of epochs. Without --of all tables are printed. --csv writes one, by
-default that of extents.
+are three sets of core counts and three spreads of epochs. Without --of all tables but that of suggestions are printed.
+--csv writes one, by default that of extents.
 
 columns of --of cores --csv, one row per scenario:
+"""
+COVERAGE_OF_SUGGESTIONS = """
+--of suggestions compares the cost of following `suggest` with that of a full grid of batch sizes. It takes about 10
+seconds per data set. Columns of --csv, one row per data set:
 """
 PAYOFF = """\
 Pay-off: up to how many devices another doubling still pays off, and what it costs.

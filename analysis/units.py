@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from results.bad_input import BadInput
-from results.plans import plan_columns
 from results.plans.plan import Plan
 
 EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
@@ -11,7 +10,7 @@ EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
 
 def of_study(study: Plan) -> tuple[str, int | None]:
     """Returns the unit of a study's batch size, and the tokens of a sequence if they are known."""
-    unit, length = plan_columns.unit(study)
+    unit, length = study.batch_unit
     return unit or EXAMPLES, length
 
 

@@ -24,12 +24,17 @@ Reach = Callable[[float], tuple[np.ndarray, float]]
 
 
 def estimate(
-    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None, gain: float = GAIN
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray | None = None,
+    gain: float = GAIN,
+    share: np.ndarray | None = None,
 ) -> Extents:
     """Returns the extents of a curve. The arguments are those of ``extents.estimate``."""
     low = from_zero(low)
     ln_batch, ln_steps = np.log(np.asarray(batch_size, np.float64)), np.log((low + high) / 2)
-    curves = _ConvexCurves(ln_batch, ln_steps, extents.noise(batch_size, low, high, variance))
+    curves = _ConvexCurves(ln_batch, ln_steps, extents.noise(batch_size, low, high, variance, share))
     best, least = curves.best()
     first = ln_batch[0]
 

@@ -113,6 +113,8 @@ class Points(NamedTuple):
       trial_counts: int[n], number of trials available at each batch size, of which ``trials`` are used, or None if
           unknown.
       at_edge: ends of the search space at which the best trials cluster, for each batch size, or None if unknown.
+      every: float64[m] for each batch size, the steps to target of all its m trials, infinite if not reached, if some
+        batch sizes have more than ``trials``.
     """
 
     batch_size: np.ndarray
@@ -125,6 +127,7 @@ class Points(NamedTuple):
     sample: Sample | None = None
     trial_counts: np.ndarray | None = None
     at_edge: tuple[Sequence[Edge] | None, ...] = ()
+    every: tuple[np.ndarray, ...] = ()
 
 
 def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
@@ -204,6 +207,7 @@ def points(curve: Curve) -> Points:
     if not len(sizes):
         return no_points(refusal="; ".join(notes)) if at_start else no_points(tuple(notes))
     sample = None
+    every: tuple[np.ndarray, ...] = ()
     if curve.pruned:
         notes.append("pruned, so all trials but the best are cut short: all batch sizes have equal weights")
         low, high = (at.groupby("batch_size")[end].min().to_numpy(np.float64) for end in ("steps_low", "steps_high"))
@@ -211,6 +215,9 @@ def points(curve: Curve) -> Points:
     else:
         sample = _sample(at, (len(sizes), k))
         low, high, weights = samples.best(sample.low, sample.high)
+        if trial_counts[sizes].max() > k:
+            every = tuple(_steps(finished[finished["batch_size"] == size]) for size in sizes)
+            notes.append(f"pays and efficient up to use the expected best of {k} where a batch size has more trials")
         if sample.is_shared:
             notes.append("all batch sizes tried the same points: the interval allows for their shared luck")
     return Points(
@@ -224,7 +231,13 @@ def points(curve: Curve) -> Points:
         sample=sample,
         trial_counts=trial_counts[sizes].to_numpy(),
         at_edge=tuple(curve.at_edge.get(int(size)) for size in sizes),
+        every=every,
     )
+
+
+def _steps(rows: pd.DataFrame) -> np.ndarray:
+    """Returns the steps to target of trials, infinite if not reached: float64[m]."""
+    return samples.trial_steps(*(rows[end].to_numpy(np.float64) for end in ("steps_low", "steps_high")))
 
 
 def _notes_on_runs(curve: Curve) -> list[str]:

@@ -9,6 +9,7 @@ height. The noise of a point is the luck of its trials, the distance between eva
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,23 @@ class Extents(NamedTuple):
     efficient: Extent
 
 
+class Data(NamedTuple):
+    """The points of a curve, see ``estimate``.
+
+    Attributes:
+      batch_size: float64[n], sorted.
+      low, high: float64[n], the steps to target lie in (low, high].
+      variance: float64[n], or None if the luck is unknown.
+      share: float64[n].
+    """
+
+    batch_size: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    variance: np.ndarray | None
+    share: np.ndarray
+
+
 class _Answers(NamedTuple):
     """Answers of the prior curves, sorted: ln B float64[C], and the curve of each, int[C]."""
 
@@ -64,7 +82,12 @@ class _Answers(NamedTuple):
 
 
 def estimate(
-    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None, gain: float = GAIN
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray | None = None,
+    gain: float = GAIN,
+    share: np.ndarray | None = None,
 ) -> Extents:
     """Returns the extents of a curve.
 
@@ -73,57 +96,116 @@ def estimate(
       low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
       variance: [n], jackknife variances from ``weights.minimum_variance``, or None or all NaN if unknown.
       gain: speed-up required of a doubling, as a fraction.
+      share: [n], fraction of the variance of luck that is left where a point is the expected best of some of its
+        trials, see ``narrowing.shares``, or None if every point is the best of all.
     """
+    probability = posterior(batch_size, low, high, variance, share)
+    return Extents(*(interval(probability, batch_size, name, gain) for name in NAMES))
+
+
+def posterior(
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray | None = None,
+    share: np.ndarray | None = None,
+) -> np.ndarray:
+    """Returns the weight of each prior curve, up to a common factor: float64[C]. See ``estimate``."""
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
-    rows = noises(prior.ln_batch, low, high, variance)
-    probability = _probabilities(prior, np.log((low + high) / 2), rows).sum(axis=0)
-    found = []
-    for name in NAMES:
-        answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
-        below = np.cumsum(probability[answers.order])
-        at = np.searchsorted(below, np.multiply(QUANTILES, below[-1]))
-        first, middle, last = answers.ln_answer[np.minimum(at, len(below) - 1)]
-        down, up = MARGINS[name]
-        found.append(extent(middle, first - down * OCTAVE, last + up * OCTAVE, batch_size[0], batch_size[-1]))
-    return Extents(*found)
+    rows = noises(prior.ln_batch, low, high, variance, share)
+    return np.asarray(probabilities(prior, np.log((low + high) / 2), rows).sum(axis=0))
 
 
-def noise(batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None = None) -> np.ndarray:
+def interval(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float) -> Extent:
+    """Returns an answer, one of ``NAMES``, given the weights of the prior curves at ``batch_size``."""
+    first, middle, last = quantiles(probability, batch_size, name, gain)[0]
+    down, up = MARGINS[name]
+    return extent(middle, first - down * OCTAVE, last + up * OCTAVE, batch_size[0], batch_size[-1])
+
+
+def deviation(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float) -> float:
+    """Returns the standard deviation of an answer in ln B. Beyond the data, it counts as ``curve_prior.BEYOND``."""
+    answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
+    beyond = np.log(batch_size[-1]) + curve_prior.BEYOND * OCTAVE
+    ln_answer, share = np.minimum(answers.ln_answer, beyond), probability[answers.order] / probability.sum()
+    mean = share @ ln_answer
+    return float(np.sqrt(share @ (ln_answer - mean) ** 2))
+
+
+def quantiles(
+    probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float, at: Sequence[float] = QUANTILES
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns quantiles of an answer over the prior curves, and the curves that have them.
+
+    Args:
+      probability: float64[C], the weight of each prior curve, up to a common factor.
+      batch_size: [n], of the prior curves.
+      name: one of ``NAMES``.
+      gain: speed-up required of a doubling, as a fraction.
+      at: q quantiles, from 0 to 1.
+
+    Returns:
+      The answers, ln B float64[q], and the numbers of the curves, int[q].
+    """
+    answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
+    below = np.cumsum(probability[answers.order])
+    places = np.minimum(np.searchsorted(below, np.multiply(at, below[-1])), len(below) - 1)
+    return answers.ln_answer[places], answers.order[places]
+
+
+def noise(
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray | None = None,
+    share: np.ndarray | None = None,
+) -> np.ndarray:
     """Returns the variance of ln steps at each batch size, float64[n], for the arguments of ``estimate``.
 
     If the luck is unknown, it is a mean over its levels, weighted by how well the prior curves fit with each.
     """
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
-    rows = noises(prior.ln_batch, low, high, variance)
+    rows = noises(prior.ln_batch, low, high, variance, share)
     if len(rows) == 1:
         return rows[0]
-    shares = _probabilities(prior, np.log((low + high) / 2), rows).sum(axis=1)
+    shares = probabilities(prior, np.log((low + high) / 2), rows).sum(axis=1)
     return np.asarray(shares @ rows / shares.sum())
 
 
 def mean_curve(
-    prior: curve_prior.PriorCurves, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None
+    prior: curve_prior.PriorCurves,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray | None,
+    share: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns ln steps [n] of the average of the prior curves, weighted by how well they fit, for low > 0."""
     ln_steps = np.log((low + high) / 2)
-    rows = noises(prior.ln_batch, low, high, variance)
-    probability = _probabilities(prior, ln_steps, rows).sum(axis=0)
+    rows = noises(prior.ln_batch, low, high, variance, share)
+    probability = probabilities(prior, ln_steps, rows).sum(axis=0)
     shape = prior.ln_steps @ probability / probability.sum()
     precision = 1 / rows.mean(axis=0)
     return np.asarray(shape + precision @ (ln_steps - shape) / precision.sum())
 
 
-def noises(ln_batch: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray | None) -> np.ndarray:
+def noises(
+    ln_batch: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray | None,
+    share: np.ndarray | None = None,
+) -> np.ndarray:
     """Returns the variances of ln steps at n batch sizes, one row for each level of luck: float64[m, n].
 
     There is one row if the luck is known.
     """
     rest = np.log(high / low) ** 2 / 12 + FLOOR**2
+    left = np.ones(len(ln_batch)) if share is None else share
     if variance is None or not (variance > 0).any():
-        return UNKNOWN_LUCK[:, None] ** 2 + rest
-    return (LUCK_TIMES**2 * smoothed(ln_batch, variance) + rest)[None]
+        return UNKNOWN_LUCK[:, None] ** 2 * left + rest
+    return (LUCK_TIMES**2 * smoothed(ln_batch, variance) * left + rest)[None]
 
 
 def smoothed(ln_batch: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -136,7 +218,7 @@ def smoothed(ln_batch: np.ndarray, variance: np.ndarray) -> np.ndarray:
     return np.clip(np.polynomial.polynomial.polyval(ln_batch, line), mean / VARIES, mean * VARIES)
 
 
-def _probabilities(prior: curve_prior.PriorCurves, ln_steps: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def probabilities(prior: curve_prior.PriorCurves, ln_steps: np.ndarray, variances: np.ndarray) -> np.ndarray:
     """Returns the weight of each prior curve for each row of ``variances`` [m, n], up to a common factor: [m, C]."""
     precision = 1 / variances  # [m, n]
     total = precision.sum(axis=1, keepdims=True)

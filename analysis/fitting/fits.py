@@ -109,15 +109,23 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
         return None
     method = convex_profile if assume_nothing else extents
-    return method.estimate(points.batch_size, points.low, points.high, minimum_variance(points), gain)
+    data = data_of(points)
+    return method.estimate(*data[:4], gain, data.share)
+
+
+def data_of(points: Points) -> extents.Data:
+    """Returns the data of ``extents_of``: the expected best of ``points.trials`` where a batch size has more trials."""
+    ends = regimes.from_zero(points.low), points.high
+    low, high, share = narrowing.expected_best(*ends, points.every, points.trials or 1)
+    return extents.Data(points.batch_size, low, high, minimum_variance(points), share)
 
 
 def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
     """Returns the expected widths of ``extents_of`` after more trials, if the luck is known."""
-    variance = minimum_variance(points)
-    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES or variance is None:
+    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
         return None
-    return narrowing.expected(points.batch_size, points.low, points.high, variance, gain)
+    data = data_of(points)
+    return None if data.variance is None else narrowing.expected(*data[:3], data.variance, gain, data.share)
 
 
 def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:

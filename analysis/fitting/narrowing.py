@@ -5,11 +5,12 @@ is the average of the prior curves that fit the data, and its steps are known up
 ``narrowing_simulation`` compares these widths with simulated ones.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from analysis.fitting import curve_prior, extents
+from analysis.fitting import curve_prior, extents, weights
 from analysis.fitting.extents import GAIN, Extent
 from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import from_zero
@@ -30,17 +31,22 @@ class Narrowing(NamedTuple):
 
 
 def expected(
-    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, variance: np.ndarray, gain: float = GAIN
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    variance: np.ndarray,
+    gain: float = GAIN,
+    share: np.ndarray | None = None,
 ) -> Narrowing:
     """Returns the expected widths for the arguments of ``extents.estimate``, whose luck must be known."""
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
-    steps = np.exp(extents.mean_curve(prior, low, high, variance))
+    steps = np.exp(extents.mean_curve(prior, low, high, variance, share))
     half = np.log(high / low) / 2
     widths = []
-    for share in shares(MULTIPLES):
-        apart = np.exp(half * np.sqrt(share))
-        found = extents.estimate(batch_size, steps / apart, steps * apart, variance * share, gain)
+    for left in shares(MULTIPLES):
+        apart = np.exp(half * np.sqrt(left))
+        found = extents.estimate(batch_size, steps / apart, steps * apart, variance * left, gain, share)
         widths.append([_octaves(one) for one in found])
     return Narrowing(*np.transpose(widths))
 
@@ -52,6 +58,31 @@ def shares(multiple: np.ndarray) -> np.ndarray:
     independent, and a gap counts with the probability that the best of k lies above it.
     """
     return 1 / (2 * multiple - 1)
+
+
+def expected_best(
+    low: np.ndarray, high: np.ndarray, every: Sequence[np.ndarray], some: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns points as the expected best of ``some`` trials where a batch size has more, with ``shares`` of variance.
+
+    Args:
+      low, high: float64[n], the best of the first ``some`` trials is in (low, high], with low > 0.
+      every: [n], the steps to target of all trials at each batch size, infinite if not reached, or empty if none has
+        more than ``some``.
+      some: number of trials.
+
+    Returns:
+      low, high and shares, float64[n] each. The error of an evaluation counts less if the trials reached the target
+      at several of them, see ``weights.evaluations_share``.
+    """
+    low, high, share = low.copy(), high.copy(), np.ones(len(low))
+    for i, steps in enumerate(every):
+        if len(steps) > some:
+            middle = np.exp(weights.best_of_some(steps[None], some)[0])
+            apart = (high[i] / low[i]) ** (np.sqrt(weights.evaluations_share(steps, some)) / 2)
+            low[i], high[i] = middle / apart, middle * apart
+            share[i] = shares(np.array(len(steps) / some))
+    return low, high, share
 
 
 def _octaves(one: Extent) -> float:

@@ -91,6 +91,22 @@ def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
     return (weights * np.log(np.where(reached, ordered, 1.0))).sum(axis=-1) / weights.sum(axis=-1)
 
 
+def evaluations_share(trial_steps: np.ndarray, some: int) -> float:
+    """Returns how much of the variance of one evaluation interval is left in the expected best of ``some`` trials.
+
+    Trials that reached their target between the same two evaluations share the error of that interval, and others do
+    not. It is 1 if all of them do.
+
+    Args:
+      trial_steps: float64[k], steps to target, infinite if not reached; one trial did.
+      some: 1 to k.
+    """
+    ordered = np.sort(trial_steps)
+    reached = ordered[np.isfinite(ordered)]
+    shares = _first_of_subset(len(ordered), some)[: len(reached)]
+    return float((np.bincount(np.unique(reached, return_inverse=True)[1], shares) ** 2).sum() / shares.sum() ** 2)
+
+
 def _first_of_subset(k: int, size: int) -> np.ndarray:
     """Returns each rank's probability of being the best of a random ``size`` out of ``k`` trials: float64[k], sum 1."""
     rank = np.arange(1, k + 1)

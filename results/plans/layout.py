@@ -154,6 +154,11 @@ class LayoutStudy(Untargeted):
         return f"{self.model}-{self.engine_name.replace('-', '_')}-{where}"
 
     @property
+    def batch_unit(self) -> tuple[str, int]:
+        """The unit of the batch size, and the tokens of a sequence."""
+        return "sequences", self.length
+
+    @property
     def model_label(self) -> str:
         """The model's name, its batch, and any non-default precision and rematerialization, for tables."""
         label = f"{self.model}_{self.batch_size}x{self.length}"

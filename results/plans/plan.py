@@ -90,6 +90,11 @@ class Plan(Protocol):
         """The model's name, then its options, for tables."""
         ...
 
+    @property
+    def batch_unit(self) -> tuple[str | None, int | None]:
+        """The unit of the batch size, if it has one, and the tokens of a sequence, if they are known."""
+        return None if self.batch_size is None else "examples", None
+
     @classmethod
     def identity_fields(cls) -> list[str]:
         """Returns the names of the identity fields."""

@@ -32,6 +32,7 @@ COLUMNS = (
 def columns(study: Plan) -> Fields:
     """Returns the values of ``COLUMNS`` for a study."""
     plan = study.plan()
+    unit, sequence_length = study.batch_unit
     first = next(iter(targets(study)), None)
     return {
         "kind": study.kind,
@@ -41,17 +42,9 @@ def columns(study: Plan) -> Fields:
         "schedule": plan.get("schedule"),
         "dataset_version": plan.get("dataset_version"),
         "space": json.dumps(plan["space"], sort_keys=True),
-        "unit": unit(study)[0],
-        "sequence_length": unit(study)[1],
+        "unit": unit,
+        "sequence_length": sequence_length,
     }
-
-
-def unit(study: Plan) -> tuple[str | None, int | None]:
-    """Returns the unit of a study's batch size, if it has one, and the tokens of a sequence, if they are known."""
-    plan = study.plan()
-    if study.kind == "layout":
-        return "sequences", plan["length"]
-    return None if study.batch_size is None else plan.get("unit", UNITS[0]), plan.get("sequence_length")
 
 
 def targets(study: Plan) -> list[Target]:

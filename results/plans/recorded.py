@@ -74,6 +74,11 @@ class Recorded(Untargeted):
         return f"{words}-b{self.batch_size}"
 
     @property
+    def batch_unit(self) -> tuple[str, int | None]:
+        """The unit of the batch size, and the tokens of a sequence, if they are known."""
+        return self.unit, self.sequence_length
+
+    @property
     def model_label(self) -> str:
         """The model's name."""
         return self.model

@@ -1,0 +1,191 @@
+"""Suggestions: the further runs that are expected to narrow *pays up to* most for their cost.
+
+A candidate is a new batch size, or as many trials again at one that the curve has. Its data are simulated from the
+present fit: those of a new batch size from three of the prior curves that fit, and those of further trials from the
+average curve. The fit with these data gives the expected width. Trials at one batch size need not be repeated at the
+others, because every point stays the expected best of the same number of trials.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.fitting import curve_prior, extents, narrowing
+from analysis.fitting.extents import GAIN, PAYS, Data, Extent
+from analysis.fitting.profiles import OCTAVE
+
+OPEN = 10.0  # width of an interval with an open end, in octaves
+SIMULATED = (1 / 6, 1 / 2, 5 / 6)  # quantiles of *pays up to* whose curves a new batch size is simulated from
+APART = 0.9  # least octaves between neighbours that a new batch size can divide
+AROUND = (-2.5, 1.5)  # octaves around the present interval in which neighbours are divided
+WIDE = 2.1  # ratio of neighbours above which a gap is divided first
+LEAST = 0.005  # fraction by which a suggestion must reduce the deviation
+_UNSEEN = 1e9  # variance of a point without data
+
+# Returns the cost of one trial, given its batch size and the steps to target there.
+Cost = Callable[[float, float], float]
+
+
+class Width(NamedTuple):
+    """How well *pays up to* is determined.
+
+    Attributes:
+      octaves: width of its interval, in which an open end counts as ``OPEN``.
+      deviation: its standard deviation in ln B, which also changes if an end stays open.
+    """
+
+    octaves: float
+    deviation: float
+
+
+class Suggestion(NamedTuple):
+    """Further trials at one batch size.
+
+    Attributes:
+      batch_size: in the curve's unit.
+      trials: number of further trials.
+      is_new: whether the curve does not have the batch size yet.
+      width: expected width of *pays up to*.
+      cost: expected cost of the trials, in the unit of ``Cost``.
+    """
+
+    batch_size: float
+    trials: int
+    is_new: bool
+    width: Width
+    cost: float
+
+
+def suggest(
+    data: Data,
+    counts: Sequence[int],
+    some: int,
+    cost: Cost,
+    sizes: Sequence[float],
+    gain: float = GAIN,
+    *,
+    more_trials: bool = True,
+) -> list[Suggestion]:
+    """Returns suggestions that narrow *pays up to*, those that divide a gap first, then the one that narrows most
+    per cost.
+
+    Args:
+      data: the present points.
+      counts: [n], number of trials at each batch size.
+      some: number of trials of which each point is the expected best.
+      cost: the cost of a trial.
+      sizes: new batch sizes to consider, see ``new_sizes``.
+      gain: speed-up required of a doubling, as a fraction.
+      more_trials: whether trials can be added to a batch size. Pruned curves have no expected best.
+    """
+    now = width(data, gain)
+    found = []
+    for size in sizes:
+        expected, steps = _at_new_size(data, size, gain)
+        found.append(Suggestion(size, some, True, expected, some * cost(size, steps)))
+    if more_trials:
+        middle = np.exp(extents.mean_curve(_prior(data), data.low, data.high, data.variance, data.share))
+        for i, (size, steps) in enumerate(zip(data.batch_size.tolist(), middle.tolist(), strict=True)):
+            expected = _with_trials(data, i, counts[i] * 2 / some, steps, gain)
+            found.append(Suggestion(size, counts[i], False, expected, counts[i] * cost(size, steps)))
+    between = gaps(data, gain)
+    useful = [one for one in found if one.batch_size in between or one.width.deviation < (1 - LEAST) * now.deviation]
+
+    def order(one: Suggestion) -> tuple[bool, float]:
+        return one.batch_size not in between, (one.width.deviation - now.deviation) / one.cost
+
+    return sorted(useful, key=order)
+
+
+def gaps(data: Data, gain: float = GAIN) -> list[float]:
+    """Returns the middles of neighbours more than an octave apart that the answer depends on.
+
+    Steps to target are interpolated between batch sizes, which is wrong at a knee within a wide gap. The answer depends
+    on the batch sizes of its interval and on those half as large.
+    """
+    pays = pays_up_to(data, gain)
+    start = -np.inf if np.isnan(pays.low) else pays.low / 2
+    end = np.inf if np.isnan(pays.high) else pays.high
+    pairs = zip(data.batch_size[:-1].tolist(), data.batch_size[1:].tolist(), strict=True)
+    return [(a * b) ** 0.5 for a, b in pairs if b / a > WIDE and b > start and a < end]
+
+
+def new_sizes(data: Data, gain: float = GAIN) -> list[float]:
+    """Returns batch sizes to consider: between neighbours near the answer, above the largest and below the smallest."""
+    pays = pays_up_to(data, gain)
+    batch_size = data.batch_size
+    low = batch_size[0] if np.isnan(pays.low) else pays.low
+    high = batch_size[-1] if np.isnan(pays.high) else pays.high
+    start, end = low * 2 ** AROUND[0], high * 2 ** AROUND[1]
+    pairs = zip(batch_size[:-1].tolist(), batch_size[1:].tolist(), strict=True)
+    between = [(a * b) ** 0.5 for a, b in pairs if np.log2(b / a) >= APART]
+    return [each for each in between if start <= each <= end] + [
+        float(batch_size[-1] * 2),
+        float(batch_size[-1] * 4),
+        float(batch_size[0] / 2),
+    ]
+
+
+def pays_up_to(data: Data, gain: float = GAIN) -> Extent:
+    """Returns *pays up to*."""
+    return extents.interval(extents.posterior(*data), data.batch_size, PAYS, gain)
+
+
+def width(data: Data, gain: float) -> Width:
+    """Returns how well *pays up to* is determined."""
+    probability = extents.posterior(*data)
+    pays = extents.interval(probability, data.batch_size, PAYS, gain)
+    return Width(octaves(pays), extents.deviation(probability, data.batch_size, PAYS, gain))
+
+
+def octaves(one: Extent) -> float:
+    """Returns the width of an interval in octaves, ``OPEN`` if an end is open."""
+    return float(np.log(one.high / one.low) / OCTAVE) if one.verdict == "identified" else OPEN
+
+
+def _prior(data: Data) -> curve_prior.PriorCurves:
+    return curve_prior.sample(tuple(data.batch_size.tolist()))
+
+
+def _at_new_size(data: Data, size: float, gain: float) -> tuple[Width, float]:
+    """Returns the expected width with one more batch size, and the expected steps there."""
+    half = float(np.median(np.log(data.high / data.low))) / 2
+    grown, i = _inserted(data, size)
+    prior = _prior(grown)
+    rows = extents.noises(prior.ln_batch, *grown[1:])
+    rows[:, i] = _UNSEEN
+    ln_steps = np.log((grown.low + grown.high) / 2)
+    probability = extents.probabilities(prior, ln_steps, rows).sum(axis=0)
+    precision = 1 / rows.mean(axis=0)
+    widths, expected = [], []
+    for curve in extents.quantiles(probability, grown.batch_size, PAYS, gain, SIMULATED)[1]:
+        shape = prior.ln_steps[:, curve]
+        steps = float(np.exp(shape[i] + precision @ (ln_steps - shape) / precision.sum()))
+        simulated = _replaced(grown, i, steps * np.exp(-half), steps * np.exp(half), 1.0)
+        widths.append(width(simulated, gain))
+        expected.append(steps)
+    return Width(*np.mean(widths, axis=0).tolist()), float(np.median(expected))
+
+
+def _with_trials(data: Data, i: int, multiple: float, steps: float, gain: float) -> Width:
+    """Returns the expected width with ``multiple`` times ``some`` trials at a batch size, given the steps there."""
+    share = float(narrowing.shares(np.array(multiple)))
+    shrunk = np.sqrt(share / data.share[i])
+    low, high = (steps * np.exp(shrunk * np.log(end[i] / steps)) for end in (data.low, data.high))
+    return width(_replaced(data, i, low, high, share), gain)
+
+
+def _inserted(data: Data, size: float) -> tuple[Data, int]:
+    """Returns the data with one more batch size, whose steps are 1, and its index."""
+    i = int(np.searchsorted(data.batch_size, size))
+    variance = None if data.variance is None else np.insert(data.variance, i, np.nan)
+    low, high, share = (np.insert(own, i, 1.0) for own in (data.low, data.high, data.share))
+    return Data(np.insert(data.batch_size, i, size), low, high, variance, share), i
+
+
+def _replaced(data: Data, i: int, low: float, high: float, share: float) -> Data:
+    """Returns the data with another point at index i."""
+    new = np.stack([data.low, data.high, data.share])
+    new[:, i] = low, high, share
+    return data._replace(low=new[0], high=new[1], share=new[2])
