@@ -30,6 +30,7 @@ COMMANDS = {
     "fit": Command("analysis.__main__", ("fit",), "critical batch sizes with intervals and verdicts"),
     "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations by cores"),
     "payoff": Command("analysis.__main__", ("payoff",), "how far more devices pay off, and their cost"),
+    "suggest": Command("analysis.__main__", ("suggest",), "further runs that narrow an answer most for their cost"),
     "figures": Command("analysis.__main__", ("figures",), "figures as PNG and SVG"),
     "report": Command("analysis.__main__", ("report",), "a whole store as one page for a browser"),
     "layouts": Command("analysis.__main__", ("layouts",), "cost of each layout of a step on a mesh"),
@@ -38,7 +39,7 @@ COMMANDS = {
     "coverage": Command("analysis.__main__", ("coverage",), "how often fits of simulated searches are right"),
     "verify": Command("results.__main__", ("verify",), "check hashes, tables and totals of a store or a release"),
     "repair": Command("results.__main__", ("repair",), "rebuild or drop torn files"),
-    "import": Command("results.__main__", ("import",), "import published data of others into a store"),
+    "import": Command("results.__main__", ("import",), "import your own runs, or published data, into a store"),
     "export": Command("results.__main__", ("export",), "write a release of a store: Parquet, dataset card, hashes"),
     "merge": Command("results.__main__", ("merge",), "merge stores and releases into one store"),
 }

@@ -12,7 +12,7 @@ from results.plans.study import RERUNS, TargetRequest
 from results.rules.answers import RULES
 
 # Each command is the function ``run`` in the analysis.commands module of the same name.
-COMMANDS = ("steps", "fit", "coverage", "epochs", "layouts", "payoff", "compare", "figures", "report", "all")
+COMMANDS = ("steps", "fit", "coverage", "epochs", "layouts", "payoff", "suggest", "compare", "figures", "report", "all")
 
 
 def parser() -> CommandParser:
@@ -53,6 +53,11 @@ def parser() -> CommandParser:
     description = help_text.PAYOFF + meanings(columns.PAYOFF)
     description += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
     _add_payoff(command("payoff", "how far more devices pay off, and what they cost", description, target, csv))
+    description = help_text.SUGGEST + meanings(columns.SUGGESTIONS)
+    suggest = command(
+        "suggest", "further runs that narrow an answer most for their cost", description, store, target, csv
+    )
+    _add_suggest(suggest)
     description = help_text.COMPARE + meanings(columns.COMPARE)
     compare = command("compare", "two stores or releases side by side", description, target, csv)
     for name in ("A", "B"):
@@ -131,11 +136,15 @@ _percent.__name__ = "percentage above 0 and below 100"  # argparse prints it: in
 
 def _add_extents(sub: CommandParser) -> None:
     """Adds the options of *pays up to* and *efficient up to*."""
+    _add_gain(sub)
+    meaning = "`curves` averages over plausible curves, `nothing` allows for every convex curve (curves)"
+    sub.add_argument("--assume", choices=("curves", "nothing"), default="curves", help=meaning)
+
+
+def _add_gain(sub: CommandParser) -> None:
     sub.add_argument(
         "--gain", type=_percent, default=0.2, metavar="PERCENT", help="speed-up required of a doubling (20)"
     )
-    meaning = "`curves` averages over plausible curves, `nothing` allows for every convex curve (curves)"
-    sub.add_argument("--assume", choices=("curves", "nothing"), default="curves", help=meaning)
 
 
 def _add_fit(sub: CommandParser) -> None:
@@ -161,6 +170,12 @@ def _add_payoff(sub: CommandParser) -> None:
     sub.add_argument("--price", action="append", default=[], metavar="[KIND=]PRICE", help="price of a device-hour")
     sub.add_argument("--measured", type=path, metavar="FILE", help="step times measured elsewhere")
     sub.add_argument("--predicted", type=path, metavar="FILE", help="predicted step times")
+
+
+def _add_suggest(sub: CommandParser) -> None:
+    sub.add_argument("--budget", type=float, metavar="HOURS", help="most device-hours of one suggestion")
+    _add_where(sub, "--store")
+    _add_gain(sub)
 
 
 def _add_where(sub: CommandParser, needs: str) -> None:

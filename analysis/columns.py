@@ -145,6 +145,28 @@ NARROWING = {
     "two_sided": "share of intervals with both ends inside the data",
     "holds": "share of intervals that contain the truth",
 }
+# Columns of suggest, a row per suggestion.
+SUGGESTIONS = {
+    "dataset": "name of the data set",
+    "model": "name of the model, then its options",
+    "optimizer": "name of the optimizer",
+    "target_metric": "metric of the target",
+    "target_value": "its value",
+    **DIFFERS,
+    "pays_up_to": "present answer, as in fit",
+    "pays_low": _INTERVAL,
+    "pays_high": _BOUND,
+    "pays_verdict": _EXTENT_VERDICT,
+    "octaves": "width of that interval in factors of two (empty if an end is open)",
+    "suggestion": "batch size (a new one), trials (more at a batch size), or repeats (of the best trial, at every one)",
+    "batch_size": "batch size of the further trials (empty for repeats)",
+    "trials": "number of further trials",
+    "expected_octaves": "expected width with them (one with an open end counts as 10)",
+    "device_hours": "their expected cost (empty without seconds per step)",
+    "cost_share": "their expected cost as a share of that of all trials so far, in device-hours or else in examples",
+    "command": "command of the sweep, or the runs to make",
+    "reason": "why there is no suggestion",
+}
 SUGGESTED = {
     "shape": "shape of the true curve",
     "luck": "luck of a search of 64 trials, as in --of extents",

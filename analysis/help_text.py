@@ -138,6 +138,23 @@ COVERAGE_OF_SUGGESTIONS = """
 --of suggestions compares the cost of following `suggest` with that of a full grid of batch sizes. It takes about 10
 seconds per data set. Columns of --csv, one row per data set:
 """
+SUGGEST = """\
+Suggestions: the further runs that narrow `pays up to` most for their cost, five per curve.
+
+  python -m analysis suggest --store results/local
+  python -m analysis suggest --store results/local --where optimizer=momentum --budget 2
+
+Candidates are a new batch size (between two others, above the largest or below the smallest), as many trials again at
+one batch size, and repeats of the best trials. The result of each is simulated from the present fit, and the fit with
+it gives the expected width. Rows are sorted by the narrowing per cost. Gaps of more than an octave near the answer come
+first. Run the first row, and ask again: docs/statistics/coverage.md has the cost of doing so in simulations.
+
+The cost of a trial is its expected steps times the seconds per step of the store, or times its examples if the store
+has no times. A batch size above the largest so far is suggested only if `python -m sweeps.plan` accepts it on this
+machine, because it might not fit in memory. For imported runs, the rows name the runs to make.
+
+columns of --csv, a row per suggestion:
+"""
 PAYOFF = """\
 Pay-off: up to how many devices another doubling still pays off, and what it costs.
 

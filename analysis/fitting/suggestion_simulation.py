@@ -113,7 +113,7 @@ def _followed(search: Search) -> tuple[float, int, Data]:
         possible = [
             each
             for each in suggestions.suggest(data, trials, TRIALS, lambda size, steps: size * steps, sizes)
-            if each.is_new or 2 * each.trials <= MOST * TRIALS
+            if each.kind == suggestions.NEW or 2 * each.trials <= MOST * TRIALS
         ]
         if not possible or search.cost(counts) > MOST:
             return float("inf"), followed, data

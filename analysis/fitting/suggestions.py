@@ -6,6 +6,7 @@ average curve. The fit with these data gives the expected width. Trials at one b
 others, because every point stays the expected best of the same number of trials.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from analysis.fitting import curve_prior, extents, narrowing
 from analysis.fitting.extents import GAIN, PAYS, Data, Extent
 from analysis.fitting.profiles import OCTAVE
 
+NEW, TRIALS, REPEATS = KINDS = ("batch size", "trials", "repeats")
 OPEN = 10.0  # width of an interval with an open end, in octaves
 SIMULATED = (1 / 6, 1 / 2, 5 / 6)  # quantiles of *pays up to* whose curves a new batch size is simulated from
 APART = 0.9  # least octaves between neighbours that a new batch size can divide
@@ -40,19 +42,19 @@ class Width(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """Further trials at one batch size.
+    """Further trials.
 
     Attributes:
-      batch_size: in the curve's unit.
+      kind: one of ``KINDS``: a new batch size, more trials at one of the curve, or repeats at all of them.
+      batch_size: in the curve's unit, or NaN for repeats.
       trials: number of further trials.
-      is_new: whether the curve does not have the batch size yet.
       width: expected width of *pays up to*.
       cost: expected cost of the trials, in the unit of ``Cost``.
     """
 
+    kind: str
     batch_size: float
     trials: int
-    is_new: bool
     width: Width
     cost: float
 
@@ -66,6 +68,7 @@ def suggest(
     gain: float = GAIN,
     *,
     more_trials: bool = True,
+    repeats: int = 0,
 ) -> list[Suggestion]:
     """Returns suggestions that narrow *pays up to*, those that divide a gap first, then the one that narrows most
     per cost.
@@ -78,28 +81,36 @@ def suggest(
       sizes: new batch sizes to consider, see ``new_sizes``.
       gain: speed-up required of a doubling, as a fraction.
       more_trials: whether trials can be added to a batch size. Pruned curves have no expected best.
+      repeats: number of repeats of the best trial to consider at every batch size.
     """
     now = width(data, gain)
     found = []
     for size in sizes:
         expected, steps = _at_new_size(data, size, gain)
-        found.append(Suggestion(size, some, True, expected, some * cost(size, steps)))
-    if more_trials:
-        middle = np.exp(extents.mean_curve(_prior(data), data.low, data.high, data.variance, data.share))
-        for i, (size, steps) in enumerate(zip(data.batch_size.tolist(), middle.tolist(), strict=True)):
-            expected = _with_trials(data, i, counts[i] * 2 / some, steps, gain)
-            found.append(Suggestion(size, counts[i], False, expected, counts[i] * cost(size, steps)))
-    between = gaps(data, gain)
-    useful = [one for one in found if one.batch_size in between or one.width.deviation < (1 - LEAST) * now.deviation]
+        found.append(Suggestion(NEW, size, some, expected, some * cost(size, steps)))
+    middle = np.exp(extents.mean_curve(_prior(data), data.low, data.high, data.variance, data.share))
+    pairs = list(zip(data.batch_size.tolist(), middle.tolist(), strict=True))
+    for i, (size, steps) in enumerate(pairs if more_trials else []):
+        expected = _with_trials(data, i, counts[i] * 2 / some, steps, gain)
+        found.append(Suggestion(TRIALS, size, counts[i], expected, counts[i] * cost(size, steps)))
+    if repeats:
+        again = Data(data.batch_size, middle, middle, None, np.ones(len(middle)))
+        spent = repeats * sum(cost(*each) for each in pairs)
+        found.append(Suggestion(REPEATS, float("nan"), repeats * len(pairs), width(again, gain), spent))
+    wide = gaps(data, gain)
 
-    def order(one: Suggestion) -> tuple[bool, float]:
-        return one.batch_size not in between, (one.width.deviation - now.deviation) / one.cost
+    def divides(one: Suggestion) -> bool:
+        return one.kind == NEW and any(below < one.batch_size < above for below, above in wide)
 
-    return sorted(useful, key=order)
+    def narrows(one: Suggestion) -> bool:
+        return one.width.deviation < (1 - LEAST) * now.deviation and one.width.octaves <= now.octaves
+
+    useful = [one for one in found if divides(one) or narrows(one)]
+    return sorted(useful, key=lambda one: (not divides(one), (one.width.deviation - now.deviation) / one.cost))
 
 
-def gaps(data: Data, gain: float = GAIN) -> list[float]:
-    """Returns the middles of neighbours more than an octave apart that the answer depends on.
+def gaps(data: Data, gain: float = GAIN) -> list[tuple[float, float]]:
+    """Returns neighbours more than an octave apart that the answer depends on.
 
     Steps to target are interpolated between batch sizes, which is wrong at a knee within a wide gap. The answer depends
     on the batch sizes of its interval and on those half as large.
@@ -107,8 +118,8 @@ def gaps(data: Data, gain: float = GAIN) -> list[float]:
     pays = pays_up_to(data, gain)
     start = -np.inf if np.isnan(pays.low) else pays.low / 2
     end = np.inf if np.isnan(pays.high) else pays.high
-    pairs = zip(data.batch_size[:-1].tolist(), data.batch_size[1:].tolist(), strict=True)
-    return [(a * b) ** 0.5 for a, b in pairs if b / a > WIDE and b > start and a < end]
+    pairs = itertools.pairwise(data.batch_size.tolist())
+    return [(below, above) for below, above in pairs if above / below > WIDE and above > start and below < end]
 
 
 def new_sizes(data: Data, gain: float = GAIN) -> list[float]:
@@ -118,8 +129,8 @@ def new_sizes(data: Data, gain: float = GAIN) -> list[float]:
     low = batch_size[0] if np.isnan(pays.low) else pays.low
     high = batch_size[-1] if np.isnan(pays.high) else pays.high
     start, end = low * 2 ** AROUND[0], high * 2 ** AROUND[1]
-    pairs = zip(batch_size[:-1].tolist(), batch_size[1:].tolist(), strict=True)
-    between = [(a * b) ** 0.5 for a, b in pairs if np.log2(b / a) >= APART]
+    pairs = itertools.pairwise(batch_size.tolist())
+    between = [(below * above) ** 0.5 for below, above in pairs if np.log2(above / below) >= APART]
     return [each for each in between if start <= each <= end] + [
         float(batch_size[-1] * 2),
         float(batch_size[-1] * 4),

@@ -1,0 +1,302 @@
+"""Next runs: the further runs of each curve in a store that narrow *pays up to* most for their cost."""
+
+import functools
+import importlib.resources
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from analysis import text, workload_studies
+from analysis.columns import DIFFERS, SUGGESTIONS as COLUMNS
+from analysis.fitting import curve_fits, curves, fits, suggestions
+from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.curves import Curve
+from analysis.fitting.extents import GAIN, UNKNOWN, Data, Extent
+from analysis.fitting.suggestions import NEW, OPEN, REPEATS, TRIALS, Suggestion
+from analysis.trials import steps
+from results import progress
+from results.aliases import Fields
+from results.bad_input import BadInput, number_of
+from results.durable import Folder
+from results.plans.study import TargetRequest
+from results.printing import Report, quoted
+from results.storage.commits import Commit, read_table
+
+LIMITS = (
+    "octaves: the width of the interval of pays up to, now and as expected after the runs. All rows follow from the "
+    "present fit, so run the first one and ask again. Gaps of more than an octave near the answer are divided first.\n"
+    "A batch size with more trials than others counts with the expected best of as many trials as they have."
+)
+SHOWN = 5
+MOSTLY_OPEN = OPEN / 2  # mean width above which an end is expected to stay open
+FEWEST = 3  # batch sizes that an estimate needs
+AGAIN = 6  # repeats of the best trial to consider
+(DIFFERING,) = DIFFERS  # the column that separates curves with the same names
+DEFAULTS = {"pruning": "exact", "stop": "target", "seed": 0}  # settings of a sweep that are part of the plan
+
+
+class Costs(NamedTuple):
+    """The cost of a curve's trials: device-hours, or examples without times.
+
+    Attributes:
+      ln_batch: float64[n], ln of the batch sizes with times, sorted.
+      ln_hours: float64[n], ln of the device-hours of a step there.
+      lasted: mean steps of a trial, as a multiple of the steps to target.
+    """
+
+    ln_batch: np.ndarray
+    ln_hours: np.ndarray
+    lasted: float
+
+    @property
+    def timed(self) -> bool:
+        """Whether costs are device-hours, and not examples."""
+        return len(self.ln_batch) > 0
+
+    def step(self, batch_size: float) -> float:
+        """Returns the cost of a step. Beyond the timed batch sizes, it grows with the batch size."""
+        if not self.timed:
+            return batch_size
+        beyond = max(0.0, float(np.log(batch_size) - self.ln_batch[-1]))
+        return float(np.exp(np.interp(np.log(batch_size), self.ln_batch, self.ln_hours) + beyond))
+
+    def trial(self, batch_size: float, steps_to_target: float) -> float:
+        """Returns the cost of one trial."""
+        return self.lasted * steps_to_target * self.step(batch_size)
+
+
+class NextRuns(NamedTuple):
+    """The suggestions for one curve.
+
+    Attributes:
+      one: the curve.
+      pays: its present answer.
+      costs: the cost of its trials.
+      spent: cost of all trials so far.
+      best: the suggestions, the first one first.
+      commands: the command of each suggestion, or the runs to make.
+      reason: reason why there are no suggestions, or a remark.
+    """
+
+    one: CurveFits
+    pays: Extent
+    costs: Costs
+    spent: float
+    best: Sequence[Suggestion] = ()
+    commands: Sequence[str] = ()
+    reason: str = ""
+
+
+def of_store(
+    folder: Folder,
+    request: TargetRequest = None,
+    where: Sequence[str] = (),
+    budget: float | None = None,
+    gain: float = GAIN,
+    report: Report | None = None,
+) -> list[NextRuns]:
+    """Returns suggestions for every curve in a store.
+
+    Args:
+      folder: the store.
+      request: metric and value to use instead of the studies' own targets.
+      where: conditions on studies, as in ``workload_studies.of_store``.
+      budget: most device-hours of a suggestion.
+      gain: speed-up required of a doubling, as a fraction.
+      report: called with progress lines.
+
+    Raises:
+      BadInput: there is no store, no curve, or a budget without seconds per step.
+    """
+    every = curves.of_store(*steps.load(folder, request))
+    if where:
+        wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
+        every = [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
+    fitted = curve_fits.of_curves(every, report)
+    found = [_of_curve(one, folder, budget, gain) for one in progress.track(fitted, "suggest", " curves", report)]
+    if budget is not None and not any(one.costs.timed for one in found):
+        raise BadInput("--budget needs seconds per step, which these studies do not have. Leave it out.")
+    return found
+
+
+def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float) -> NextRuns:
+    points, commits = one.selected.points, one.curve.workload.commits
+    costs, spent = _costs(one, commits)
+    if points.refusal or len(points.batch_size) < FEWEST:
+        few = f"{number_of(len(points.batch_size), 'batch size')} reached the target, but {FEWEST} are needed"
+        return NextRuns(one, UNKNOWN, costs, spent, reason=points.refusal or few)
+    data = fits.data_of(points)
+    recorded = one.curve.workload.recorded
+    words = [] if recorded else sweep_words(commits)
+    sizes = _possible(suggestions.new_sizes(data, gain), data, words, recorded=recorded)
+    counts = [points.trials or 1] * len(data.batch_size)
+    if points.trial_counts is not None:
+        counts = [int(count) for count in points.trial_counts]
+    found = suggestions.suggest(
+        data,
+        counts,
+        points.trials or 1,
+        costs.trial,
+        sizes,
+        gain,
+        more_trials=not one.curve.pruned,
+        repeats=0 if recorded or one.confirmed else AGAIN,
+    )
+    if budget is not None and costs.timed:
+        found = [each for each in found if each.cost <= budget]
+    best = found[:SHOWN]
+    totals = dict(zip(data.batch_size.tolist(), counts, strict=True))
+    commands = [_command(each, totals, words, one.curve, folder) for each in best]
+    within = "" if budget is None else " within the budget"
+    reason = "" if best else f"no further runs are expected to narrow the interval{within}"
+    return NextRuns(one, suggestions.pays_up_to(data, gain), costs, spent, best, commands, reason)
+
+
+def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
+    """Returns the cost of a curve's trials, and of all trials so far."""
+    hours: dict[float, list[float]] = {}
+    for commit in commits:
+        table = read_table(commit, "studies").select(["batch_size", "seconds_per_step", "device_count"]).to_pylist()
+        for row in table:
+            if row["seconds_per_step"] and row["device_count"]:
+                own = row["seconds_per_step"] * row["device_count"] / 3600
+                hours.setdefault(float(row["batch_size"]), []).append(own)
+    sizes = sorted(hours)
+    costs = Costs(np.log(np.array(sizes)), np.log(np.array([np.median(hours[size]) for size in sizes])), 1.0)
+    points = one.selected.points
+    lasted, spent = [], 0.0
+    for study, rows in one.curve.trials_by_rule:
+        size = float(study.study.batch_size or 1)
+        spent += float(rows["steps"].sum()) * costs.step(size)
+        if size in points.batch_size and len(rows):
+            lasted.append(float(rows["steps"].mean()) / one.steps_at(int(size)))
+    return costs._replace(lasted=float(np.median(lasted)) if lasted else 1.0), spent
+
+
+def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], *, recorded: bool) -> list[float]:
+    """Returns the batch sizes that can be run, rounded.
+
+    A batch that is larger than all so far may not fit in memory, or in the training set. It is left out unless
+    ``python -m sweeps.plan`` accepts it. Runs of others can accumulate gradients over smaller batches.
+    """
+    whole = sorted({float(max(1, round(size))) for size in sizes} - set(data.batch_size.tolist()))
+    return [size for size in whole if size < data.batch_size[-1] or recorded or (words and _planned(words, size))]
+
+
+def sweep_words(commits: Sequence[Commit]) -> list[str]:
+    """Returns the settings of ``python -m sweeps`` that give the studies of a curve, without batch size and trials.
+
+    The store does not have them, so they are looked up in ``conf/task`` and tried. They are empty if the result is
+    another study, for example if the sweep changed a setting of its task.
+    """
+    first = commits[0]
+    plan = first.plan
+    for name, task in _tasks():
+        model = task.get("model") or {}
+        options = {key: value for key, value in model.items() if key != "name"}
+        if (task.get("dataset"), model.get("name")) != (plan["dataset"], plan["model"]):
+            continue
+        if not options.items() <= plan["model_options"].items():
+            continue
+        words = [f"task={name}", f"optimizer={plan['optimizer']}"]
+        words += [f"task.schedule={plan['schedule']}"] if plan["schedule"] != task.get("schedule") else []
+        words += [f"{key}={plan[key]}" for key, value in DEFAULTS.items() if plan[key] != value]
+        if (_planned(words, first.study.batch_size or 1) or "").startswith(first.name):
+            return words
+    return []
+
+
+def _tasks() -> list[tuple[str, Fields]]:
+    """Returns the tasks in ``conf/task`` by name."""
+    folder = Path(str(importlib.resources.files("conf"))) / "task"
+    found = [(str(path.relative_to(folder).with_suffix("")), path) for path in sorted(folder.rglob("*.yaml"))]
+    return [(name, yaml.safe_load(path.read_text())) for name, path in found]
+
+
+@functools.lru_cache(maxsize=256)
+def _plan(words: tuple[str, ...]) -> str | None:
+    command = [sys.executable, "-m", "sweeps.plan", *words, "trials=1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return str(json.loads(done.stdout)[0]["study"]) if done.returncode == 0 else None
+
+
+def _planned(words: Sequence[str], batch_size: float) -> str | None:
+    """Returns the name of the study that a sweep would run, or None if it cannot be run on this machine."""
+    return _plan((*words, f"batch_size={batch_size:.0f}"))
+
+
+def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str], curve: Curve, folder: Folder) -> str:
+    """Returns the command of a suggestion, or the runs to make."""
+    confirm = curve.workload.commits[0].study.request.repeats.confirm
+    repeats = [f"confirm={AGAIN if one.kind == REPEATS else confirm}"] if confirm or one.kind == REPEATS else []
+    trials = one.trials + totals.get(one.batch_size, 0)
+    if one.kind == REPEATS:
+        sizes, trials = ",".join(f"{size:.0f}" for size in totals), max(totals.values())
+    else:
+        sizes = f"{one.batch_size:.0f}"
+    if words:
+        settings = [*words, f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
+        return f"python -m sweeps {' '.join(map(quoted, settings))}{' -m' if one.kind == REPEATS else ''}"
+    if curve.workload.recorded:
+        unit = curve.unit.partition(" ")[0]
+        how = "searched like the others" if one.kind == NEW else "with other seeds or metaparameters"
+        return f"{number_of(one.trials, 'run')} at a batch of {sizes} {unit}, {how}. Then import again"
+    settings = [f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
+    return f"your sweep with {' '.join(map(quoted, settings))}"
+
+
+def table(found: Sequence[NextRuns]) -> pd.DataFrame:
+    """Returns ``COLUMNS``, a row per suggestion. A curve without any has a row with the reason."""
+    rows = []
+    for each in found:
+        curve, now = each.one.curve, suggestions.octaves(each.pays)
+        first: dict[str, object] = dict(zip(("dataset", "model", "optimizer"), curve.workload[:3], strict=True))
+        first |= {"target_metric": curve.target.metric, "target_value": curve.target.value}
+        first |= {DIFFERING: curve.distinction, "octaves": now if now < OPEN else None}
+        first |= dict(zip(("pays_up_to", "pays_low", "pays_high", "pays_verdict"), each.pays, strict=True))
+        for one, command in zip(each.best, each.commands, strict=True):
+            row = first | {"suggestion": one.kind, "batch_size": one.batch_size, "trials": one.trials}
+            row |= {"expected_octaves": one.width.octaves, "device_hours": one.cost if each.costs.timed else None}
+            rows.append(row | {"cost_share": one.cost / each.spent, "command": command, "reason": ""})
+        if not each.best:
+            rows.append(first | {"suggestion": "", "command": "", "reason": each.reason})
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"trials": "Int64", "batch_size": "Int64"})
+
+
+def as_text(found: Sequence[NextRuns]) -> str:
+    """Formats the suggestions for a reader: a table per curve, and its commands."""
+    blocks = []
+    for each in found:
+        title = f"{each.one.curve.workload.title} · {each.one.curve.target_text}"
+        width = suggestions.octaves(each.pays)
+        octaves = "" if width >= OPEN else f", {width:.2f} octaves"
+        lines = [f"{title}: pays up to {text.bound(*each.pays)}{octaves}"]
+        if each.best:
+            rows = [_cells(i, one, each) for i, one in enumerate(each.best, start=1)]
+            lines += ["", text.table(rows, ["further runs"]), ""]
+            lines += [f"{i}: {command}" for i, command in enumerate(each.commands, start=1)]
+        else:
+            lines.append(each.reason)
+        blocks.append("\n".join(lines))
+    return "\n\n".join([*blocks, LIMITS])
+
+
+def _cells(number: int, one: Suggestion, of: NextRuns) -> dict[str, str]:
+    words = {
+        NEW: f"new batch size {one.batch_size:,.0f}",
+        TRIALS: f"more trials at batch size {one.batch_size:,.0f}",
+        REPEATS: "repeats of the best trial at every batch size",
+    }
+    open_end = one.width.octaves > MOSTLY_OPEN
+    cells = {"": str(number), "further runs": words[one.kind], "trials": f"{one.trials:,}"}
+    cells["expected octaves"] = "open" if open_end else f"{one.width.octaves:.2f}"
+    if of.costs.timed:
+        cells["device-hours"] = text.number(one.cost, 2)
+    return cells | {"share of the cost so far": f"{one.cost / of.spent:.1%}"}
