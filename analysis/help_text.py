@@ -144,8 +144,8 @@ Suggestions: the further runs that narrow `pays up to` most for their cost, five
   python -m analysis suggest --store results/local
   python -m analysis suggest --store results/local --where optimizer=momentum --budget 2
 
-Candidates are a new batch size (between two others, above the largest or below the smallest), as many trials again at
-one batch size, and repeats of the best trials. The result of each is simulated from the present fit, and the fit with
+Candidates are a new batch size (between two others, above the largest or below the smallest), twice the trials at one
+batch size, and repeats of the best trials. The result of each is simulated from the present fit, and the fit with
 it gives the expected width. Rows are sorted by the narrowing per cost. Gaps of more than an octave near the answer come
 first. Run the first row, and ask again: docs/statistics/coverage.md has the cost of doing so in simulations.
 

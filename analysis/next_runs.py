@@ -119,11 +119,10 @@ def of_store(
     if where:
         wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
         every = [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
-    fitted = curve_fits.of_curves(every, report)
-    found = [_of_curve(one, folder, budget, gain) for one in progress.track(fitted, "suggest", " curves", report)]
-    if budget is not None and not any(one.costs.timed for one in found):
+    if budget is not None and not any(_hours(one.workload.commits) for one in every):
         raise BadInput("--budget needs seconds per step, which these studies do not have. Leave it out.")
-    return found
+    fitted = curve_fits.of_curves(every, report)
+    return [_of_curve(one, folder, budget, gain) for one in progress.track(fitted, "suggest", " curves", report)]
 
 
 def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float) -> NextRuns:
@@ -159,17 +158,21 @@ def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float)
     return NextRuns(one, suggestions.pays_up_to(data, gain), costs, spent, best, commands, reason)
 
 
-def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
-    """Returns the cost of a curve's trials, and of all trials so far."""
+def _hours(commits: Sequence[Commit]) -> dict[float, float]:
+    """Returns the device-hours of a step by batch size, the median over runs, sorted."""
     hours: dict[float, list[float]] = {}
     for commit in commits:
-        table = read_table(commit, "studies").select(["batch_size", "seconds_per_step", "device_count"]).to_pylist()
-        for row in table:
+        for row in read_table(commit, "studies").to_pylist():
             if row["seconds_per_step"] and row["device_count"]:
                 own = row["seconds_per_step"] * row["device_count"] / 3600
                 hours.setdefault(float(row["batch_size"]), []).append(own)
-    sizes = sorted(hours)
-    costs = Costs(np.log(np.array(sizes)), np.log(np.array([np.median(hours[size]) for size in sizes])), 1.0)
+    return {size: float(np.median(hours[size])) for size in sorted(hours)}
+
+
+def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
+    """Returns the cost of a curve's trials, and of all trials so far."""
+    hours = _hours(commits)
+    costs = Costs(np.log(np.array([*hours])), np.log(np.array([*hours.values()])), 1.0)
     points = one.selected.points
     lasted, spent = [], 0.0
     for study, rows in one.curve.trials_by_rule:

@@ -63,7 +63,7 @@ class Data(NamedTuple):
     Attributes:
       batch_size: float64[n], sorted.
       low, high: float64[n], the steps to target lie in (low, high].
-      variance: float64[n], or None if the luck is unknown.
+      variance: float64[n], unless the luck is unknown.
       share: float64[n].
     """
 
@@ -97,7 +97,7 @@ def estimate(
       variance: [n], jackknife variances from ``weights.minimum_variance``, or None or all NaN if unknown.
       gain: speed-up required of a doubling, as a fraction.
       share: [n], fraction of the variance of luck that is left where a point is the expected best of some of its
-        trials, see ``narrowing.shares``, or None if every point is the best of all.
+        trials, see ``narrowing.shares``. By default, every point is the best of all its trials.
     """
     probability = posterior(batch_size, low, high, variance, share)
     return Extents(*(interval(probability, batch_size, name, gain) for name in NAMES))

@@ -67,8 +67,8 @@ def expected_best(
 
     Args:
       low, high: float64[n], the best of the first ``some`` trials is in (low, high], with low > 0.
-      every: [n], the steps to target of all trials at each batch size, infinite if not reached, or empty if none has
-        more than ``some``.
+      every: [n], the steps to target of all trials at each batch size, infinite if not reached, or empty if all have
+        ``some``.
       some: number of trials.
 
     Returns:

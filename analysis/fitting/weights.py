@@ -98,7 +98,7 @@ def evaluations_share(trial_steps: np.ndarray, some: int) -> float:
     not. It is 1 if all of them do.
 
     Args:
-      trial_steps: float64[k], steps to target, infinite if not reached; one trial did.
+      trial_steps: float64[k], steps to target, infinite if not reached. One trial did.
       some: 1 to k.
     """
     ordered = np.sort(trial_steps)

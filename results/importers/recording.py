@@ -118,7 +118,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
     Args:
       folder: the store.
       content: the study as its source has it now.
-      replace: whether to replace stored trials that have changed. Otherwise nothing is written if one has.
+      replace: whether to replace stored trials that have changed. Otherwise, one that has stops the write.
       longer: trials whose run went on. They are replaced in any case.
     """
     study = store.with_stored_name(folder, content.study)
