@@ -78,6 +78,14 @@ def run(
             f"the data have changed since the study was planned: {study.dataset} is {version} here and "
             f"{study.dataset_version} in the plan. Run the same command again, with the same data on every host."
         )
+    packages = registry.package_identities(study.dataset, study.model, study.optimizer)
+    for name, here in packages.items():
+        planned = study.packages.get(name)
+        if here != planned:
+            raise BadInput(
+                f"{name} has changed since the study was planned: it is {here} here and {planned} in the plan. "
+                "Run the same command again, with the same code on every host."
+            )
     on_progress(RunProgress(COMPILING))
     programs, compile_seconds = _programs(study, settings, len(trials) or study.request.planned, source)
     running = _Run(study, trials, settings, programs, best or {}, shutdown or Shutdown(), checkpoints, on_finished)
@@ -324,7 +332,7 @@ def _stops(
 
 
 def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int], lanes: int) -> Spans:
-    optimizer = registry.OPTIMIZERS[study.optimizer]
+    optimizer = registry.get_optimizer(study.optimizer)
     metaparameters = [DEFAULTS | {**optimizer.defaults, **live.trial.metaparameters} for live in live_trials]
     lane_numbers = [live.lane for live in live_trials]
 

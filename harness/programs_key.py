@@ -12,7 +12,7 @@ class ProgramsKey(NamedTuple):
 
     Attributes:
       dataset, model: names of the data set and the model.
-      data: version and options of the data set, as JSON.
+      data: version and options of the data set, and the code of other packages, as JSON.
       model_options: options of the model, as JSON.
       optimizer: name of the first optimizer with the same update rule. Optimizers that share a rule share programs.
       precision: matmul precision, as in the plan.
@@ -30,8 +30,9 @@ class ProgramsKey(NamedTuple):
 
 def programs_key(study: BatchStudy) -> ProgramsKey:
     """Returns the key of a study's programs."""
-    update_rule = registry.OPTIMIZERS[study.optimizer].update_rule
-    stand_in = next(name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
+    update_rule = registry.get_optimizer(study.optimizer).update_rule
+    alike = (name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
+    stand_in = next(alike, study.optimizer)
     options = json.dumps(dict(study.model_options), sort_keys=True)
-    data = json.dumps([study.dataset_version, dict(study.dataset_options)], sort_keys=True)
+    data = json.dumps([study.dataset_version, dict(study.dataset_options), dict(study.packages)], sort_keys=True)
     return ProgramsKey(study.dataset, data, study.model, options, stand_in, study.precision, study.batch_size)

@@ -142,6 +142,10 @@ def compose_points(line: CommandLine) -> list[Point]:
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep. Add -m to run it.")
     ConfigStore.instance().store("schema", kind_configs.config())
+    for group, files in overrides.own_files.items():
+        for name, path in files.items():
+            whole = path.read_text().startswith("# @package _global_")
+            ConfigStore.instance().store(name, OmegaConf.load(path), group, "_global_" if whole else group)
     with initialize_config_module("conf", version_base="1.3"):
         given = {o.key_or_group for o in parsed}
         choices = _choices(fixed)

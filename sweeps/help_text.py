@@ -68,7 +68,8 @@ def _about(group: str, name: str) -> str:
     """Returns the first comment line of a choice's file, or of a preset in a table."""
     place = overrides.place_in_table(name) if group == "experiment" else None
     if place is None:
-        return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]
+        heads = (line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))
+        return next(heads, "")[2:]
     lines = place[0].read_text().splitlines()
     before = list(itertools.takewhile(lambda line: not line.startswith(f"  {place[1]}:"), lines))
     above = list(itertools.takewhile(lambda line: line.startswith("  # "), reversed(before)))
@@ -76,4 +77,4 @@ def _about(group: str, name: str) -> str:
 
 
 def _lines(group: str, name: str) -> list[str]:
-    return (_CONF / group / f"{name}.yaml").read_text().strip().splitlines()
+    return overrides.file_of(group, name).read_text().strip().splitlines()

@@ -7,8 +7,9 @@
 
 Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
 and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script.
-Workers only have the models, optimizers and kinds of studies in this package, not those registered by a script. Imports
-are inside functions so that importing this module is fast.
+A model of your own is a function in a module: ``study(model=my_models.net)``, or ``model={"name": my_models.net,
+"width": 64}`` with options. Workers import it, so it cannot be defined in the script or the notebook. Imports are
+inside functions so that importing this module is fast.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from results.aliases import Fields
 from results.bad_input import BadInput, number_of
+from workloads import packages
 
 if TYPE_CHECKING:
     from harness.run import Settings
@@ -107,11 +109,21 @@ def measure(
     return Tables(*(pd.concat(parts, ignore_index=True) for parts in zip(*tables, strict=True)))
 
 
+def _named(values: Fields) -> Fields:
+    """Returns values with the qualified names of models that are given as functions."""
+    model = values.get("model")
+    if callable(model):
+        return {**values, "model": packages.name_of(model)}
+    if isinstance(model, dict) and callable(model.get("name")):
+        return {**values, "model": model | {"name": packages.name_of(model["name"])}}
+    return values
+
+
 def _read(values: Fields, *, multirun: bool) -> list[Study]:
     from sweeps import composition, overrides, planning
     from sweeps.kind_configs import READERS
 
-    texts = overrides.as_words(values)
+    texts = overrides.read_own(overrides.as_words(_named(values)))
     for text in texts:
         if (key := re.split(r"[.=]", text.lstrip("+"))[0]) in planning.OF_RUNS:
             raise BadInput(f"{key} is a setting of runs, not of studies. Pass it to measure().")

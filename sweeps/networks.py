@@ -1,7 +1,7 @@
 """Reads configurations into plans of kind ``batch``."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.batch_partition import divisions
 from results.bad_input import BadInput, check_choice, nearest
@@ -21,14 +21,14 @@ _OFF = "False"  # YAML reads a bare `pruning: off` as false
 
 def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     """Returns the study of a configuration that trains a network. Raises BadInput if it is invalid."""
-    task = config["task"]
+    task = config["task"] | ({} if config["model"] is None else {"model": _model(config["model"])})
     optimizer = config["optimizer"]
-    check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
-    check_choice("dataset", task["dataset"], {**registry.DATASETS, **registry.OWN_DATASETS})
+    registry.check("optimizer", optimizer["name"])
+    registry.check("dataset", task["dataset"])
     source = dict(config[task["dataset"]] or {}) if task["dataset"] in registry.OWN_DATASETS else None
     dataset = registry.dataset(task["dataset"], source)
     options = {key: value for key, value in task["model"].items() if key != "name"}
-    _check_model(config, options, dataset)
+    _check_model(config, task, dataset)
     targets = _targets(task, dataset)
     measured = registry.metrics(dataset)
     for target in targets:
@@ -67,6 +67,7 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
         confirm_top=_confirm_top(config),
         dataset_options=dict(dataset.options),
         precision=config["precision"],
+        packages=registry.package_identities(task["dataset"], task["model"]["name"], optimizer["name"]),
     )
     return ConfiguredStudy(study, source)
 
@@ -124,10 +125,18 @@ def _pruning(config: Config) -> str:
     return "off" if config["pruning"] == _OFF else str(config["pruning"])
 
 
-def _check_model(config: Config, options: Config, dataset: Dataset) -> None:
-    name = config["task"]["model"].get("name")
-    of = config["task"]["dataset"]
-    check_choice("model", name, registry.MODELS)
+def _model(chosen: object) -> Config:
+    """Returns the key model, a name or a dict of a name and options, as a dict."""
+    model = {"name": chosen} if isinstance(chosen, str) else chosen
+    if not isinstance(model, Mapping) or not isinstance(model.get("name"), str):
+        raise BadInput(f"model={chosen!r} is neither a name nor a dict with a name, such as {{name: vgg, width: 8}}")
+    return model
+
+
+def _check_model(config: Config, task: Config, dataset: Dataset) -> None:
+    name, of = task["model"].get("name"), task["dataset"]
+    options = {key: value for key, value in task["model"].items() if key != "name"}
+    registry.check("model", name)
     if dataset.models is not None and name not in dataset.models:
         raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
     known = registry.model_options(name)
@@ -138,7 +147,7 @@ def _check_model(config: Config, options: Config, dataset: Dataset) -> None:
         if key not in options:
             raise BadInput(f"task.model.{key} is missing. {name} takes {', '.join(known)}.")
     try:
-        model = registry.MODELS[name](classes=dataset.classes, **options)
+        model = registry.get_model(name)(classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(f"task.model: {error}") from None
     shards = config["shards"]

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import conf
 from results.aliases import Fields
-from results.bad_input import BadInput, check_choice
+from results.bad_input import BadInput, check_choice, first_line
 from results.cli import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
 
@@ -24,7 +24,7 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 OF_PAIRS = ("mesh", "layout")  # keys whose values are pairs separated by commas or semicolons
 # Keys whose values may contain arbitrary characters.
-_TEXTS = ("notify", "ratings.path", "ratings.heldout", "ratings.history", "table.path", *OF_PAIRS)
+_TEXTS = ("notify", "tasks", "ratings.path", "ratings.heldout", "ratings.history", "table.path", *OF_PAIRS)
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes
 # Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
@@ -49,10 +49,54 @@ class CommandLine(NamedTuple):
     dry_run: bool = False
 
 
+# Files of the user's own tasks and optimizers by group and name, from folders given as ``tasks=DIR``.
+own_files: dict[str, dict[str, Path]] = {"task": {}, "optimizer": {}}
+
+
+def read_own(words: Sequence[str]) -> Words:
+    """Adds the folder in ``tasks=DIR`` to the choices of groups, and returns the words with its absolute path.
+
+    The folder has a YAML file for each task, and optionally a folder ``optimizer`` with a file for each optimizer.
+
+    Raises:
+      BadInput: there is no such folder, it has no files, or a name is already taken.
+    """
+    found = [word for word in words if word.startswith("tasks=")]
+    check_once(found)
+    if not found:
+        return tuple(words)
+    folder = Path(_unquoted(found[0].partition("=")[2])).expanduser().absolute()
+    if not folder.is_dir():
+        raise BadInput(f"no folder at tasks={folder}. Give a folder with a YAML file for each task.")
+    for path in sorted(folder.rglob("*.yaml")):
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        group = "optimizer" if name.startswith("optimizer/") else "task"
+        own = name.removeprefix("optimizer/")
+        if own in _shipped(group):
+            raise BadInput(f"{path}: this package already has the {group} {own}. Rename the file.")
+        try:
+            OmegaConf.load(path)
+        except Exception as error:  # of the YAML parser, or of the file system
+            raise BadInput(f"{path} cannot be read as YAML ({first_line(error)})") from None
+        own_files[group][own] = path
+    if not any(folder in path.parents for files in own_files.values() for path in files.values()):
+        raise BadInput(f"tasks={folder} has no YAML files. Give a folder with one for each task.")
+    return tuple(f"tasks={folder}" if word == found[0] else word for word in words)
+
+
+def file_of(group: str, name: str) -> Path:
+    """Returns the YAML file of a choice in a group."""
+    return own_files.get(group, {}).get(name) or Path(conf.__path__[0]) / group / f"{name}.yaml"
+
+
+def _shipped(group: str) -> set[str]:
+    root = Path(conf.__path__[0]) / group
+    return {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
+
+
 def options(group: str) -> list[str]:
     """Returns the names in a configuration group: its YAML files as `folder/name`, and the presets listed in tables."""
-    root = Path(conf.__path__[0]) / group
-    files = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
+    files = _shipped(group) | own_files.get(group, {}).keys()
     if group != "experiment":
         return sorted(files)
     return sorted({name for name in files if not _is_only_table(name)} | _presets().places.keys())
@@ -118,11 +162,10 @@ def _words_in(path: Path, key: str, content: Any) -> Words:
 
 def tasks(kind: str) -> list[str]:
     """Returns the names of the tasks whose studies are of a kind."""
-    root = Path(conf.__path__[0]) / "task"
     return [
         name
         for name in options("task")
-        if OmegaConf.select(OmegaConf.load(root / f"{name}.yaml"), "kind", default=StudyConfig.kind) == kind
+        if OmegaConf.select(OmegaConf.load(file_of("task", name)), "kind", default=StudyConfig.kind) == kind
     ]
 
 
@@ -156,7 +199,7 @@ def command_line(argv: Sequence[str]) -> CommandLine:
     stores = [word for word in words if word.startswith("store=")]
     check_once(stores)
     store = _unquoted(stores[0].partition("=")[2]) if stores else None
-    others = tuple(word for word in words if not word.startswith(("-", "store=")))
+    others = read_own([word for word in words if not word.startswith(("-", "store="))])
     return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
 
 

@@ -118,6 +118,7 @@ class StudyConfig:
     time_limit_seconds: float | None = None
     checkpoint_seconds: float | None = None
     checkpoint_dir: str | None = None
+    tasks: str | None = None  # folder of tasks of your own
 
 
 @dataclasses.dataclass
@@ -139,6 +140,7 @@ class NetworkConfig:
     """Additional keys of studies of kind ``batch``."""
 
     task: TaskConfig | None = None
+    model: Any = None  # a name, or a dict of a name and options, that replaces the task's model
     table: TableConfig | None = None
     optimizer: OptimizerConfig = MISSING
     batch_size: int = MISSING

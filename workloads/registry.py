@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads import losses, optimizers
+from results.bad_input import BadInput, check_choice, first_line
+from workloads import losses, optimizers, packages
 from workloads.datasets import (
     in_memory,
     movielens,
@@ -181,9 +182,39 @@ OPTIMIZERS: dict[str, Optimizer] = {
 OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 
-def model_options(model: str) -> Names:
+def check(kind: str, name: str) -> None:
+    """Raises BadInput for an unknown name of a dataset, model or optimizer. A qualified name is imported."""
+    known = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
+    if packages.is_qualified(name):
+        packages.find(kind, name)
+    else:
+        check_choice(kind, name, [*known, *packages.names(kind)])
+
+
+def get_model(name: str) -> Callable[..., Model]:
+    """Returns a model, as a function of the number of classes and of options. See ``check`` for unknown names."""
+    return packages.find("model", name).value if packages.is_qualified(name) else MODELS[name]
+
+
+def get_optimizer(name: str) -> Optimizer:
+    """Returns an optimizer. See ``check`` for unknown names."""
+    if not packages.is_qualified(name):
+        return OPTIMIZERS[name]
+    found = packages.find("optimizer", name).value
+    if not isinstance(found, Optimizer):
+        raise BadInput(f"optimizer {name} is {type(found).__name__}, not workloads.workload.Optimizer")
+    return found
+
+
+def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, Any]:
+    """Returns the identity of the code behind each qualified name, see ``packages.identity``."""
+    named = {"dataset": dataset, "model": model, "optimizer": optimizer}
+    return {name: packages.identity(kind, name) for kind, name in named.items() if packages.is_qualified(name)}
+
+
+def model_options(name: str) -> Names:
     """Returns the names of a model's options that a task may set."""
-    return tuple(name for name in inspect.signature(MODELS[model]).parameters if name != "classes")
+    return tuple(option for option in inspect.signature(get_model(name)).parameters if option != "classes")
 
 
 def ratings_options(name: str) -> Names:
@@ -210,25 +241,36 @@ def generated_from(choice: Options) -> dict[str, float]:
 
 def tuned(optimizer: str, schedule: str) -> Names:
     """Returns the names of the metaparameters that a search space must contain."""
-    return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
+    return get_optimizer(optimizer).tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
 
 
 def dataset(name: str, source: Options | None = None) -> Dataset:
     """Returns the registry row of a data set.
 
     Args:
-      name: a key of DATASETS or OWN_DATASETS.
+      name: a key of DATASETS or OWN_DATASETS, or a qualified name.
       source: options of the data set, for a key of OWN_DATASETS.
 
     Raises:
       BadInput: the user's own data or their options are invalid.
     """
-    return OWN_DATASETS[name](**source or {}) if name in OWN_DATASETS else DATASETS[name]
+    if name in OWN_DATASETS:
+        return OWN_DATASETS[name](**source or {})
+    if not packages.is_qualified(name):
+        return DATASETS[name]
+    found = packages.find("dataset", name).value
+    try:
+        row = found if isinstance(found, Dataset) else found()
+    except Exception as error:  # code of others can raise anything
+        raise BadInput(f"dataset {name} cannot be built ({type(error).__name__}: {first_line(error)})") from None
+    if not isinstance(row, Dataset):
+        raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
+    return row
 
 
 def tunable(row: Dataset, optimizer: str, schedule: str) -> Names:
     """Returns the names of the metaparameters that a search space may contain."""
-    further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].defaults)
+    further = tuple(name for name in OPTIONAL if name in get_optimizer(optimizer).defaults)
     return tuned(optimizer, schedule) + further + row.tuned
 
 
@@ -256,7 +298,7 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     import jax
     import jax.numpy as jnp
 
-    network = MODELS[model](classes=row.classes, **options)
+    network = get_model(model)(classes=row.classes, **options)
     shapes = row.shapes() if row.shapes else shapes_of(row.load())
 
     def rounded(tree: Any) -> Any:
@@ -282,7 +324,7 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     def predict(params: Params, state: State, inputs: Array) -> Array:
         return losses.product(outputs(params, state, inputs, None, train=False)[0])
 
-    rule = OPTIMIZERS[optimizer]
+    rule = get_optimizer(optimizer)
     return Workload(
         shapes=shapes,
         padding=row.padding,

@@ -49,6 +49,7 @@ class BatchStudy(Plan):
         part of the identity.
       dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
       precision: float32 or bfloat16, for activations and matmuls on every machine.
+      packages: version and module of each name that other packages define, such as ``mine:net``.
     """
 
     dataset: str
@@ -73,9 +74,10 @@ class BatchStudy(Plan):
     digits: int = DIGITS[-1]
     dataset_options: Fields = dataclasses.field(default_factory=dict)
     precision: str = "float32"
+    packages: Fields = dataclasses.field(default_factory=dict)
 
     kind: ClassVar[str] = "batch"
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}, "precision": "float32"}
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}, "precision": "float32", "packages": {}}
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they only end trials
     source: ClassVar[None] = None
@@ -124,7 +126,7 @@ class BatchStudy(Plan):
     @property
     def slug(self) -> str:
         """The readable part of the study's name."""
-        return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}"
+        return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}".replace(":", ".")
 
     @property
     def model_label(self) -> str:
