@@ -77,7 +77,7 @@ build/readers/%/installed:
 
 # Logs as the newest versions of the libraries write them, each in an environment of its own, become what their runs
 # printed. tests/logs holds such logs, and the tests import them.
-LOG_WRITERS := tensorboard trainer wandb
+LOG_WRITERS := tensorboard trainer wandb lightning keras mlflow optuna
 test-logs: .venv/installed $(LOG_WRITERS:%=build/logs/%/installed)  ## tests of logs that the newest loggers write
 	rm -rf build/logs/written && mkdir -p build/logs/written
 	for name in $(LOG_WRITERS); do \
@@ -92,6 +92,10 @@ build/logs/%/installed:
 PACKAGES_tensorboard := torch tensorboard numpy
 PACKAGES_trainer := torch transformers accelerate numpy
 PACKAGES_wandb := wandb
+PACKAGES_lightning := lightning torch numpy
+PACKAGES_keras := keras jax pandas
+PACKAGES_mlflow := mlflow pandas
+PACKAGES_optuna := optuna pandas
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
 attack: .venv/installed  ## kill, stall and damage a store, at full size

@@ -55,7 +55,7 @@ def names(kind: str) -> list[str]:
 
 @functools.cache
 def find(kind: str, name: str) -> Found:
-    """Imports what a qualified name stands for.
+    """Imports the object with a qualified name.
 
     Args:
       kind: one of ``KINDS``.
@@ -78,7 +78,7 @@ def find(kind: str, name: str) -> Found:
 
 
 def identity(kind: str, name: str) -> dict[str, str]:
-    """Returns what identifies the code behind a qualified name: the version of its package, and its module's hash."""
+    """Returns the identity of the code behind a qualified name: the version of its package, and its module's hash."""
     found = find(kind, name)
     source = getattr(sys.modules[found.module], "__file__", None)
     digest = hashlib.sha256(Path(source).read_bytes() if source else b"").hexdigest()[:_HEX]

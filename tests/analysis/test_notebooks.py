@@ -31,7 +31,7 @@ def sources(name: str, kind: str) -> list[str]:
     return [cell.source for cell in notebook(name).cells if cell.cell_type == kind]
 
 
-def test_there_are_eight() -> None:
+def test_there_are_nine() -> None:
     assert NAMES == [
         "1_reading_the_dataset.py",
         "2_three_regimes.py",
@@ -41,6 +41,7 @@ def test_there_are_eight() -> None:
         "6_as_a_library.py",
         "7_layouts.py",
         "8_pay_off.py",
+        "9_own_runs.py",
     ]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 GROWTH = 10  # percent by which the ends of windows grow, like our own evaluations
 DENSE = 0.02  # a metric logged more often than once in this fraction of the steps is averaged
+FEW = 0.8  # windows per row, above which averaging would change nothing
 SKIPPED = 5  # differences between logged steps that are left out of the seconds per step, at the start
 FEWEST_TIMES = 3  # differences that a time needs
 
@@ -56,6 +57,8 @@ def averaged(series: Series) -> tuple[Series, bool]:
     if len(series.step) < 2 or not is_dense(series.step):
         return series, False
     window = windows(series.step)
+    if window[-1] + 1 > FEW * len(series.step):  # logged at steps that grow like the windows
+        return series, False
     counts = np.bincount(window)
     means = (np.bincount(window, each) / counts for each in (series.step, series.seconds, series.value))
     step, seconds, value = means
