@@ -263,7 +263,7 @@ def table(found: Sequence[NextRuns]) -> pd.DataFrame:
         first: dict[str, object] = dict(zip(("dataset", "model", "optimizer"), curve.workload[:3], strict=True))
         first |= {"target_metric": curve.target.metric, "target_value": curve.target.value}
         first |= {DIFFERING: curve.distinction, "octaves": now if now < OPEN else None}
-        first |= dict(zip(("pays_up_to", "pays_low", "pays_high", "pays_verdict"), each.pays, strict=True))
+        first |= dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), each.pays, strict=True))
         for one, command in zip(each.best, each.commands, strict=True):
             row = first | {"suggestion": one.kind, "batch_size": one.batch_size, "trials": one.trials}
             row |= {"expected_octaves": one.width.octaves, "device_hours": one.cost if each.costs.timed else None}

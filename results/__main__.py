@@ -12,7 +12,7 @@ from results.bad_input import BadInput, nearest
 from results.cli import CommandParser, location
 from results.printing import quoted, say as report
 
-RUNS = "runs"
+RUNS = "runs"  # results.plans.recorded.RUNS, without its imports
 SOURCES = (RUNS, "shallue2018", "mlperf-rcp", "algoperf-logs")
 HELP = """\
 The dataset: check it, import published data, publish it.

@@ -177,8 +177,13 @@ def check_is_store(store: Folder) -> None:
         committed(store)
 
 
+_IMPORT = "python -m results import runs"
+
+
 def _no_store(store: Folder) -> BadInput:
     create = f"Create one with `python -m sweeps store={quoted(store)}`, or name another."
+    if isinstance(store, Path) and store.is_file():
+        create = f"To import a log of runs, start with `{_IMPORT} {quoted(store)} --suggest-map --map runs.yaml`."
     return BadInput(f"no store at {store}. {advice(store, create)}")
 
 

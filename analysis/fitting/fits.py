@@ -53,6 +53,9 @@ LIMITS = (
 )
 
 
+_LOGS = "Logs of runs are imported with `python -m results import runs PATH --map FILE`."
+
+
 class PointsFit(NamedTuple):
     """The points of a curve with their fit, which is None if a fit would not be honest.
 
@@ -176,7 +179,8 @@ def read_points(file: Path) -> pd.DataFrame:
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
-        raise BadInput(f"cannot read --points {file} ({error.strerror}){meaning(file)}") from None
+        logs = f". {_LOGS}" if file.is_dir() else ""
+        raise BadInput(f"cannot read --points {file} ({error.strerror}){meaning(file)}{logs}") from None
     except ValueError as error:  # empty, not text, or ragged
         raise BadInput(f"--points {file} is not a CSV table ({str(error).strip()})") from None
     columns = list(map(str, rows.columns))
@@ -185,7 +189,8 @@ def read_points(file: Path) -> pd.DataFrame:
     for column in ["batch_size", "steps"] if exact else ["batch_size", *ends]:
         if column not in columns:
             instead = "" if column == "batch_size" else ", or a column steps"
-            raise BadInput(f"--points {file} lacks a column {column}{instead}; {nearest(column, columns)}")
+            logs = f". {_LOGS}" if column != "batch_size" and "step" in columns else ""
+            raise BadInput(f"--points {file} lacks a column {column}{instead}; {nearest(column, columns)}{logs}")
         numbers = pd.to_numeric(rows[column], errors="coerce").astype(np.float64)
         small = numbers < 0 if column in ends else numbers <= 0
         missing = rows[column].isna() if column == "batch_size" else False

@@ -37,7 +37,8 @@ FOLDER = Path(tempfile.mkdtemp())
 # ## Runs of another trainer
 #
 # `docs/examples/softmax_runs.py` trains softmax regression on handwritten digits, at eight batch sizes and five
-# learning rates. Each run logs its training loss at every step, and its validation loss at steps that grow by about 10 %.
+# learning rates. Each run logs its training loss at every step, and its validation loss at steps that grow by about
+# 10 %.
 
 # %%
 example = runpy.run_path(str(releases.ROOT / "docs" / "examples" / "softmax_runs.py"))

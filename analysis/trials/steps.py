@@ -1,5 +1,6 @@
 """Steps to target: a store's answers, one per study and target."""
 
+import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +22,9 @@ from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
 
 Wanted: TypeAlias = Target | Literal["reruns"] | None  # None stands for each study's own targets
+
+
+LOGS = ("*tfevents*", "trainer_state.json", "*.csv", "*.jsonl")  # files that other trainers write
 
 
 @located
@@ -80,7 +84,14 @@ def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescr
 
 def _other_files(folder: Folder) -> str:
     """Returns the end of an error about a folder with other files, such as logs from other programs."""
-    if folder.is_dir() and any(each.is_file() and not each.name.startswith(".") for each in folder.iterdir()):
+    if not folder.is_dir():
+        return ""
+    visible = [each for each in folder.iterdir() if not each.name.startswith(".")]
+    inner = (inside for each in visible if each.is_dir() for inside in each.iterdir())
+    if any(fnmatch.fnmatch(each.name, pattern) for each in (*visible, *inner) for pattern in LOGS):
+        map_words = f"python -m results import runs {printing.quoted(folder)} --suggest-map --map runs.yaml"
+        return f" To import the logs of your own runs, start with `{map_words}`."
+    if any(each.is_file() for each in visible):
         return " Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
     return ""
 

@@ -24,6 +24,7 @@ from results.catalog import contents, documents, licences
 from results.catalog.documents import SUMS
 from results.durable import Folder
 from results.plans import schema
+from results.plans.recorded import RUNS
 from results.printing import Report
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
@@ -89,7 +90,8 @@ def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
     terms = [licences.terms(commit.plan) for commit in catalogue]
     withheld = collections.Counter(each.source for each in terms if not each.licence)
     for source, count in sorted(withheld.items()):
-        report(f"left out: {source} ({number_of(count, 'study')}): without a licence it may not be redistributed")
+        own = ". Your own runs need the key licence in their map" if source == RUNS else ""
+        report(f"left out: {source} ({number_of(count, 'study')}): without a licence it may not be redistributed{own}")
     return [commit for commit, each in zip(catalogue, terms, strict=True) if each.licence]
 
 

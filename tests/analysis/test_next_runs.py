@@ -81,7 +81,7 @@ def test_gaps_near_the_answer_are_divided_first_and_runs_are_named(
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 5 and {row["dataset"] for row in rows} == {"toy"}
     # (B + 32) / (B + 16) = 1.2 at 64: the doubling to 128 is the last that pays off, in the gap from 64 to 256.
-    assert rows[0]["pays_low"] < 128 < rows[0]["pays_high"] or rows[0]["pays_verdict"] != "identified"
+    assert rows[0]["pays_up_to_low"] < 128 < rows[0]["pays_up_to_high"] or rows[0]["pays_verdict"] != "identified"
     first = [row for row in rows if row["suggestion"] == "batch size" and row["batch_size"] in (32, 128)]
     assert len(first) == 2 and rows[0] in first
     assert rows[0]["command"].startswith("16 runs at a batch of ") and "Then import again" in rows[0]["command"]

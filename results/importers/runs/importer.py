@@ -15,7 +15,7 @@ from results.importers.runs.places import Place
 from results.importers.runs.run_map import TENSORBOARD, Reference, RunMap
 from results.importers.runs.runs import Run
 from results.importers.untrusted import ImportWarnings, Unusable
-from results.plans.recorded import Recorded
+from results.plans.recorded import RUNS, Recorded
 from results.printing import Report
 from results.storage import commits
 
@@ -126,7 +126,7 @@ def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Ass
     stored_steps: dict[int, int] = {}
     last = -1
     if store is not None and store.is_dir():
-        for other in recording.stored_studies(store, runs.SOURCE):
+        for other in recording.stored_studies(store, RUNS):
             same_place = other.slug == study.slug and (other.unit, other.sequence_length) == (
                 study.unit,
                 study.sequence_length,

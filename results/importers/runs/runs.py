@@ -14,12 +14,11 @@ from results.importers.runs.logs import Log
 from results.importers.runs.run_map import Field, Metric, Reference, RunMap
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable, brief
-from results.plans.recorded import Recorded
+from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
 from results.plans.study import MOST_STEPS, SHARES, Target
 from results.plans.trial_request import TrialRequest
 
-SOURCE = "runs"
 DETAILS_RAW = "raw"  # key in details: metrics were not averaged
 
 
@@ -225,7 +224,7 @@ def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Re
 
 def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
     return Recorded(
-        SOURCE,
+        RUNS,
         run.dataset,
         run.model,
         run.optimizer,
