@@ -401,7 +401,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     """Returns every dotted key that an override may set, and `experiment`."""
     keys = ["experiment"] if not prefix else []
     for key, kind in _fields(shape or kind_configs.config()).items():
-        if not prefix and key == "kind":  # only a task's file sets it
+        if not prefix and key in ("kind", "tasks"):  # only a task's file sets kind, and tasks is read before
             continue
         keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
         keys += [key] if key in GROUPS else []

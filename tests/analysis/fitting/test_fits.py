@@ -93,7 +93,8 @@ def test_every_batch_size_counts_with_equally_many_trials(folder):
     assert points.trials == 3
     assert points.high[0] == 52_000
     assert points.low[0] == 9
-    assert points.notes == ("at 3 trials",)
+    more = "pays and efficient up to use the expected best of 3 where a batch size has more trials"
+    assert points.notes == ("at 3 trials", more)
 
 
 def test_trials_that_were_lost_count_only_if_they_reached(folder):
