@@ -12,7 +12,7 @@ from results.plans.study import Target
 from results.rules.answers import check_chooses
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
 from workloads import registry
-from workloads.workload import Dataset
+from workloads.workload import Dataset, Model
 
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # for reruns
@@ -27,8 +27,7 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     registry.check("dataset", task["dataset"])
     source = dict(config[task["dataset"]] or {}) if task["dataset"] in registry.OWN_DATASETS else None
     dataset = registry.dataset(task["dataset"], source)
-    options = {key: value for key, value in task["model"].items() if key != "name"}
-    _check_model(config, task, dataset)
+    options = _model_options(config, task, dataset)
     targets = _targets(task, dataset)
     measured = registry.metrics(dataset)
     for target in targets:
@@ -133,13 +132,14 @@ def _model(chosen: object) -> Config:
     return model
 
 
-def _check_model(config: Config, task: Config, dataset: Dataset) -> None:
+def _model_options(config: Config, task: Config, dataset: Dataset) -> Config:
+    """Returns the options of the model, with the defaults of its function. Raises BadInput for wrong ones."""
     name, of = task["model"].get("name"), task["dataset"]
-    options = {key: value for key, value in task["model"].items() if key != "name"}
     registry.check("model", name)
     if dataset.models is not None and name not in dataset.models:
         raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
     known = registry.model_options(name)
+    options = registry.model_defaults(name) | {key: each for key, each in task["model"].items() if key != "name"}
     for key in options:
         if key not in known:
             raise BadInput(f"task.model.{key}: {name} does not have this option; {nearest(key, known)}")
@@ -150,8 +150,11 @@ def _check_model(config: Config, task: Config, dataset: Dataset) -> None:
         model = registry.get_model(name)(classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(f"task.model: {error}") from None
+    if not isinstance(model, Model):
+        raise BadInput(f"task.model: {name} returns {type(model).__name__}, not workloads.workload.Model")
     shards = config["shards"]
     divisions(max(config["batch_size"], 1), model.group, shards or 1, shards, config["microbatches"])
+    return options
 
 
 def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str) -> None:

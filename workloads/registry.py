@@ -1,5 +1,6 @@
 """The registries: dicts that map names in YAML files to data sets, models, optimizers and ratings."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -214,7 +215,22 @@ def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, An
 
 def model_options(name: str) -> Names:
     """Returns the names of a model's options that a task may set."""
-    return tuple(option for option in inspect.signature(get_model(name)).parameters if option != "classes")
+    return tuple(option for option in _parameters(name) if option != "classes")
+
+
+def model_defaults(name: str) -> dict[str, Any]:
+    """Returns the options of a model that have defaults. Models of this package have none."""
+    empty = inspect.Parameter.empty
+    return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
+
+
+def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    parameters: Mapping[str, inspect.Parameter] = {}
+    with contextlib.suppress(TypeError, ValueError):
+        parameters = inspect.signature(get_model(name)).parameters
+    if "classes" not in parameters:
+        raise BadInput(f"model {name} is not a function with the argument classes, the number of classes")
+    return parameters
 
 
 def ratings_options(name: str) -> Names:

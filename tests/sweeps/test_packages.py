@@ -146,8 +146,11 @@ MODULE = '''
 """Models of a user's own script folder."""
 from workloads.models.fully_connected import fully_connected
 
-def small(classes, width):
+def small(classes, width=16):
     return fully_connected(classes, [width])
+
+def empty(classes):
+    return {}
 '''
 
 
@@ -159,6 +162,9 @@ def test_a_function_of_a_module_is_a_model(tmp_path: Path, monkeypatch: pytest.M
     one = sweeps.study(model={"name": my_small_models.small, "width": 8}, trials=1, batch_size=64)
     assert one.study.model == "my_small_models:small" and one.study.model_options == {"width": 8}
     assert one.study.packages["my_small_models:small"]["version"] == ""
+    assert sweeps.study(model=my_small_models.small).study.model_options == {"width": 16}
+    with pytest.raises(BadInput, match=r"my_small_models:empty returns dict, not workloads.workload.Model"):
+        sweeps.study(model=my_small_models.empty)
     quick = {"task.budget.at_least_steps": 4, "task.budget.epochs": 0.1, "pruning": "off"}
     again = sweeps.study(model={"name": my_small_models.small, "width": 8}, trials=1, batch_size=64, **quick)
     tables = sweeps.measure(again, tmp_path / "store", workers=1)
@@ -188,6 +194,7 @@ def test_functions_that_workers_cannot_import_are_refused_with_the_remedy() -> N
         ({"model": "a b:c"}, "is not a qualified name"),
         ({"model": "vgg_7"}, "unknown model 'vgg_7'"),
         ({"model": {"width": 3}}, "is neither a name nor a dict with a name"),
+        ({"model": "builtins:dict"}, "is not a function with the argument classes"),
         ({"model": 3}, "is neither a name nor a dict with a name"),
         ({"task.dataset": "workloads.losses:mean"}, "dataset workloads.losses:mean"),
         ({"optimizer.name": "workloads.losses:mean"}, "is function, not workloads.workload.Optimizer"),

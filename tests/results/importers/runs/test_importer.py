@@ -239,6 +239,15 @@ def test_units_are_never_mixed(logs: Path, capsys: pytest.CaptureFixture[str]) -
         assert analysis_cli.main([*command, "--store", str(logs.parent / "store")]) == 2
         printed = capsys.readouterr().err.splitlines()
         assert len(printed) == 1 and "1 sequence is 128 tokens." in printed[0], command
+    apart = []
+    for text in (tokens, sequences):
+        folder = logs.parent / text.partition("unit: ")[2][:6]
+        folder.mkdir()
+        assert results_cli.main(words(logs, folder, text.replace("adam", "sgd"))) == 0
+        apart.append(str(folder / "store"))
+    capsys.readouterr()
+    assert analysis_cli.main(["compare", *apart]) == 2
+    assert "1 sequence is 128 tokens." in capsys.readouterr().err
     shown = [
         "figures",
         "--kind",
