@@ -219,7 +219,7 @@ def model_options(name: str) -> Names:
 
 
 def model_defaults(name: str) -> dict[str, Any]:
-    """Returns the options of a model that have defaults. Models of this package have none."""
+    """Returns the options of a model that have defaults. Models of this package do not."""
     empty = inspect.Parameter.empty
     return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
 
