@@ -114,7 +114,9 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
     """Returns the panel with rerun over selected steps, including the reruns used to choose the trial."""
     again = curve_trials.one.confirmations
     if not again:
-        why = "no trial of this target was rerun with fresh seeds. Use confirm=6."
+        recorded = curve_trials.one.curve.workload.recorded
+        remedy = "Imported runs have no repeats." if recorded else "Use confirm=6."
+        why = f"no trial of this target was rerun with fresh seeds. {remedy}"
         return grid.empty("confirmed over selected steps", why, across=ACROSS, size=SMALL)
 
     def onto(ax: Axes) -> None:
