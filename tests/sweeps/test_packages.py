@@ -102,7 +102,7 @@ def test_a_fresh_environment_with_the_wheel_draws_its_figures(wheel: Path, tmp_p
     install = [uv, "pip", "install", "--quiet", "--python", python]
     subprocess.run([*install, "-r", ROOT / "requirements.lock"], check=True)
     source = tmp_path / "source"  # building leaves files behind
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "local", "figures", "tests"))
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "local", "tests"))
     subprocess.run([*install, "--no-deps", source, wheel], check=True)
     command = tmp_path / "venv" / "bin" / "scaling-limits"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"JAX_PLATFORMS": "cpu"}
