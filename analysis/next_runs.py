@@ -135,13 +135,13 @@ def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float)
     recorded = one.curve.workload.recorded
     words = [] if recorded else sweep_words(commits)
     sizes = _possible(suggestions.new_sizes(data, gain), data, words, recorded=recorded)
-    counts = [points.trials or 1] * len(data.batch_size)
-    if points.trial_counts is not None:
-        counts = [int(count) for count in points.trial_counts]
+    some = points.trials or 1
+    available = np.full(len(data.batch_size), some) if points.trial_counts is None else points.trial_counts
+    counts = [int(count) for count in available]
     found = suggestions.suggest(
         data,
         counts,
-        points.trials or 1,
+        some,
         costs.trial,
         sizes,
         gain,

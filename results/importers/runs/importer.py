@@ -187,7 +187,8 @@ def _rows(assigned: Assigned) -> list[list[Any]]:
 
 def _cells(row: Sequence[Any]) -> list[Any]:
     """Returns the cells of a row for a reader."""
-    return ["" if cell is None else f"{cell:.3g}" if isinstance(cell, float) else cell for cell in row]
+    present = ["" if cell is None else cell for cell in row]
+    return [f"{cell:.3g}" if isinstance(cell, float) else cell for cell in present]
 
 
 def _metrics_in_words(run_map: RunMap) -> list[str]:

@@ -94,7 +94,8 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     densest = max(log.series.values(), key=lambda each: len(each.step))
     steps = int(max(each.step[-1] for each in log.series.values()))
     status, reason = _ending(log, run_map, metrics, densest, steps)
-    budget = run_map.budget
+    if reason == "lost":
+        notes.append(f"ended before step {_integer('budget', run_map.budget, log, 1)}")
     return Run(
         name=log.name,
         dataset=_name("dataset", run_map.dataset, log),
@@ -111,7 +112,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         seconds=logged.seconds_per_step(densest, _evaluations(log, run_map, densest)),
         device_kind=None if run_map.device_kind is None else untrusted.text(str(_value(run_map.device_kind, log))),
         device_count=_product("device_count", run_map.device_count, log) if run_map.device_count else None,
-        notes=(*notes, *([f"ended before step {budget}"] if reason == "lost" else [])),
+        notes=tuple(notes),
     )
 
 
@@ -266,7 +267,7 @@ def _measurements(numbered: Mapping[int, Run]) -> Fields:
     columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
     for number, run in numbered.items():
         steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()]))
-        columns["trial"] += [number] * len(steps)
+        columns["trial"] += np.full(len(steps), number).tolist()
         columns["step"] += steps.tolist()
         for name in metrics:
             own = run.metrics.get(name)
