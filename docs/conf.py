@@ -20,7 +20,7 @@ typing.TYPE_CHECKING = False
 project = "scaling-limits"
 author = "The scaling-limits authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["*.py", ".*"]  # of this folder
+exclude_patterns = ["*.py", ".*", "examples/*"]  # of this folder
 default_role = "code"
 
 html_theme = "furo"

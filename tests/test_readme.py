@@ -23,7 +23,17 @@ MOST = {"lines": 110, "words": 900, "pictures": 2}
 ARCHITECTURE_WORDS, ROOM_WORDS = 2000, 600
 COMMAND = re.compile(r"^    (scaling-limits .+?)(?:  +#.*)?$|`(scaling-limits [a-z]+ [^`]+)`", re.M)
 CSV = "length,width,species\n" + "".join(f"{i % 9},{i % 7},{'ab'[i % 9 > i % 7]}\n" for i in range(120))
-RUNS = "batch_size,steps\n1,1000\n2,510\n4,260\n8,140\n16,80\n32,50\n64,42\n"
+STEPS = {1: 1000, 2: 510, 4: 260, 8: 140, 16: 80, 32: 50, 64: 42}  # of runs of another trainer, by batch size
+MAP = """
+format: csv
+files: bs{batch_size}.csv
+dataset: mine
+model: net
+optimizer: sgd
+batch_size: path:batch_size
+metrics: {validation_loss: loss}
+targets: {validation_loss: 1}
+"""
 
 
 def commands() -> list[str]:
@@ -77,7 +87,10 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
     small = "webgraph_synthetic ratings.rows=600 ratings.columns=500 ratings.links=9000"
     small += " ratings.communities=20 ratings.heldout_rows=60 als.dim=8 als.epochs=2"
     for line in sorted(commands(), key=lambda each: "sweep" not in each):
-        (tmp_path / "mine.csv").write_text(RUNS if "payoff" in line else CSV)
+        (tmp_path / "mine.csv").write_text(CSV)
+        write_logs(tmp_path / "logs")
+        if "--map runs.yaml --store" in line:  # as a reader completes it
+            (tmp_path / "runs.yaml").write_text(MAP)
         words = line.replace("webgraph_synthetic", small)
         if "optimizer=" in line or "table.path" in line:
             words += " trials=4"
@@ -85,7 +98,15 @@ def test_commands_run_one_after_the_other(tmp_path: Path) -> None:
             ["bash", "-c", words], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (words, done.stderr[-2000:])
-        assert done.stdout
+        assert done.stdout or "7 runs in 7 studies" in done.stderr
+
+
+def write_logs(folder: Path) -> None:
+    """Writes logs of another trainer, one file per batch size."""
+    folder.mkdir(exist_ok=True)
+    for size, steps in STEPS.items():
+        rows = "".join(f"{round(steps * i / 10)},{10 / i}\n" for i in range(1, 13))
+        (folder / f"bs{size}.csv").write_text(f"step,loss\n{rows}")
 
 
 def test_the_table_is_the_output_of_its_command(monkeypatch: pytest.MonkeyPatch) -> None:

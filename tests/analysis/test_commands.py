@@ -87,15 +87,18 @@ def test_all_is_its_commands_one_after_the_other(
     assert {path.name: path.read_bytes() for path in one.iterdir()} == pictures
 
 
-def test_a_folder_of_logs_is_no_store_and_the_line_names_the_file_that_would_do(
+def test_a_folder_of_logs_is_no_store_and_the_line_names_the_way(
     tmp_path: Path, cli: Callable[..., tuple[int, str, str]]
 ) -> None:
-    (tmp_path / "run-1.csv").write_text("step,loss\n1,2.0\n")
     (tmp_path / "run-2.json").write_text("{}")
-    code, out, err = cli("fit", "--store", tmp_path)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"error: no study in {tmp_path} has run yet. ") and err.count("\n") == 1
-    assert "Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE" in err
+    ways = ["Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE"]
+    ways.append(f"start with `python -m results import runs {tmp_path} --suggest-map --map runs.yaml`")
+    for way in ways:
+        code, out, err = cli("fit", "--store", tmp_path)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: no study in {tmp_path} has run yet. ") and err.count("\n") == 1
+        assert way in err
+        (tmp_path / "run-1.csv").write_text("step,loss\n1,2.0\n")
 
 
 def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
