@@ -144,8 +144,10 @@ def test_a_kill_at_any_moment_changes_no_final_result(logs: Path) -> None:
     assert verify.run(killed / "store", lambda line: None) == 0
     for ours, theirs in zip(store.read(killed / "store"), store.read(whole / "store"), strict=True):
         if isinstance(ours, pd.DataFrame):
-            own = [name for name in ours if name not in ("run", "seconds_written")]
-            pd.testing.assert_frame_equal(ours[own], theirs[own])
+            # The table of studies has a row for each process that wrote to a study.
+            own = [name for name in ours if name not in ("run", "started_at")]
+            again = ours[own].drop_duplicates(ignore_index=True)
+            pd.testing.assert_frame_equal(again, theirs[own])
 
 
 @pytest.mark.parametrize(
