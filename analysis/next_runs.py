@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from analysis import text, workload_studies
+from analysis import text
 from analysis.columns import DIFFERS, SUGGESTIONS as COLUMNS
 from analysis.fitting import curve_fits, curves, fits, suggestions
 from analysis.fitting.curve_fits import CurveFits
@@ -115,10 +115,7 @@ def of_store(
     Raises:
       BadInput: there is no store, no curve, or a budget without seconds per step.
     """
-    every = curves.of_store(*steps.load(folder, request))
-    if where:
-        wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
-        every = [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
+    every = curves.meeting(curves.of_store(*steps.load(folder, request)), folder, where)
     if budget is not None and not any(_hours(one.workload.commits) for one in every):
         raise BadInput("--budget needs seconds per step, which these studies do not have. Leave it out.")
     fitted = curve_fits.of_curves(every, report)
@@ -250,6 +247,8 @@ def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str],
     if curve.workload.recorded:
         unit = curve.unit.partition(" ")[0]
         how = "searched like the others" if one.kind == NEW else "with other seeds or metaparameters"
+        if one.batch_size > max(totals):
+            how += ", accumulating gradients if a batch does not fit in memory"
         return f"{number_of(one.trials, 'run')} at a batch of {sizes} {unit}, {how}. Then import again"
     settings = [f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
     return f"your sweep with {' '.join(map(quoted, settings))}"

@@ -16,6 +16,7 @@ from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results import store
 from results.catalog.overview import Overview
+from results.durable import Folder
 from results.plans import kinds
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
@@ -141,6 +142,14 @@ def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
         for workload in workload_studies.group([by_name[one.study] for one in descriptions if one.study in by_name])
     ]
     return sorted(unsorted, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
+
+
+def meeting(every: Sequence[Curve], folder: Folder, where: Sequence[str]) -> list[Curve]:
+    """Returns the curves with a study that meets the conditions, see ``workload_studies.of_store``."""
+    if not where:
+        return list(every)
+    wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
+    return [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
 
 
 def of_workload(

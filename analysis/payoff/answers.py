@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import kind_views, text, workload_studies
+from analysis import kind_views, text
 from analysis.columns import DIFFERS, PAYOFF, PAYOFF_TIMES
 from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
@@ -118,10 +118,7 @@ def of_store(
     drawn = kind_views.drawn(store.catalogue(folder))
     subjects = []
     if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
-        every = curves.of_store(*steps.load(folder, request))
-        if where:
-            wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
-            every = [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
+        every = curves.meeting(curves.of_store(*steps.load(folder, request)), folder, where)
         subjects = of_curves(curve_fits.of_curves(every, report, began))
     if kind_views.CORES in drawn and not where:
         subjects += of_core_curves(core_counts.curves(factorizations.load(folder)))
