@@ -47,7 +47,8 @@ import scipy.sparse
 from factorizers import FactorizationCase
 from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
 
-from harness import compile_cache, processors
+from harness.compiled import compile_cache
+from harness.processes import processors
 from results.als import Als
 from results.bad_input import BadInput
 from workloads.datasets import rating_files, webgraph_synthetic

@@ -42,8 +42,9 @@ TRIALS = 4
 
 def measure() -> None:
     """Measures the studies and prints their lines."""
-    from harness import engine, search
     from harness.run import Settings
+    from harness.runners import engine
+    from harness.trials import search
     from results import store
     from results.plans.kinds import of_kind
 
@@ -63,7 +64,7 @@ def measure() -> None:
 
 def against_release(name: str, record: Any) -> str:
     """Describes how many released rows of the same trials and steps are identical."""
-    from harness import processors
+    from harness.processes import processors
     from results import store
 
     released = store.read(RELEASE, name)

@@ -18,9 +18,11 @@ from pathlib import Path
 import numpy as np
 from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
 
-from harness import compile_cache, engine, search
-from harness.checkpoints import Checkpoint, Checkpoints
+from harness.compiled import compile_cache
 from harness.run import Settings
+from harness.runners import engine
+from harness.trials import search
+from harness.trials.checkpoints import Checkpoint, Checkpoints
 from sweeps import overrides, planning
 
 MINUTES = 5.0

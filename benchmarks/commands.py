@@ -26,9 +26,10 @@ import numpy as np
 from report import ROOT, BenchmarkReport, open_report
 from tqdm import tqdm
 
-from harness import provenance, search
+from harness.processes import provenance
 from harness.run import Record
-from harness.scheduler import TrialOutcome
+from harness.trials import search
+from harness.trials.scheduler import TrialOutcome
 from results import store
 from results.plans.batch_study import BatchStudy
 from sweeps import overrides, planning

@@ -96,7 +96,8 @@ def device(smoke: bool) -> Finding:
     import jax
     import jax.numpy as jnp
 
-    from harness import mesh, processors
+    from harness.processes import processors
+    from harness.step import mesh
 
     kind, _ = processors.accelerators()
     backend = jax.default_backend()
@@ -114,7 +115,7 @@ def precision(smoke: bool) -> Finding:
     import numpy as np
     import training
 
-    from harness import mesh, programs
+    from harness.step import mesh, programs
     from workloads import registry
 
     rng = np.random.default_rng(0)
@@ -217,8 +218,8 @@ def lanes(smoke: bool) -> Finding:
     import training
     from report import in_turn, median_ratio
 
-    from harness import mesh, programs
-    from harness.batch_partition import Division
+    from harness.step import mesh, programs
+    from harness.step.batch_partition import Division
 
     key, groups = training.key_of_task("digits_fc", 64, "float32"), mesh.groups(1)
     steps = 4 if smoke else LANE_STEPS
@@ -312,7 +313,9 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         import training
         from report import in_turn
 
-        from harness import jaxpr_cost, mesh, network_costs, programs
+        from harness.compiled import jaxpr_cost
+        from harness.costs import network_costs
+        from harness.step import mesh, programs
 
         key, steps = training.case(name, precision, smoke)
         devices = mesh.groups(1)

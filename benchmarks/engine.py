@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from harness import processors
+from harness.processes import processors
 
 jax.config.update("jax_num_cpu_devices", len(processors.physical_cores()))
 
@@ -29,8 +29,10 @@ from flax import linen as nn  # noqa: E402
 from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
-from harness import compile_cache, engine, search  # noqa: E402
+from harness.compiled import compile_cache  # noqa: E402
 from harness.run import Record, Settings  # noqa: E402
+from harness.runners import engine  # noqa: E402
+from harness.trials import search  # noqa: E402
 from results.plans.batch_study import BatchStudy  # noqa: E402
 from sweeps import overrides, planning  # noqa: E402
 from workloads import registry  # noqa: E402

@@ -49,7 +49,7 @@ def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
         jax.config.update("jax_num_cpu_devices", case.threads)
     import jax.numpy as jnp
 
-    from harness import compile_cache
+    from harness.compiled import compile_cache
     from results.als import Als
     from workloads.datasets import rating_files
     from workloads.factorization.half_epoch import AXIS, Weights

@@ -123,7 +123,7 @@ def main() -> int:
         finite = [one._replace(value=one.value if math.isfinite(one.value) else None) for one in finding.numbers]
         print(json.dumps({"outcome": finding.judged(), "why": finding.why, "numbers": finite}))
         return 0
-    from harness import processors
+    from harness.processes import processors
 
     kind, count = processors.accelerators()  # or an error of one line that names the packages to install
     began = time.perf_counter()
@@ -156,7 +156,7 @@ def main() -> int:
 def child(name: str, smoke: bool) -> Finding:
     """Runs a check in this process."""
     if CHECKS[name].on_device:
-        from harness import compile_cache
+        from harness.compiled import compile_cache
 
         compile_cache.enable()
     return CHECKS[name].run(smoke)
@@ -168,7 +168,7 @@ def about(kind: str, count: int) -> dict[str, Any]:
     Raises:
       BadInput: JAX does not start or does not use the accelerators, for example because the driver is too old.
     """
-    code = "import json; from harness import provenance as p; print(json.dumps(p.software() | p.device()))"
+    code = "import json; from harness.processes import provenance as p; print(json.dumps(p.software() | p.device()))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment("device"), capture_output=True, text=True, check=False
     )

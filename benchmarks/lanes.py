@@ -12,8 +12,10 @@ import time
 
 from report import in_turn, median_ratio, open_report
 
-from harness import compile_cache, engine, search
+from harness.compiled import compile_cache
 from harness.run import Settings
+from harness.runners import engine
+from harness.trials import search
 from sweeps import overrides, planning
 
 LANES = (1, 4, 16, 64, 256)

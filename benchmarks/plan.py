@@ -22,10 +22,11 @@ from pathlib import Path
 
 from report import open_report
 
-from harness import probe
-from harness.predictions import NOTHING, Seconds
+from harness.costs import probe
 from results import store
-from sweeps import costs, overrides, planning
+from results.costs.predictions import NOTHING, Seconds
+from sweeps import overrides, planning
+from sweeps.costs import estimates
 
 COMMON = ("pruning=off", "stop=budget", "-m")
 SCALED_BY = ("task=digits_fc,pydoc_lstm", "optimizer=sgd", "batch_size=4,32", "trials=4", "task.budget.steps=400")
@@ -50,7 +51,7 @@ def predicted(words: Sequence[str], folder: str) -> Seconds:
     request = planning.request(overrides.command_line([*words, *COMMON, f"store={folder}"]))
     missing = {study.name: store.progress(request.store, study).to_run for study in request.studies}
     total = NOTHING
-    for cost in costs.of_request(request, missing):
+    for cost in estimates.of_request(request, missing):
         assert cost.device_seconds is not None
         total = total.plus(cost.device_seconds)
     return total

@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from harness import provenance
+from harness.processes import provenance
 from results import durable
 
 ROOT = Path(__file__).parents[1]

@@ -7,8 +7,8 @@
    the same precision. ResNet-50 and Transformer base run at full size on accelerators and in a tiny version on CPUs.
    The small tasks run on both.
 2. Model FLOPs utilization = M × steps per second / peak. M is the number of FLOPs of the matmuls and convolutions in
-   the loss and gradient of one step, two per multiply-add (``harness.jaxpr_cost``). The peak is the vendor's number for
-   dense bfloat16 matmuls (``PEAKS``).
+   the loss and gradient of one step, two per multiply-add (``harness.compiled.jaxpr_cost``). The peak is the vendor's
+   number for dense bfloat16 matmuls (``PEAKS``).
 3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or into
    four microbatches, relative to one lane per device.
 4. With --against DIR: CPU seconds of training whole studies, in another checkout and this one in turn. Each checkout
@@ -122,7 +122,7 @@ def register(network: Network) -> None:
 
 def key_of(network: Network, precision: str) -> Any:
     """Returns the program key of a network."""
-    from harness.programs_key import ProgramsKey
+    from harness.step.programs_key import ProgramsKey
 
     options = json.dumps(dict(network.options), sort_keys=True)
     name, model = network.dataset, network.model
@@ -131,7 +131,7 @@ def key_of(network: Network, precision: str) -> Any:
 
 def key_of_task(task: str, batch_size: int, precision: str) -> Any:
     """Returns the program key of a task."""
-    from harness.programs_key import programs_key
+    from harness.step.programs_key import programs_key
     from sweeps import overrides, planning
 
     line = [f"task={task}", "optimizer=momentum", f"batch_size={batch_size}", "pruning=off", "store=none"]
@@ -151,8 +151,8 @@ def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
 
 def fitting(key: Any, lanes: int) -> Any:
     """Returns the batch partition with the fewest microbatches that fits in memory."""
-    from harness import mesh, programs
-    from harness.batch_partition import Division
+    from harness.step import mesh, programs
+    from harness.step.batch_partition import Division
 
     free = mesh.device_bytes()
     for count in MICROBATCHES:
@@ -175,7 +175,7 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
     import jax
     import numpy as np
 
-    from harness import mesh, programs
+    from harness.step import mesh, programs
 
     built, _ = programs.programs_for(key, lanes, strategy or programs.default_strategy(), division)
     workload = programs.workload_of(key)
@@ -220,7 +220,7 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
     import numpy as np
     import optax
 
-    from harness import programs
+    from harness.step import programs
     from workloads import registry
 
     workload = programs.workload_of(key)
@@ -264,7 +264,9 @@ def speed(report: Any, precision: str) -> None:
     import jax
     from report import in_turn, median_ratio
 
-    from harness import jaxpr_cost, mesh, network_costs, programs
+    from harness.compiled import jaxpr_cost
+    from harness.costs import network_costs
+    from harness.step import mesh, programs
 
     devices, most = mesh.groups(1), peak()
     networks = TINY if jax.default_backend() == "cpu" or report.smoke else LARGE
@@ -297,7 +299,7 @@ def divided(report: Any) -> None:
 
 def emulated(smoke: bool) -> None:
     """Prints the ratios of ``divided`` as JSON."""
-    from harness.batch_partition import Division
+    from harness.step.batch_partition import Division
 
     ways = {"over 8 shards": Division(8, 1), "in 4 microbatches": Division(1, 4)}
     found = {}
@@ -319,8 +321,9 @@ def emulated(smoke: bool) -> None:
 
 def measured(smoke: bool) -> None:
     """Prints the CPU seconds of training by task as JSON, excluding compilation."""
-    from harness import engine, search
     from harness.run import Settings
+    from harness.runners import engine
+    from harness.trials import search
     from sweeps import overrides, planning
 
     found = {}
@@ -366,7 +369,7 @@ def main() -> None:
         return
     from report import open_report
 
-    from harness import compile_cache
+    from harness.compiled import compile_cache
 
     compile_cache.enable()
     arguments = {

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from report import open_report
 from tqdm import tqdm
 
-from harness import processors
+from harness.processes import processors
 from results import store
 from sweeps import overrides, planning
 from sweeps.launchers import local

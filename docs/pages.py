@@ -27,7 +27,7 @@ MODULES = {
     "sweeps": "Runs a study, or a sweep of studies.",
     "sweeps.plan": "Predicts the studies and the cost of a sweep without running it.",
     "sweeps.status": "Lists finished, running, missing and failed studies.",
-    "harness.probe": "Measures how fast a device is, for predictions.",
+    "harness.costs.probe": "Measures how fast a device is, for predictions.",
     "analysis": "Prints numbers and fits of a store, and draws figures.",
     "results": "Checks the dataset, imports data, publishes releases.",
     "workloads.prepare": "Downloads and prepares a data set.",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.scheduler import TrialOutcome
+from harness.trials.scheduler import TrialOutcome
 from results.aliases import Fields
 from results.plans.study import Trial
 

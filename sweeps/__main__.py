@@ -151,12 +151,12 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
     most = request.ask_above_device_hours
     if most is None:
         return
-    from sweeps import costs
+    from sweeps.costs import estimates
 
-    predicted = costs.of_sweep(request, missing, say)
+    predicted = estimates.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * most:
         raise BadInput(
-            f"this sweep is predicted to take {costs.span(predicted, 3600)} device-hours, above "
+            f"this sweep is predicted to take {estimates.span(predicted, 3600)} device-hours, above "
             f"ask_above_device_hours={most:g}. Add yes=true to run it, or pass the same arguments to "
             f"`python -m sweeps.plan` for the cost of each study."
         )
@@ -167,8 +167,8 @@ def _run(
 ) -> "list[StudyOutcome]":
     """Runs studies and shows their progress."""
     from sweeps import planning
+    from sweeps.costs.forecast import Forecast
     from sweeps.display import Display
-    from sweeps.forecast import Forecast
     from sweeps.launching import LAUNCHERS
 
     launcher = LAUNCHERS[request.launcher["name"]]

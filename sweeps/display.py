@@ -17,7 +17,7 @@ from results.printing import say
 from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
-from sweeps.forecast import Forecast, StudyRun, TimeLeft
+from sweeps.costs.forecast import Forecast, StudyRun, TimeLeft
 from sweeps.notify import FAILURE, STALL
 from sweeps.run import StudyUpdate
 

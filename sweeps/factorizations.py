@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from harness import multihost, processors
+from harness.processes import multihost, processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.grouping import grouped
 from results.plans.factorization import Factorization

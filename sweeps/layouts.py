@@ -6,10 +6,10 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from harness import processors, topologies
-from harness.layout_costs import HARDWARE
-from harness.predictions import hardware_of
+from harness.compiled import topologies
+from harness.processes import processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
+from results.costs.hardware import HARDWARE, hardware_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int

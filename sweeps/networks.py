@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.batch_partition import divisions
+from harness.step.batch_partition import divisions
 from results.bad_input import BadInput, check_choice, nearest
 from results.plans.batch_study import SCHEDULES, BatchStudy
 from results.plans.kinds import reserved

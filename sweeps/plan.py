@@ -32,7 +32,7 @@ from sweeps import help_text, overrides
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
-    from sweeps.costs import StudyCost
+    from sweeps.costs.estimates import StudyCost
     from sweeps.overrides import CommandLine
     from sweeps.planning import Request
 
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     """Prints the studies of a command line and their predicted costs. Returns 1 if a study does not fit."""
     given, rest = own_words(argv)
     line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "")
-    from harness import topologies
+    from harness.compiled import topologies
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
 
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
     progress = _to_run(request, studies)
     costs = _costs(request, progress, topology, seconds)
     if given.get("step_times"):
-        from sweeps import step_times
+        from sweeps.costs import step_times
 
         step_times.write(given["step_times"], list(costs.values()))
     if printing.is_data():
@@ -90,7 +90,7 @@ def _to_run(request: "Request", studies: Sequence["Plan"]) -> Trials:
 
 def _calibration(line: "CommandLine") -> int:
     from results import durable
-    from sweeps import calibration
+    from sweeps.costs import calibration
 
     if line.overrides:
         raise BadInput(f"{CALIBRATION} takes only store=DIR, not {line.overrides[0]}")
@@ -124,11 +124,11 @@ def _seconds(text: str | None) -> float | None:
 
 def _costs(request: "Request", missing: Trials, topology: str | None, seconds: float | None) -> Costs:
     """Returns the costs of all studies by name. If they cannot be counted, reports why and returns an empty dict."""
-    from harness.costs import Unanswered
-    from sweeps import costs
+    from harness.costs.questions import Unanswered
+    from sweeps.costs import estimates
 
     try:
-        found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, printing.say)
+        found = estimates.of_request(request, missing, topology, seconds or estimates.TIMEOUT_SECONDS, printing.say)
     except Unanswered as error:
         printing.say(f"costs are unknown: {error}")
         return {}
@@ -184,7 +184,7 @@ def _show_data(studies: Sequence["Plan"], missing: Trials, costs: Costs) -> None
 
 
 def _cells(cost: "StudyCost") -> list[Any]:
-    from harness.predictions import PREDICTOR
+    from results.costs.predictions import PREDICTOR
 
     counts, verdict, step, total = cost.counts, cost.verdict, cost.step, cost.device_seconds
     memory = counts.held_bytes if counts else None
@@ -294,7 +294,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
     if cost is None:
         return ["" for _ in range(7 if asked else 5)]
-    from sweeps.costs import span
+    from sweeps.costs.estimates import span
 
     counts = cost.counts
     verdict = cost.verdict
@@ -316,8 +316,8 @@ def _size(count: float) -> str:
 
 def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
     """Returns lines about the whole sweep. ``seconds`` is the compiler's timeout."""
-    from harness.predictions import Seconds
-    from sweeps.costs import ENDED, TIMEOUT_SECONDS, span
+    from results.costs.predictions import Seconds
+    from sweeps.costs.estimates import ENDED, TIMEOUT_SECONDS, span
 
     lines = []
     known = [cost for cost in costs if cost.device_seconds is not None]

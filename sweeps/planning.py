@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import compile_cache, processors
+from harness.compiled import compile_cache
+from harness.processes import processors
 from harness.run import STRATEGIES, Settings
 from results import durable, store
 from results.aliases import Callback

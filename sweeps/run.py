@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import compile_cache, multihost, provenance, search
+from harness.compiled import compile_cache
+from harness.kinds import RUNNERS, Job
+from harness.processes import multihost, provenance
+from harness.processes.shutdown import Shutdown
 from harness.run import Record, RunProgress, Settings, Source, unmeasured
-from harness.runners import RUNNERS, Job
-from harness.scheduler import BestSteps, Outcomes, TrialOutcome
-from harness.shutdown import Shutdown
+from harness.trials import search
+from harness.trials.scheduler import BestSteps, Outcomes, TrialOutcome
 from results import durable, store
 from results.aliases import Strings
 from results.plans.plan import Plan
@@ -138,7 +140,7 @@ def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shut
 
 
 def _checkpoints(folder: Path, study: Plan, settings: Settings) -> Any:
-    from harness.checkpoints import Checkpoints  # imports JAX
+    from harness.trials.checkpoints import Checkpoints
 
     root = folder if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
     seconds = settings.checkpoint_seconds

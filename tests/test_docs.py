@@ -131,7 +131,7 @@ def ask(command: str, words: list[str]) -> None:
         assert words[0] in preparable.names()
     elif command == "sweeps.status":
         assert all(word.startswith("store=") for word in cli.as_pairs(words))
-    elif command == "harness.probe":
+    elif command == "harness.costs.probe":
         assert not words
     else:
         assert command in ("sweeps", "sweeps.plan")
@@ -180,7 +180,7 @@ def test_the_reference_has_every_module(pages: ModuleType) -> None:
 def test_every_command_has_a_purpose(pages: ModuleType) -> None:
     sources = [
         path
-        for package in ("analysis", "harness", "results", "sweeps", "workloads")
+        for package in ("analysis", "harness", "harness/costs", "results", "sweeps", "workloads")
         for path in ROOT.glob(f"{package}/*.py")
     ]
     opened = {path for path in sources if 'if __name__ == "__main__":' in path.read_text()}

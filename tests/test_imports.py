@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import provenance, search
+from harness.processes import provenance
 from harness.run import unmeasured
-from harness.scheduler import TrialOutcome
+from harness.trials import search
+from harness.trials.scheduler import TrialOutcome
 from results import store
 from sweeps import overrides, planning
 from sweeps.rows import tables

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import compile_cache
+from harness.compiled import compile_cache
 from results import durable
 from results.bad_input import BadInput
 from workloads import caches

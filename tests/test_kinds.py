@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from analysis import kind_views
-from harness.runners import RUNNERS
+from harness.kinds import RUNNERS
 from results import store
 from results.plans import kinds
 from sweeps import kind_configs
@@ -24,7 +24,7 @@ ROOMS = ("analysis", "benchmarks", "docs", "harness", "results", "sweeps", "work
 TABLES = {
     "results/plans/plan.py",
     "results/plans/kinds.py",
-    "harness/runners.py",
+    "harness/kinds.py",
     "sweeps/kind_configs.py",
     "analysis/kind_views.py",
 }
@@ -35,7 +35,7 @@ STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what pl
 ROWS = """
 import toy
 from analysis import kind_views
-from harness.runners import RUNNERS, Runner
+from harness.kinds import RUNNERS, Runner
 from results.plans import kinds
 from results.plans.schema import Column
 from sweeps import kind_configs

@@ -17,10 +17,11 @@ import pytest
 from analysis.cores import factorizations
 from analysis.fitting import curve_fits, extents, fits, selection_bias
 from analysis.fitting.curve_fits import CurveFits
-from harness import layout_costs
-from harness.hlo import Collective
 from results import store
 from results.checks import verify
+from results.costs import collectives
+from results.costs.collectives import Collective
+from results.costs.hardware import HARDWARE, passes
 from results.plans.batch_study import BatchStudy
 from results.plans.layout import LayoutStudy
 from results.plans.plan import Plan
@@ -115,18 +116,18 @@ def test_predicted_seconds_of_layouts_are_those_of_the_cost_model(commits: list[
         for row in read_table(commit, "measurements").to_pylist():
             if row["refusal"] is not None:
                 continue
-            hardware = layout_costs.HARDWARE[row["hardware"]]
+            hardware = HARDWARE[row["hardware"]]
             of_device = row["executed_flops"] / study.device_count
-            passes = layout_costs.passes(hardware, study.precision)
-            assert row["predicted_compute_seconds"] == pytest.approx(of_device * passes / hardware.flops, rel=1e-12)
+            slower = passes(hardware, study.precision)
+            assert row["predicted_compute_seconds"] == pytest.approx(of_device * slower / hardware.flops, rel=1e-12)
             products = max(row["predicted_compute_seconds"], row["predicted_memory_seconds"])
             assert row["predicted_step_seconds"] == products + row["predicted_exchange_seconds"]
             checked[f"{study.engine_name}, {study.precision}"] += 1
             if (mesh := read_mesh(study.mesh)) and len(mesh) == 1 and "permute" not in row["collectives"]:
                 chips = {"v3": [16, 16]}.get(row["hardware"])  # as of its topology; of the others as even as can be
-                over = layout_costs.links(hardware, mesh, chips)
+                over = collectives.links(hardware, mesh, chips)
                 seconds = sum(
-                    each["count"] * layout_costs.exchange_seconds(hardware, _once(each, mesh.size), over)
+                    each["count"] * collectives.exchange_seconds(hardware, _once(each, mesh.size), over)
                     for each in json.loads(row["collectives"])
                 )
                 assert row["predicted_exchange_seconds"] == pytest.approx(seconds, rel=1e-9)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from omegaconf import MISSING
 
+from harness.kinds import Job
 from harness.run import TRAINING, Record, RunProgress
-from harness.runners import Job
-from harness.scheduler import TrialOutcome
+from harness.trials.scheduler import TrialOutcome
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import costs, multihost
+from harness.costs import questions
+from harness.processes import multihost
+from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings
-from harness.shutdown import Shutdown, Stopped
 from results import exit_codes
 from results.bad_input import BadInput
 from results.cli import Terminated
@@ -129,7 +130,7 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(multihost.start(found, command, costs.code_hash(worker.OURS)))
+        say(multihost.start(found, command, questions.code_hash(worker.OURS)))
         came[0] = 1
         return ended(run if multihost.leads() else follow)
     os.close(reader)

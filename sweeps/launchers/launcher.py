@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.kinds import RUNNERS
 from harness.run import RunProgress, Settings
-from harness.runners import RUNNERS
 from results import exit_codes, store as stores
 from results.aliases import Callback
 from results.bad_input import BadInput

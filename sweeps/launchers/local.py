@@ -20,16 +20,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness import processors
-from harness.processors import Cpus
+from harness.kinds import RUNNERS
+from harness.processes import processors
+from harness.processes.processors import Cpus
 from harness.run import TRAINING, RunProgress, Settings
-from harness.runners import RUNNERS
 from results import cli, exit_codes, printing
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
 from sweeps.configured_study import Config, Studies
+from sweeps.costs.speeds import step_cost
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import (
     Launch,
@@ -43,7 +44,6 @@ from sweeps.launchers.launcher import (
 from sweeps.launchers.silence import Silence
 from sweeps.launchers.worker import Failure
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
-from sweeps.speeds import step_cost
 from workloads import data_stream
 
 Slot = tuple[Cpus, dict[str, str]]  # logical processors and environment of a process

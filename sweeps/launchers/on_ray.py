@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import topologies
+from harness.compiled import topologies
 from harness.run import Settings
 from results import durable, exit_codes
 from results.aliases import Callback, Fields

@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings, Source
-from harness.shutdown import Shutdown, Stopped
 from results.aliases import Json, Strings
 from results.bad_input import BadInput, first_line
 from results.plans.kinds import from_plan

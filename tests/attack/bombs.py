@@ -46,13 +46,13 @@ def heartbeat(path: str) -> int:
 
 
 def checkpoint(path: str) -> int:
-    from harness import checkpoints
+    from harness.trials import checkpoints
 
     return 2 if checkpoints.Checkpoints(Path(path)).load(0, "key", (0, 1)) is None else 0
 
 
 def probe(path: str) -> int:
-    from harness import microbenchmarks
+    from harness.costs import microbenchmarks
 
     os.environ["SCALING_LIMITS_CACHE"] = path
     large(microbenchmarks.place("kind"))
@@ -60,14 +60,14 @@ def probe(path: str) -> int:
 
 
 def cost(path: str) -> int:
-    from harness import costs
+    from harness.costs import questions
 
     large(Path(path, "key.json"))
-    return 2 if costs._read(Path(path), "key") is None else 0
+    return 2 if questions._read(Path(path), "key") is None else 0
 
 
 def step_times(path: str) -> int:
-    from sweeps import step_times as tables
+    from sweeps.costs import step_times as tables
 
     large(Path(path, "steps.csv"))
     tables._check(Path(path, "steps.csv"), "steps.csv")

@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness import processors
+from harness.processes import processors
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "first_contact.py"
 LARGE = ("speed:transformer_base", "speed:resnet_50")

@@ -22,10 +22,10 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import PartitionSpec as P
 
-from harness import mesh, programs, rng, training
-from harness.batch_partition import Division
-from harness.programs_key import ProgramsKey, programs_key
-from harness.training import Spans, TrainState
+from harness.step import mesh, programs, rng, training
+from harness.step.batch_partition import Division
+from harness.step.programs_key import ProgramsKey, programs_key
+from harness.step.training import Spans, TrainState
 from sweeps import overrides, planning
 from workloads import losses, registry
 from workloads.models import convolution

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from graphs import ratings
 
-from harness import compile_cache, factorizations, search
-from harness.checkpoints import Checkpoint, Checkpoints
+from harness.compiled import compile_cache
+from harness.runners import factorizations
+from harness.trials import search
+from harness.trials.checkpoints import Checkpoint, Checkpoints
 from results.plans.kinds import from_plan
 from workloads.factorization.training import FactorTables, Training
 

@@ -13,8 +13,10 @@ import math
 import re
 import sys
 
-from harness import jaxpr_cost, mesh, network_costs, programs
-from harness.programs_key import programs_key
+from harness.compiled import jaxpr_cost
+from harness.costs import network_costs
+from harness.step import mesh, programs
+from harness.step.programs_key import programs_key
 from sweeps import overrides, planning
 
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")

@@ -28,7 +28,7 @@ def _split(case: str, devices: int, folder: Path) -> Any:
     """Tables after an epoch, with an exchange, and what is measured of them."""
     import numpy as np
 
-    from harness import factorizations
+    from harness.runners import factorizations
     from results.als import Als
     from tests.workloads.graphs import ratings
     from workloads.factorization.half_epoch import Weights
@@ -48,9 +48,10 @@ def _split(case: str, devices: int, folder: Path) -> Any:
 def _digest(case: str, devices: int, folder: Path) -> Any:
     import numpy as np
 
-    from harness import factorizations, search
-    from harness.checkpoints import Checkpoints
-    from harness.shutdown import Shutdown, Stopped
+    from harness.processes.shutdown import Shutdown, Stopped
+    from harness.runners import factorizations
+    from harness.trials import search
+    from harness.trials.checkpoints import Checkpoints
     from results.bad_input import BadInput
     from results.plans.factorization import Factorization
     from results.plans.search_space import SearchSpace
@@ -101,7 +102,8 @@ if __name__ == "__main__":
     _, count_of_devices, names, folder, *place = sys.argv
     processes = int(place[1]) if place else 1
     os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(int(count_of_devices) // processes)}
-    from harness import compile_cache, multihost
+    from harness.compiled import compile_cache
+    from harness.processes import multihost
 
     compile_cache.enable()
     if place:

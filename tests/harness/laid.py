@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness import layouts
 from harness.run import Record
+from harness.runners import layouts
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import Trial

@@ -67,7 +67,7 @@ def main(topology: str, variant: str | None) -> None:
     import numpy as np
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from harness import ahead_of_time, hlo, jaxpr_cost
+    from harness.compiled import ahead_of_time, hlo, jaxpr_cost
     from results.als import Als
     from workloads.factorization import half_epoch, recall
     from workloads.factorization.half_epoch import AXIS, Weights

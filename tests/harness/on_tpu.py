@@ -70,9 +70,10 @@ def workload(name: str, precision: str) -> Any:
 
 def of_task(topology: str, task: str, shards: int, precision: str = "float32") -> dict[str, Any]:
     """What the compiler makes of the training program of a task."""
-    from harness import ahead_of_time, programs
-    from harness.mesh import TRIAL
-    from harness.programs_key import programs_key
+    from harness.compiled import ahead_of_time
+    from harness.step import programs
+    from harness.step.mesh import TRIAL
+    from harness.step.programs_key import programs_key
     from sweeps import overrides, planning
     from workloads.workload import DATA
 
@@ -100,8 +101,9 @@ def of_model(
     """What the compiler makes of the programs of a model at its size."""
     import jax
 
-    from harness import ahead_of_time, hlo, programs
-    from harness.mesh import TRIAL
+    from harness.compiled import ahead_of_time, hlo
+    from harness.step import programs
+    from harness.step.mesh import TRIAL
     from workloads.workload import DATA
 
     on = ahead_of_time.mesh(topology, {TRIAL: 1, DATA: None})

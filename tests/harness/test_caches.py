@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import pytest
 
-from harness import compile_cache, multihost
+from harness.compiled import compile_cache
+from harness.processes import multihost
 from workloads import caches
 
 
@@ -45,7 +46,7 @@ COMPILING = """
 import jax
 from jax import monitoring
 
-from harness import compile_cache
+from harness.compiled import compile_cache
 
 compile_cache.enable()
 missed = []

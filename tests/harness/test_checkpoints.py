@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from harness import checkpoints
-from harness.checkpoints import Checkpoint, Checkpoints
+from harness.trials import checkpoints
+from harness.trials.checkpoints import Checkpoint, Checkpoints
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness import costs
-from harness.costs import Question, Unanswered
+from harness.costs import questions
+from harness.costs.questions import Question, Unanswered
 from harness.run import Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
@@ -36,14 +36,14 @@ def question(make_study: Callable[..., BatchStudy], tmp_path: Any, monkeypatch: 
 
 
 def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
-    (answer,) = costs.ask([question])
+    (answer,) = questions.ask([question])
     assert answer is not None
-    counts = costs.counts_of(answer)
+    counts = questions.counts_of(answer)
     # 64 examples through 64 × 16 and 16 × 10: three passes, but no gradient of the inputs.
     assert counts.step.flops == pytest.approx(2 * 64 * (2 * 64 * 16 + 3 * 16 * 10))
     assert counts.parameters == 64 * 16 + 16 + 16 * 10 + 10
-    monkeypatch.setattr(costs, "_process", lambda *_: pytest.fail("a process was started for a known answer"))
-    assert costs.ask([question]) == [answer]
+    monkeypatch.setattr(questions, "_process", lambda *_: pytest.fail("a process was started for a known answer"))
+    assert questions.ask([question]) == [answer]
     # Another version of jax is another question, as is another plan, setting or topology, or flag of a compiler.
     keys = {question.key()}
     keys.add(dataclasses.replace(question, settings=Settings(shards=2)).key())
@@ -52,25 +52,25 @@ def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypat
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(name, "--xla_tpu_scoped_vmem_limit_kib=65536")
             keys.add(question.key())
-    monkeypatch.setattr(costs, "versions", lambda with_compiler: {"jax": "0"})
+    monkeypatch.setattr(questions, "versions", lambda with_compiler: {"jax": "0"})
     keys.add(question.key())
     assert len(keys) == 6
 
 
 def test_what_did_not_end_in_time_is_not_known(question: Question) -> None:
-    assert costs.ask([question], timeout_seconds=0.01) == [None]
+    assert questions.ask([question], timeout_seconds=0.01) == [None]
 
 
 def test_what_cannot_be_is_an_error_or_is_told(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
-    def process(questions: Sequence[Question], *_: Any) -> list[dict[str, Any]]:
-        return [{costs.REFUSED: "there is no such thing"} for _ in questions]
+    def process(asked: Sequence[Question], *_: Any) -> list[dict[str, Any]]:
+        return [{questions.REFUSED: "there is no such thing"} for _ in asked]
 
-    monkeypatch.setattr(costs, "_process", process)
+    monkeypatch.setattr(questions, "_process", process)
     with pytest.raises(BadInput, match="there is no such thing"):
-        costs.ask([question])
-    assert costs.ask([question], refuses=False) == [{costs.REFUSED: "there is no such thing"}]
-    monkeypatch.setattr(costs, "_process", lambda *_: [ANSWER])
-    assert costs.ask([question]) == [ANSWER]  # and was not kept
+        questions.ask([question])
+    assert questions.ask([question], refuses=False) == [{questions.REFUSED: "there is no such thing"}]
+    monkeypatch.setattr(questions, "_process", lambda *_: [ANSWER])
+    assert questions.ask([question]) == [ANSWER]  # and was not kept
 
 
 def test_what_takes_long_says_how_far_it_is(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,26 +81,28 @@ def test_what_takes_long_says_how_far_it_is(question: Question, monkeypatch: pyt
             told(count + 1)
         return [ANSWER] * len(questions)
 
-    monkeypatch.setattr(costs, "_process", process)
-    monkeypatch.setattr(costs, "QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(questions, "_process", process)
+    monkeypatch.setattr(questions, "QUIET_SECONDS", -1.0)
     said: list[str] = []
-    costs.ask([dataclasses.replace(question, settings=Settings(lanes=lanes)) for lanes in (1, 2, 3)], say=said.append)
+    questions.ask(
+        [dataclasses.replace(question, settings=Settings(lanes=lanes)) for lanes in (1, 2, 3)], say=said.append
+    )
     assert said[0] == "counting 3 programs"
     assert [re.sub(r"\d+ s left", "N s left", line) for line in said[1:]] == [
         "1 of 3 programs counted, about N s left",
         "2 of 3 programs counted, about N s left",
     ]
-    costs.ask([dataclasses.replace(question, topology="v3:2x2")], say=said.append)
+    questions.ask([dataclasses.replace(question, topology="v3:2x2")], say=said.append)
     assert said[3:] == ["compiling 1 program for v3:2x2, which may take minutes"]
 
 
 def test_a_process_that_dies_says_why(question: Question) -> None:
     broken = dataclasses.replace(question, plan={**question.plan, "model": "none_such"})
     with pytest.raises(Unanswered, match="KeyError: 'none_such'"):
-        costs.ask([broken])
+        questions.ask([broken])
 
 
 def test_the_environment_of_others_is_left_alone(question: Question) -> None:
     before = dict(os.environ)
-    costs.ask([question], timeout_seconds=0.01)
+    questions.ask([question], timeout_seconds=0.01)
     assert dict(os.environ) == before

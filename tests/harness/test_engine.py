@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from harness import engine, multihost, programs, search
+from harness.processes import multihost
 from harness.run import COMPILING, STRATEGIES, TRAINING, Record, RunProgress, Settings
+from harness.runners import engine
+from harness.step import programs
+from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace

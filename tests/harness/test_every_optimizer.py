@@ -11,8 +11,10 @@ import optax
 import pytest
 from optax import contrib
 
-from harness import engine, rng, search
 from harness.run import Settings
+from harness.runners import engine
+from harness.step import rng
+from harness.trials import search
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from sweeps import overrides, planning

@@ -10,9 +10,11 @@ import jax
 import numpy as np
 import pytest
 
-from harness import engine, programs, search
-from harness.programs_key import programs_key
 from harness.run import Settings
+from harness.runners import engine
+from harness.step import programs
+from harness.step.programs_key import programs_key
+from harness.trials import search
 from results.bad_input import BadInput
 from sweeps import overrides, planning
 from tests.harness.test_mesh import OFFLINE

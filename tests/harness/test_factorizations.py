@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import compile_cache, factorizations, search
-from harness.checkpoints import Checkpoint, Checkpoints
+from harness.compiled import compile_cache
+from harness.processes.shutdown import Shutdown
 from harness.run import COMPILING, TRAINING, Record, RunProgress
-from harness.shutdown import Shutdown
+from harness.runners import factorizations
+from harness.trials import search
+from harness.trials.checkpoints import Checkpoint, Checkpoints
 from results import durable
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from harness import engine, mesh, programs, rng, search
-from harness.prefetch import Feeder
-from harness.programs_key import programs_key
 from harness.run import Record, Settings
-from harness.training import Spans
+from harness.runners import engine
+from harness.step import mesh, programs, rng
+from harness.step.prefetch import Feeder
+from harness.step.programs_key import programs_key
+from harness.step.training import Spans
+from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from workloads import data_stream as decoding, registry
@@ -141,8 +143,8 @@ def test_padding_counts_in_no_loss_and_no_metric(
 
 def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
     """The gradient of a batch of these examples, in two microbatches where it is even."""
-    from harness import training
-    from harness.batch_partition import Division
+    from harness.step import training
+    from harness.step.batch_partition import Division
 
     params, state = workload.init(jax.random.key(0))  # type: ignore[attr-defined]
     division = Division(1, 2 - len(examples.labels) % 2)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import hlo
-from harness.hlo import Unparsed
+from harness.compiled import hlo
+from harness.compiled.hlo import Unparsed
+from results.costs import collectives
 
 ROOT = Path(__file__).parents[2]
 MODULE = """HloModule crafted, num_partitions=8
@@ -185,7 +186,7 @@ MESH = {"data": 2, "model": 4}
 )
 def test_real_programs(programs: dict[str, str], name: str, expected: dict[tuple[str, str], tuple[int, float]]) -> None:
     found = hlo.read(programs[name]).check()
-    sums = hlo.totals(found.collectives, MESH)
+    sums = collectives.totals(found.collectives, MESH)
     assert {key: (count, whole) for key, (count, whole, _) in sums.items()} == expected
     assert found.devices == 8
 

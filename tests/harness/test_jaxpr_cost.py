@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec as P
 
-from harness import jaxpr_cost, network_costs
-from harness.jaxpr_cost import matrix_flops
+from harness.compiled import jaxpr_cost
+from harness.compiled.jaxpr_cost import matrix_flops
+from harness.costs import network_costs
 from tests.harness import on_tpu
 
 

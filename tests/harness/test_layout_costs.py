@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from harness import layout_costs, topologies
-from harness.hlo import Collective
-from harness.layout_costs import HARDWARE, Hardware
+from harness.compiled import topologies
+from results.costs import collectives
+from results.costs.collectives import Collective
+from results.costs.hardware import HARDWARE, HOP_SECONDS, Hardware
 
 V5P = HARDWARE["v5p"]
 DAY = 86400
@@ -76,15 +77,15 @@ def test_at_the_batch_of_the_closed_form_products_take_as_long_as_the_sum_of_gra
     batch = chips * data_batch(V5P)
     one = Collective("all-reduce", 2 * wide * hidden, (tuple(range(chips)),), (2,), "gradients")
     flops = 4 * 2 * batch / chips * wide * hidden
-    predicted = layout_costs.predict(V5P, flops, 0.0, [one], {"data": chips}, "bfloat16")
-    latency = 2 * chips * layout_costs.HOP_SECONDS
+    predicted = collectives.predict(V5P, flops, 0.0, [one], {"data": chips}, "bfloat16")
+    latency = 2 * chips * HOP_SECONDS
     assert predicted.exchange_seconds - latency == pytest.approx(predicted.compute_seconds, rel=1e-3)
     assert predicted.step_seconds == predicted.compute_seconds + predicted.exchange_seconds
 
 
 def test_what_does_not_fit_is_told() -> None:
-    assert layout_costs.predict(V5P, 1.0, 96e9, [], {"data": 1}, "bfloat16").fits
-    assert not layout_costs.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}, "bfloat16").fits
+    assert collectives.predict(V5P, 1.0, 96e9, [], {"data": 1}, "bfloat16").fits
+    assert not collectives.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}, "bfloat16").fits
 
 
 H100 = HARDWARE["h100"]
@@ -94,17 +95,17 @@ def test_gpus_send_one_way_at_once_and_nodes_share_a_network() -> None:
     """Of an array of bfloat16, 4,096 × 65,536, gathered by the 8 GPUs of a node: 1.04 ms, as in the book on GPUs."""
     whole = 2 * 4096 * 65536
     node = Collective("all-gather", whole, (tuple(range(8)),), (), "a")
-    latency = 4 * layout_costs.HOP_SECONDS
-    assert layout_costs.exchange_seconds(H100, node, {"data": 8}) - latency == pytest.approx(1.04e-3, rel=0.01)
+    latency = 4 * HOP_SECONDS
+    assert collectives.exchange_seconds(H100, node, {"data": 8}) - latency == pytest.approx(1.04e-3, rel=0.01)
     both = Collective(
         "all-gather", whole, (tuple(range(8)),), (), "b"
     )  # a switch has no links of its own for each axis
-    assert layout_costs.exchange_seconds(H100, both, {"a": 2, "b": 4}) >= whole * 7 / 8 / 4.5e11
+    assert collectives.exchange_seconds(H100, both, {"a": 2, "b": 4}) >= whole * 7 / 8 / 4.5e11
     far = Collective("all-reduce", 1e9, (tuple(range(512)),), (), "c")  # 64 nodes of 400 GB/s
-    hops = 64 * layout_costs.HOP_SECONDS
-    assert layout_costs.exchange_seconds(H100, far, {"data": 512}) - hops == pytest.approx(2 * 63 / 64 * 1e9 / 4e11)
+    hops = 64 * HOP_SECONDS
+    assert collectives.exchange_seconds(H100, far, {"data": 512}) - hops == pytest.approx(2 * 63 / 64 * 1e9 / 4e11)
     one_of_each = Collective("all-gather", 1e9, tuple(tuple(range(i, 64, 8)) for i in range(8)), (), "d")
-    seconds = layout_costs.exchange_seconds(H100, one_of_each, {"data": 8, "model": 8})
+    seconds = collectives.exchange_seconds(H100, one_of_each, {"data": 8, "model": 8})
     assert seconds == pytest.approx(7 / 8 * 1e9 / 5e10, rel=1e-3), "each GPU alone has a part, and its own 50 GB/s"
 
 
@@ -112,8 +113,8 @@ def test_what_all_turn_goes_along_every_direction_of_a_torus_at_once() -> None:
     """256 cores of a v3 as 16 × 16: a sixteenth of what one ring of 256 takes."""
     v3, all_of_it = HARDWARE["v3"], (tuple(range(256)),)
     turned = Collective("all-to-all", 1e9, all_of_it, (), "a")
-    ring = layout_costs.exchange_seconds(v3, turned, {"cores": 256})
-    torus = layout_costs.exchange_seconds(v3, turned, {"x": 16, "y": 16})
+    ring = collectives.exchange_seconds(v3, turned, {"cores": 256})
+    torus = collectives.exchange_seconds(v3, turned, {"x": 16, "y": 16})
     assert ring == pytest.approx(256 * 1e9 / 4 / v3.link_bandwidth, rel=1e-3)
     assert torus == pytest.approx(ring / 16, rel=1e-3)
 
@@ -127,8 +128,8 @@ def test_torus_directions_are_those_of_the_slices_that_can_be_named() -> None:
 def test_an_exchange_has_no_more_links_than_a_torus_has_axes() -> None:
     v5e, mesh = HARDWARE["v5e"], {"a": 2, "b": 2, "c": 2}
     over = Collective("all-reduce", 1e9, (tuple(range(8)),), (), "a")
-    assert layout_costs.exchange_seconds(v5e, over, mesh) > 2 * 7 / 8 * 1e9 / (2 * v5e.link_bandwidth)
-    assert layout_costs.exchange_seconds(V5P, over, mesh) < 2 * 7 / 8 * 1e9 / (2.9 * V5P.link_bandwidth)
+    assert collectives.exchange_seconds(v5e, over, mesh) > 2 * 7 / 8 * 1e9 / (2 * v5e.link_bandwidth)
+    assert collectives.exchange_seconds(V5P, over, mesh) < 2 * 7 / 8 * 1e9 / (2.9 * V5P.link_bandwidth)
 
 
 def test_exchanges_over_two_axes_have_the_links_of_both() -> None:
@@ -137,23 +138,23 @@ def test_exchanges_over_two_axes_have_the_links_of_both() -> None:
         "one": Collective("all-gather", 1e9, tuple(tuple(range(i, i + 4)) for i in range(0, 16, 4)), (), "a"),
         "both": Collective("all-gather", 1e9, (tuple(range(16)),), (), "b"),
     }
-    seconds = {name: layout_costs.exchange_seconds(V5P, each, mesh) for name, each in over.items()}
+    seconds = {name: collectives.exchange_seconds(V5P, each, mesh) for name, each in over.items()}
     assert seconds["one"] == pytest.approx(0.75e9 / 1.8e11 + 2e-6, rel=1e-6)
     assert seconds["both"] == pytest.approx(15 / 16 * 1e9 / 3.6e11 + 2 * 8**0.5 * 1e-6, rel=1e-6)
     passed = Collective("collective-permute", 9e10, ((0, 1), (1, 2), (2, 3), (3, 0)), (), "c")
-    assert layout_costs.exchange_seconds(V5P, passed, {"data": 4}) == pytest.approx(1.0, rel=1e-5)
+    assert collectives.exchange_seconds(V5P, passed, {"data": 4}) == pytest.approx(1.0, rel=1e-5)
     turned = Collective("all-to-all", 1.8e11 / 4, ((0, 1, 2, 3),), (), "d")
-    assert layout_costs.exchange_seconds(V5P, turned, {"data": 4}) == pytest.approx(0.25, rel=1e-4)
+    assert collectives.exchange_seconds(V5P, turned, {"data": 4}) == pytest.approx(0.25, rel=1e-4)
 
 
 def test_an_axis_that_is_the_whole_slice_has_the_links_of_all_its_directions() -> None:
     """1 GB gathered over v5e 16x16: 5.6 ms over both directions, where one ring takes twice as long."""
     v5e, everyone = HARDWARE["v5e"], Collective("all-gather", 1e9, (tuple(range(256)),), (), "a")
-    over = layout_costs.links(v5e, {"data": 256, "model": 1}, (16, 16))
+    over = collectives.links(v5e, {"data": 256, "model": 1}, (16, 16))
     assert sorted(over.values()) == [16, 16]
-    assert layout_costs.exchange_seconds(v5e, everyone, over) == pytest.approx(5.6e-3, rel=0.02)
-    assert layout_costs.links(V5P, {"data": 8}, (2, 2, 2)) == layout_costs.links(V5P, {"data": 8})
-    assert sorted(layout_costs.links(HARDWARE["v3"], {"cores": 256}, (8, 16)).values()) == [16, 16]  # 2 cores a chip
+    assert collectives.exchange_seconds(v5e, everyone, over) == pytest.approx(5.6e-3, rel=0.02)
+    assert collectives.links(V5P, {"data": 8}, (2, 2, 2)) == collectives.links(V5P, {"data": 8})
+    assert sorted(collectives.links(HARDWARE["v3"], {"cores": 256}, (8, 16)).values()) == [16, 16]  # 2 cores a chip
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_an_axis_that_is_the_whole_slice_has_the_links_of_all_its_directions() -
 )
 def test_links_of_a_slice_whose_shape_is_not_given(row: str, mesh: dict[str, int], sizes: list[int]) -> None:
     """Its chips are taken to lie as evenly along its directions as their number allows."""
-    found = layout_costs.links(HARDWARE[row], mesh)
+    found = collectives.links(HARDWARE[row], mesh)
     assert sorted(found.values()) == sizes
 
 
@@ -179,7 +180,7 @@ def test_links_of_a_slice_whose_shape_is_not_given(row: str, mesh: dict[str, int
 def test_products_of_float32_take_the_passes_of_their_precision(row: str, passes: float) -> None:
     hardware = HARDWARE[row]
     rounded, in_full = (
-        layout_costs.predict(hardware, hardware.flops, 0.0, [], {"data": 1}, precision)
+        collectives.predict(hardware, hardware.flops, 0.0, [], {"data": 1}, precision)
         for precision in ("bfloat16", "float32")
     )
     assert (rounded.compute_seconds, in_full.compute_seconds) == (1.0, passes)
@@ -188,16 +189,16 @@ def test_products_of_float32_take_the_passes_of_their_precision(row: str, passes
 def test_an_all_to_all_over_more_axes_than_the_torus_has_goes_around_its_longest_direction() -> None:
     """8 devices of two directions are 4 × 2, however many axes a mesh gives them."""
     v5e, everyone = HARDWARE["v5e"], Collective("all-to-all", 1e9, (tuple(range(8)),), (), "a")
-    as_three = layout_costs.exchange_seconds(v5e, everyone, {"a": 2, "b": 2, "c": 2})
-    as_two = layout_costs.exchange_seconds(v5e, everyone, {"a": 4, "b": 2})
+    as_three = collectives.exchange_seconds(v5e, everyone, {"a": 2, "b": 2, "c": 2})
+    as_two = collectives.exchange_seconds(v5e, everyone, {"a": 4, "b": 2})
     assert as_three == pytest.approx(as_two)
 
 
 def test_a_switch_has_no_rings() -> None:
     """On a node of GPUs each sends its parts to the others at its full rate: 7/8 of 1 GB at 450 GB/s."""
     turned = Collective("all-to-all", 1e9, (tuple(range(8)),), (), "a")
-    assert layout_costs.exchange_seconds(H100, turned, {"data": 8}) == pytest.approx(7 / 8 * 1e9 / 4.5e11, rel=0.01)
+    assert collectives.exchange_seconds(H100, turned, {"data": 8}) == pytest.approx(7 / 8 * 1e9 / 4.5e11, rel=0.01)
     passed = Collective("collective-permute", 4.5e11, ((0, 1), (1, 0)), (), "b")
-    assert layout_costs.exchange_seconds(H100, passed, {"data": 8}) == pytest.approx(1.0, rel=1e-3)
+    assert collectives.exchange_seconds(H100, passed, {"data": 8}) == pytest.approx(1.0, rel=1e-3)
     many = Collective("all-to-all", 1e9, (tuple(range(64)),), (), "c")  # 8 nodes: 7/8 of it leave at 50 GB/s
-    assert layout_costs.exchange_seconds(H100, many, {"data": 64}) == pytest.approx(7 / 8 * 1e9 / 5e10, rel=0.01)
+    assert collectives.exchange_seconds(H100, many, {"data": 64}) == pytest.approx(7 / 8 * 1e9 / 5e10, rel=0.01)

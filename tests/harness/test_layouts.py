@@ -18,7 +18,8 @@ import pytest
 
 from analysis import measured_layouts
 from analysis.measured_layouts import MeasuredLayout
-from harness import hlo, layouts
+from harness.compiled import hlo
+from harness.runners import layouts
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import Trial

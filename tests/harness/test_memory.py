@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from harness import engine, mesh, programs, search
-from harness.batch_partition import Division, divisions
-from harness.programs_key import programs_key
 from harness.run import Record, Settings
+from harness.runners import engine
+from harness.step import mesh, programs
+from harness.step.batch_partition import Division, divisions
+from harness.step.programs_key import programs_key
+from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 

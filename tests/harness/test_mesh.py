@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import engine, programs, search
-from harness.batch_partition import divisions
 from harness.run import Settings
+from harness.runners import engine
+from harness.step import programs
+from harness.step.batch_partition import divisions
+from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from harness import multihost
+from harness.processes import multihost
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 240

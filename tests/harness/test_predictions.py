@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from harness import predictions
-from harness.costs import Work
-from harness.layout_costs import HARDWARE
-from harness.predictions import CPU, Rates
+from results.costs import predictions
+from results.costs.counts import Work
+from results.costs.hardware import HARDWARE, hardware_of
+from results.costs.predictions import CPU, Rates
 
 RATES = Rates(1e9, 1e8, 1e-6, 1e-3, 1e-3, 2.0, "made up")
 
@@ -39,12 +39,12 @@ def test_every_kind_of_device_in_the_table_has_its_source_and_is_found_by_jaxs_n
         "NVIDIA GH200 480GB": "gh200",
         "NVIDIA GH200 120GB": "gh200",
     }
-    assert {predictions.hardware_of(name) for name in names} == set(HARDWARE) - {"cpu"}
-    assert all(predictions.hardware_of(name) == row for name, row in names.items())
+    assert {hardware_of(name) for name in names} == set(HARDWARE) - {"cpu"}
+    assert all(hardware_of(name) == row for name, row in names.items())
     assert all(row.source for row in HARDWARE.values())
     others = ("GeForce", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA GH200 144G HBM3e", "TPU v4 lite")
     others += ("NVIDIA H100 80GB HBM3 MIG 1g.10gb",)  # a seventh of one
-    assert {predictions.hardware_of(name) for name in others} == {None}
+    assert {hardware_of(name) for name in others} == {None}
     assert predictions.rates("GeForce", "gpu", "float32") is None  # nothing is guessed
     in_full, rounded = (predictions.rates("TPU v3", "tpu", each) for each in ("float32", "bfloat16"))
     assert in_full is not None and rounded is not None and rounded.flops == pytest.approx(6 * in_full.flops)
@@ -85,7 +85,7 @@ def test_scaled_rates_predict_what_was_measured_and_say_so() -> None:
 def test_exchanges_are_timed_between_devices() -> None:
     """On two emulated ones, whose times say nothing: that each runs, and moves what it says."""
     code = (
-        "from harness import probe; import json; "
+        "from harness.costs import probe; import json; "
         "print(json.dumps({name: probe.exchange_seconds(name) for name in probe.EXCHANGES}))"
     )
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}

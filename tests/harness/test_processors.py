@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import processors
+from harness.processes import processors
 from results.bad_input import BadInput
 from sweeps.__main__ import main
 from sweeps.launchers import local

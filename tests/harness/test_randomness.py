@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from harness import rng, search
+from harness.step import rng
+from harness.trials import search
 from results.plans.batch_study import BatchStudy
 
 

@@ -15,8 +15,8 @@ import jax
 import pytest
 from jax._src.clusters import cloud_tpu_cluster, ompi_cluster, slurm_cluster
 
-from harness import cluster_detection, multihost, processors, rendezvous
-from harness.rendezvous import Arrival
+from harness.processes import cluster_detection, multihost, processors, rendezvous
+from harness.processes.rendezvous import Arrival
 from results.bad_input import BadInput
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.scheduler import BestSteps, Saved, TrialOutcome, TrialScheduler
+from harness.trials.scheduler import BestSteps, Saved, TrialOutcome, TrialScheduler
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.study import Target, Trial
 from results.rules import answers

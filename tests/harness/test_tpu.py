@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from jax.sharding import AbstractMesh, AxisType
 
-from harness import programs
-from harness.mesh import TRIAL
+from harness.step import programs
+from harness.step.mesh import TRIAL
 from tests.harness.on_tpu import SIZES, workload
 from workloads.models import options
 from workloads.workload import DATA
@@ -154,9 +154,9 @@ def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_pat
 
 
 LINKS = """
-from harness import ahead_of_time, topologies
-from harness.layout_costs import HARDWARE, links
-from harness.mesh import TRIAL
+from harness.compiled import ahead_of_time, topologies
+from results.costs.collectives import HARDWARE, links
+from harness.step.mesh import TRIAL
 from workloads.workload import DATA
 meshes = {"v3:8x16": {"cores": None}, "v5e:4x8": {TRIAL: 1, DATA: None}, "v5e:4x4": {TRIAL: 4, DATA: 4}}
 for topology, mesh in meshes.items():

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import engine, search
-from harness.batch_partition import Division
-from harness.programs import Programs
 from harness.run import Settings
-from harness.training import CALL_STEPS, Spans
+from harness.runners import engine
+from harness.step.batch_partition import Division
+from harness.step.programs import Programs
+from harness.step.training import CALL_STEPS, Spans
+from harness.trials import search
 from results import store
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import of_kind

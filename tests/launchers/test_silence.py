@@ -17,8 +17,8 @@ from results.plans.batch_study import BatchStudy
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
 from sweeps import status, watch
+from sweeps.costs.forecast import Forecast
 from sweeps.display import SILENT_SECONDS, Display
-from sweeps.forecast import Forecast
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch, RemoteStudy
 from sweeps.launchers.silence import Silence

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from harness import rng
 from harness.run import Settings
+from harness.step import rng
 from results import store
 from sweeps import overrides, planning
 from sweeps.run import run_study

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import search
 from harness.run import Record
-from harness.scheduler import TrialOutcome
+from harness.trials import search
+from harness.trials.scheduler import TrialOutcome
 from results import durable, store
 from results.bad_input import BadInput
 from results.catalog import contents

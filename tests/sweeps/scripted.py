@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from harness.batch_partition import Division
-from harness.programs import Programs
-from harness.training import Spans
+from harness.step.batch_partition import Division
+from harness.step.programs import Programs
+from harness.step.training import Spans
 
 METRICS = ("validation_loss", "test_loss")
 

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from harness import processors
-from harness.factorizations import METRICS
+from harness.processes import processors
+from harness.runners.factorizations import METRICS
 from results import store
 from results.checks import verify
 from results.plans.factorization import Factorization

@@ -12,7 +12,7 @@ from harness.run import COMPILING, TRAINING, RunProgress
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.plans.plan import Plan
-from sweeps.forecast import Forecast
+from sweeps.costs.forecast import Forecast
 from sweeps.launchers import local
 
 # Seconds of a step of digits_fc by batch size, as `make quickstart` took on two cores, and of all else.

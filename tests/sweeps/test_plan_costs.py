@@ -10,12 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from harness import costs as asked, microbenchmarks, predictions
-from harness.costs import Question, Work
+from harness.costs import microbenchmarks, questions as asked
+from harness.costs.questions import Question
 from results import exit_codes, printing
 from results.bad_input import BadInput
+from results.costs import predictions
+from results.costs.counts import Work
 from results.storage.commits import Commit
-from sweeps import __main__ as sweep, calibration, costs, overrides, plan, planning
+from sweeps import __main__ as sweep, overrides, plan, planning
+from sweeps.costs import calibration, estimates
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["optimizer=sgd", "batch_size=16,64", "trials=4", "pruning=off", "task.budget.steps=200", "-m"]
@@ -90,7 +93,7 @@ def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, caps
         ratio = one["measured_seconds_per_step"] / one["predicted_seconds_per_step"]
         assert one["measured_over_predicted"] == pytest.approx(ratio)
     # Which are the same, and uncalibrated, when there is a probe.
-    a_probe(costs.here().kind)
+    a_probe(estimates.here().kind)
     assert plan.main(["--calibration", f"store={tmp_path}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == compared
     names = {name for row in (after, *compared) for name in row}
@@ -286,13 +289,13 @@ def test_streamed_data_are_planned_with_the_lane_that_the_engine_gives_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU: one, as every lane has a stream of its own, unless told; other data have one for each trial."""
-    monkeypatch.setattr(costs, "here", lambda: calibration.Device("NVIDIA H100", "gpu"))
+    monkeypatch.setattr(estimates, "here", lambda: calibration.Device("NVIDIA H100", "gpu"))
     for streamed, words, lanes in ((False, [], 8), (True, [], 1), (True, ["lanes=4"], 4)):
         answering(monkeypatch, lambda question: None)
         counted = asked._process
         monkeypatch.setattr(asked, "_process", lambda *a, f=counted, s=streamed: [e | {"streamed": s} for e in f(*a)])
         request = planning.request(overrides.command_line(["batch_size=64", "trials=8", f"store={tmp_path}", *words]))
-        (cost,) = costs.of_request(request, {study.name: 8 for study in request.studies})
+        (cost,) = estimates.of_request(request, {study.name: 8 for study in request.studies})
         assert (cost.lanes, cost.alone and cost.step is not None) == (lanes, lanes == 1 and cost.step is not None)
 
 
@@ -323,10 +326,10 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         raise asked.Unanswered("the process that counts ended with 1")
 
     answering(monkeypatch, lambda question: None)
-    monkeypatch.setattr(costs, "here", lambda: calibration.Device("a device in no table", "gpu"))
-    assert costs.of_sweep(request, missing, said.append) is None
+    monkeypatch.setattr(estimates, "here", lambda: calibration.Device("a device in no table", "gpu"))
+    assert estimates.of_sweep(request, missing, said.append) is None
     monkeypatch.setattr(asked, "ask", fails)
-    assert costs.of_sweep(request, missing, said.append) is None
+    assert estimates.of_sweep(request, missing, said.append) is None
     told = [line for line in said if "unknown" in line]
     assert "this device is unknown" in told[0] and "ended with 1" in told[1]
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from omegaconf import OmegaConf
 
-from harness import processors
+from harness.processes import processors
 from harness.run import Settings
 from results import store
 from results.bad_input import BadInput

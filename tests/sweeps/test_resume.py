@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings as examples, strategies as st
 
-from harness import engine
+from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import Settings
-from harness.scheduler import Live, TrialScheduler
-from harness.shutdown import Shutdown, Stopped
+from harness.runners import engine
+from harness.trials.scheduler import Live, TrialScheduler
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import processors
+from harness.processes import processors
 from harness.run import Settings
 from results import store
 from results.bad_input import BadInput

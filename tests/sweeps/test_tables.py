@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import engine, rng, search
-from harness.programs_key import programs_key
 from harness.run import Settings
+from harness.runners import engine
+from harness.step import rng
+from harness.step.programs_key import programs_key
+from harness.trials import search
 from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from harness import rng
+from harness.step import rng
 from workloads import registry
 from workloads.models.layers import GhostNorm, GroupNorm, LayerNorm, channel_groups, dropout
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness import jaxpr_cost
+from harness.compiled import jaxpr_cost
 from workloads.layouts import shapes, transformer
 from workloads.layouts.notation import REFUSALS, Layout, Mesh, Refused, Tensors, read_layout, read_mesh
 from workloads.layouts.shapes import PRESETS, SHAPES, Shape

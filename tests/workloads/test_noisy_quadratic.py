@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness import engine, search
 from harness.run import Record, Settings
+from harness.runners import engine
+from harness.trials import search
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target

@@ -1,0 +1,1 @@
+"""Reading compiled programs, and compiling ahead of time."""

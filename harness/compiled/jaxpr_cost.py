@@ -1,0 +1,184 @@
+"""Counts the costs of a program in its jaxpr, before compilation: FLOPs, memory traffic and approximate peak memory."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from jax.extend.core import Literal, jaxprs_in_params
+from jax.tree_util import tree_leaves
+
+from harness.compiled import hlo
+from results.costs.counts import Work
+
+# Operations that compilers do not fuse with their neighbours, so that their results are written to memory. Fused
+# operations are elementwise.
+_APART = {
+    *("dot_general", "conv_general_dilated", "sort", "top_k", "gather", "scatter", "scatter-add", "scatter_add"),
+    *("dynamic_slice", "dynamic_update_slice", "concatenate", "cumsum", "cumlogsumexp", "cumprod", "cummax"),
+    *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),
+    *("reduce_window", "reduce_window_sum", "reduce_window_max", "select_and_scatter_add", "cummin"),
+    *("select_and_gather_add", "eigh", "cholesky", "lu", "qr", "triangular_solve", "rng_bit_generator"),
+    *("threefry2x32", "random_bits", "all_gather", "all_gather_invariant", "all_to_all", "psum", "psum_invariant"),
+    *("ppermute", "reduce_scatter", "ffi_call"),
+}
+_PICK = ("gather", "dynamic_slice")  # these read as many bytes as they return
+_PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as many bytes as their updates have
+_FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
+
+
+def of(jaxpr: Any) -> Work:
+    """Returns the work of a program. Loops count as in ``matrix_flops``.
+
+    Args:
+      jaxpr: result of ``jax.make_jaxpr``.
+    """
+    fused, most, operations = _moved(_open(jaxpr))
+    return Work(matrix_flops(jaxpr), fused, most, operations)
+
+
+def equations(jaxpr: Any) -> int:
+    """Returns the number of operations in the text of a program. The compiler processes each of them once."""
+    found = 0
+    for equation in _open(jaxpr).eqns:
+        inner = list(jaxprs_in_params(equation.params))
+        found += sum(map(equations, inner)) if inner else 1
+    return found
+
+
+def held_bytes(jaxpr: Any) -> int:
+    """Returns the peak bytes of a program if every operation writes its result to memory.
+
+    Arguments and results are included. An array is live from the operation that returns it to the last one that reads
+    it. Compiled programs usually need less memory because operations are fused, or slightly more because of copies. If
+    the program is partitioned over devices, the result is the peak of one device.
+    """
+    program = _open(jaxpr)
+    return max(_peak(each, given=True) for each in list(_shares(program)) or [program])
+
+
+def device_bytes(arrays: Any) -> int:
+    """Returns the bytes of arrays on each device of their mesh."""
+    return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in tree_leaves(arrays))
+
+
+def _shares(jaxpr: Any) -> Iterator[Any]:
+    """Returns the per-device programs within a program, one for each part that is partitioned over devices."""
+    for equation in jaxpr.eqns:
+        for inner in map(_open, jaxprs_in_params(equation.params)):
+            if equation.primitive.name == "shard_map":
+                yield inner
+            else:
+                yield from _shares(inner)
+
+
+def _moved(jaxpr: Any) -> tuple[float, float, float]:
+    """Returns the memory traffic of operations that are not fused, that of all operations, and the operation count."""
+    fused = most = operations = 0.0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        params = equation.params
+        inner = list(jaxprs_in_params(params))
+        if name == "cond":
+            own = max((_moved(branch.jaxpr) for branch in params["branches"]), key=lambda each: each[1])
+        elif inner and name not in _APART:
+            turns = params["length"] if name == "scan" else 1
+            own = tuple(turns * sum(parts) for parts in zip(*(_moved(_open(each)) for each in inner), strict=True))
+        elif name in _FREE:
+            continue
+        else:
+            moved = _bytes_moved(equation, name)
+            own = (moved if name in _APART else 0.0), moved, 1.0
+        fused += own[0]
+        most += own[1]
+        operations += own[2]
+    return fused, most, operations
+
+
+def _bytes_moved(equation: Any, name: str) -> float:
+    out = sum(map(array_bytes, equation.outvars))
+    if name in _PICK:
+        return 2 * out + sum(map(array_bytes, equation.invars[1:]))
+    if name in _PUT:
+        return 2 * sum(map(array_bytes, equation.invars[1:]))
+    return out + sum(map(array_bytes, equation.invars))
+
+
+def _peak(jaxpr: Any, *, given: bool) -> int:
+    """Returns the maximum number of bytes live at once, with or without the arguments."""
+    last: dict[Any, int] = {}
+    for at, equation in enumerate(jaxpr.eqns):
+        last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
+    last |= {var: len(jaxpr.eqns) for var in jaxpr.outvars if not isinstance(var, Literal)}
+    arguments = {*jaxpr.invars, *jaxpr.constvars}
+    held = sum(map(array_bytes, arguments)) if given else 0
+    peak = held
+    ends: dict[int, list[Any]] = {}
+    for var, at in last.items():
+        ends.setdefault(at, []).append(var)
+    for at, equation in enumerate(jaxpr.eqns):
+        within = max((_peak(_open(each), given=False) for each in jaxprs_in_params(equation.params)), default=0)
+        out = sum(array_bytes(var) for var in equation.outvars if var in last)
+        peak = max(peak, held + max(within, out))
+        held += out - sum(array_bytes(var) for var in ends.get(at, ()) if var not in arguments)
+    return peak
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def array_bytes(var: Any) -> int:
+    """The bytes of an array in a program."""
+    shape = getattr(var.aval, "shape", None)
+    if shape is None:
+        return 0
+    return math.prod(shape) * int(getattr(var.aval.dtype, "itemsize", 4))
+
+
+def matrix_flops(jaxpr: Any) -> int:
+    """Returns the FLOPs of all matmuls and convolutions of a program, two per multiply-add.
+
+    Loop bodies are multiplied by the trip count, or count once if it is unknown. For conditionals, the most expensive
+    branch counts. As in model FLOPs, all other operations, such as sums and exponentials, are excluded.
+
+    Args:
+      jaxpr: result of ``jax.make_jaxpr``.
+    """
+    total = 0
+    for equation in _open(jaxpr).eqns:
+        name = equation.primitive.name
+        params = equation.params
+        if name == "dot_general":
+            ((contracted, _), _) = params["dimension_numbers"]
+            sizes = equation.invars[0].aval.shape
+            total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(sizes[i] for i in contracted)
+        elif name == "conv_general_dilated":
+            total += 2 * _products_of_convolution(equation)
+        elif name == "scan":
+            total += params["length"] * matrix_flops(params["jaxpr"])
+        elif name == "cond":
+            total += max(matrix_flops(branch) for branch in params["branches"])
+        else:
+            total += sum(matrix_flops(inner) for inner in jaxprs_in_params(params))
+    return total
+
+
+def _products_of_convolution(equation: Any) -> int:
+    """Returns the multiply-adds of a convolution, without those on padding and dilation zeros."""
+    lhs, rhs, out = (var.aval.shape for var in (*equation.invars, equation.outvars[0]))
+    params = equation.params
+    numbers = params["dimension_numbers"]
+    products = out[numbers.out_spec[0]] * out[numbers.out_spec[1]] * rhs[numbers.rhs_spec[1]]
+    dimensions = zip(
+        numbers.lhs_spec[2:],
+        numbers.rhs_spec[2:],
+        numbers.out_spec[2:],
+        params["window_strides"],
+        params["padding"],
+        params["lhs_dilation"],
+        params["rhs_dilation"],
+        strict=True,
+    )
+    for i, k, o, stride, (before, _), spread, apart in dimensions:
+        products *= hlo.taps(lhs[i], out[o], rhs[k], stride, before, spread, apart)
+    return products

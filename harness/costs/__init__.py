@@ -1,0 +1,1 @@
+"""Counting and measuring costs with JAX."""

@@ -1,0 +1,107 @@
+"""Costs of factorizations: an epoch and the objective of an evaluation, computed from the size of the data only."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType
+
+from harness.compiled import ahead_of_time, jaxpr_cost
+from harness.run import Settings, Source
+from results.bad_input import BadInput, number_of
+from results.costs.counts import Counts, Exchange, Verdict, Work
+from results.plans.factorization import Factorization
+from workloads import registry
+from workloads.factorization import outline, prepared
+from workloads.factorization.half_epoch import AXIS
+from workloads.factorization.ratings import Size
+
+HALVES = ("row half", "column half")
+
+
+def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
+    """Counts the costs of an epoch, which is a step of the study, and of the objective on one core."""
+    of = outline.outline(_size(study, source), study.cores, study)
+    mesh: Any = AbstractMesh((study.cores,), (AXIS,), (AxisType.Auto,))
+    # The fused kernel is an opaque C++ call. XLA's program does the same work.
+    als = dataclasses.replace(study, kernel="xla")
+    programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
+    halves = [jaxpr_cost.of(programs[name]) for name in HALVES]
+    held = max(jaxpr_cost.held_bytes(each) for each in programs.values())
+    return Counts(
+        step=Work(*map(sum, zip(*halves, strict=True))),
+        evaluation=jaxpr_cost.of(programs["objective"]),
+        parameters=sum(of.sizes) * study.dim,
+        held_bytes=held,
+        equations=sum(map(jaxpr_cost.equations, programs.values())),
+        devices=study.cores,
+        precision=study.solver_dtype,
+        least_bytes=held,
+    )
+
+
+def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
+    """Compiles both halves of an epoch for a topology. The reported memory is that of the larger half.
+
+    If the slice has more devices than the study has cores, the study uses the first devices and the others are idle.
+    """
+    there = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
+    if study.cores > there:
+        raise BadInput(f"cores={study.cores}: topology={topology} has {there}. Use cores={there} at most.")
+    on = ahead_of_time.mesh(topology, {AXIS: study.cores})
+    als = dataclasses.replace(study, kernel="xla")
+    of = outline.outline(_size(study, source), study.cores, als)
+    programs = outline.calls(of, on, als)
+    found = None
+    for name, other in (HALVES, HALVES[::-1]):
+        call, given = programs[name]
+        own = ahead_of_time.verdict(
+            ahead_of_time.make(functools.partial(call.lower, *given), jaxpr_cost.device_bytes(given)),
+            on,
+            beside=jaxpr_cost.device_bytes(programs[other][1][2]),  # arrays of the other half stay in memory
+            lanes=1,
+            how=f"{name} on {number_of(study.cores, 'core')}, {'all_to_all' if of.work[0].sends else 'all_gather'}",
+        )._replace(devices=there, shards=study.cores)
+        found = own if found is None else _both(found, own)
+        if not own.fits:
+            return found
+    assert found is not None
+    return found
+
+
+def _both(one: Verdict, two: Verdict) -> Verdict:
+    """Combines the verdicts on both halves into the verdict on an epoch."""
+    larger = two if not two.fits or (two.needed_bytes or 0) > (one.needed_bytes or 0) else one
+    totals: dict[tuple[str, str], tuple[float, ...]] = {}
+    for operation, axes, *own in (*one.exchanges, *two.exchanges):
+        before = totals.get((operation, axes), (0, 0.0, 0.0))
+        totals[operation, axes] = tuple(map(sum, zip(before, own, strict=True)))
+
+    def together(name: str) -> float | None:
+        values = [getattr(each, name) for each in (one, two)]
+        return None if None in values else sum(values)
+
+    return larger._replace(
+        exchanges=tuple(Exchange(*key, *sums) for key, sums in sorted(totals.items())),
+        exchange_seconds=together("exchange_seconds"),
+        flops=together("flops"),
+        cycles=together("cycles"),
+        unknown_loops=one.unknown_loops + two.unknown_loops,
+        processor_seconds=one.processor_seconds + two.processor_seconds,
+    )
+
+
+def _size(study: Factorization, source: Source) -> Size:
+    """Returns the size of a study's data. For a stored study, the source is derived from its plan."""
+    name, _, variant = study.dataset.partition("-")
+    if source is None and study.dataset_options:
+        source = {"name": name, **study.dataset_options}
+    elif source is None and variant:
+        source = {"name": name, "variant": variant}
+    size = None if source is None else prepared.size(registry.ratings(source))
+    if size is None:
+        raise BadInput(
+            f"{study.dataset}: its size is unknown until it is prepared. Prepare the data before counting costs."
+        )
+    return size

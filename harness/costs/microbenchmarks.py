@@ -1,0 +1,140 @@
+"""Stores the measurements of ``python -m harness.costs.probe`` on this machine, and derives rates from them.
+
+This module does not import JAX.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.costs.questions import read_json
+from results import durable
+from results.aliases import Fields, Json
+from results.costs import predictions
+from results.costs.counts import Work
+from results.costs.predictions import Rates
+from workloads import caches
+
+FORMAT = 2
+FACTOR = 3.0  # predictions from a probe are accurate within this factor at best, since networks differ
+KEPT = ("backend", "rates", "networks", "all_reduce")  # measurements that predictions use
+
+
+class Trained(NamedTuple):
+    """A network trained by a probe.
+
+    Attributes:
+      work: amount of work of a step.
+      calls: number of program calls per step.
+      seconds: seconds per step, including the host's time for calls.
+      equations: number of operations of its programs.
+      compiling: seconds spent compiling its programs.
+    """
+
+    work: Work
+    calls: float
+    seconds: float
+    equations: int
+    compiling: float
+
+
+def place(device_kind: str) -> Path:
+    """Returns the path of the probe file of a device kind."""
+    digest = hashlib.sha256(f"{FORMAT} {device_kind}".encode()).hexdigest()[:16]
+    return caches.folder("probes") / f"{digest}.json"
+
+
+def write(device_kind: str, found: Fields) -> Path:
+    """Stores the measurements that predictions use. Returns the path."""
+    file = place(device_kind)
+    durable.make_folder(file.parent)
+    kept = {"device_kind": device_kind, **{name: found[name] for name in KEPT}}
+    durable.replace(file, json.dumps(kept, indent=1).encode())
+    return file
+
+
+def read(device_kind: str) -> Json | None:
+    """Returns the stored measurements of a device kind, or None if it has not been probed."""
+    found = read_json(place(device_kind))
+    return found if found is not None and found.get("device_kind") == device_kind else None
+
+
+def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
+    """Returns rates of a device kind from its probe, for matmuls of a precision, or None if it has not been probed.
+
+    The rates of the tables are scaled by the measured time of small networks relative to their predicted time, as if
+    these runs were in a store. Steps of small networks are much slower than the rates of a large matmul or vector
+    suggest. For a device that is not in the tables, the rates measured by the probe are scaled instead.
+    """
+    found = read(device_kind)
+    if found is None or precision not in found["rates"]:
+        return None
+    tables = {each: _typical(found, device_kind, backend, each) for each in ("float32", precision)}
+    full = tables["float32"]
+    runs = [Trained(Work(*of), *rest) for of, *rest in found["networks"]]
+    steps = [predictions.seconds(run.work, full).middle for run in runs]
+    scale, call = _fitted(runs, steps)
+    spread = predictions.calibration(
+        [run.seconds / (scale * step + call * run.calls) for run, step in zip(runs, steps, strict=True)]
+    )
+    compiling = predictions.calibration(
+        [run.compiling / predictions.compiling_seconds(run.equations, full) for run in runs]
+    )
+    if spread is None or compiling is None or not scale:
+        return None
+    by = predictions.Calibration(scale * spread.scale, max(FACTOR, spread.factor), len(runs))
+    source = f"a probe of {device_kind}: {by.runs} networks take {by.scale:.2g} × the tables, and {call:.2g} s a call"
+    return predictions.scaled(tables[precision], by, source)._replace(
+        call_seconds=call, equation_seconds=compiling.scale * full.equation_seconds
+    )
+
+
+def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, float]:
+    """Returns the scale of predicted steps and the seconds per call that minimize the relative error over the runs."""
+    one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
+    two = [run.calls / run.seconds for run in runs]
+    first, both, second = (
+        sum(a * b for a, b in zip(x, y, strict=True)) for x, y in ((one, one), (one, two), (two, two))
+    )
+    determinant = first * second - both * both
+    if determinant > 0:
+        scale = (second * sum(one) - both * sum(two)) / determinant
+        call = (first * sum(two) - both * sum(one)) / determinant
+        if scale > 0 and call > 0:
+            return scale, call
+    return sum(one) / first, 0.0
+
+
+def _typical(found: Fields, device_kind: str, backend: str, precision: str) -> Rates:
+    own = found["rates"][precision]
+    in_full = found["rates"]["float32"]
+    tables = predictions.rates(device_kind, backend, precision)
+    if tables is None:
+        products, memory = predictions.REACHED
+        return Rates(
+            products * own["flops"],
+            memory * own["bytes"],
+            own["operation_seconds"],
+            predictions.CALL_SECONDS,
+            predictions.CPU.equation_seconds,
+            FACTOR,
+            f"a probe of {device_kind}",
+        )
+    if backend == "cpu":  # its table has the float32 rate
+        return tables._replace(flops=tables.flops * own["flops"] / in_full["flops"])
+    return tables
+
+
+def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
+    """Returns the seconds of an all-reduce over devices of this machine, or None if the probe did not time one.
+
+    Times are interpolated and extrapolated linearly in the bytes per device.
+    """
+    found = read(device_kind)
+    timed = [] if found is None else [(bytes_, took) for count, bytes_, took in found["all_reduce"] if count == devices]
+    if len(timed) < 2:
+        return None
+    (least, quick), (most, slow) = min(timed), max(timed)
+    return float(max(quick, quick + (slow - quick) * (size - least) / (most - least)))

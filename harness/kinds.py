@@ -1,0 +1,183 @@
+"""Runners of each kind of study: functions that run its trials and answer questions about its costs.
+
+Modules that import JAX are imported when a study of their kind first runs, so that listing the runners is fast.
+"""
+
+import dataclasses
+import importlib
+import json
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from harness.costs.questions import REFUSED, Answer, Question
+from harness.processes.shutdown import Shutdown
+from harness.run import OnFinished, OnProgress, Settings, Source
+from harness.trials.scheduler import BestSteps, Outcomes
+from results.bad_input import BadInput
+from results.costs.counts import Counts, Verdict
+from results.plans.batch_study import evaluation_steps
+from results.plans.kinds import from_plan
+from results.plans.study import Trial
+
+if TYPE_CHECKING:
+    from harness.trials.checkpoints import Checkpoints
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Trials to run, and the callbacks that receive their progress.
+
+    Attributes:
+      study: plan of the study, of the runner's kind.
+      trials: trials of the study, with distinct ids.
+      settings: settings of the run.
+      checkpoints: checkpoints of the study.
+      source: source of the study's data, if the plan does not specify it. See ``sweeps.kind_configs``.
+      best: results of trials that have already run. Exact pruning starts from them.
+      on_progress: called with the progress of the run.
+      on_finished: called with newly finished trials.
+      confirming: called when all trials have ended and been reported. Returns further trials that confirm the best
+        ones.
+      shutdown: shutdown state of this process. The process does not end during a write.
+    """
+
+    study: Any
+    trials: Sequence[Trial]
+    settings: Settings
+    checkpoints: "Checkpoints"
+    source: Source
+    best: BestSteps
+    on_progress: OnProgress
+    on_finished: OnFinished
+    confirming: Callable[[], Sequence[Trial]]
+    shutdown: Shutdown
+
+
+class Runner(NamedTuple):
+    """A runner of a kind of study.
+
+    Attributes:
+      run: function that runs a job and returns the outcome of each trial.
+      evaluations: function that returns the steps at which a study's trials are evaluated and may end, up to the
+        budget.
+      programs: function that returns the key of a study's compiled programs. Studies with equal keys share them.
+      over_hosts: whether multi-host runs are supported.
+      saves_in_parts: whether each process of a multi-host run saves a part of a trial. All then need access to one
+        folder.
+      after_death: function that removes a possible cause of the death of a study's process before a retry.
+      counts: function that counts the costs of a study from shapes only, given its plan, the source of its data and
+        settings. None for kinds without predicted costs.
+      verdict: function that compiles a study for a topology, given the same arguments and the topology. None for kinds
+        without predicted costs.
+      process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
+        process.
+    """
+
+    run: Callable[[Job], Outcomes]
+    evaluations: Callable[[Any], np.ndarray] = lambda study: evaluation_steps(study.budget_steps, 1.1)
+    programs: Callable[[Any], Hashable] = lambda study: study.name
+    over_hosts: bool = False
+    saves_in_parts: bool = False
+    after_death: Callable[[Any], None] = lambda study: None
+    counts: Callable[[Any, Source, Settings], Counts] | None = None
+    verdict: Callable[[Any, Source, Settings, str], Verdict] | None = None
+    process: Callable[[Any], Hashable] = lambda study: study.name
+
+
+def _lazy(module: str, name: str) -> Callable[..., Any]:
+    """Returns a function whose module is imported on the first call."""
+    return lambda *arguments: getattr(importlib.import_module(module), name)(*arguments)
+
+
+def _batch(job: Job) -> Outcomes:
+    from harness.runners import engine
+
+    return engine.run(**vars(job)).outcomes
+
+
+def _cores(job: Job) -> Outcomes:
+    from harness.runners import factorizations
+    from workloads import registry
+    from workloads.factorization import prepared
+
+    assert job.source is not None
+    source = registry.ratings(job.source)
+    if source.version() != job.study.dataset_version:
+        raise RuntimeError(f"{source.name} has changed since the study was planned. Run the same command again.")
+    return factorizations.run(
+        job.study,
+        job.trials,
+        prepared.load(source),
+        job.checkpoints,
+        time_limit_seconds=job.settings.time_limit_seconds,
+        on_progress=job.on_progress,
+        on_finished=job.on_finished,
+        shutdown=job.shutdown,
+    )
+
+
+def _layout(job: Job) -> Outcomes:
+    from harness.runners import layouts
+
+    return layouts.run(job.study, job.trials, job.on_progress, job.on_finished)
+
+
+def _discard_kernel(study: Any) -> None:
+    """Removes the cached kernel, which may have crashed the process, so that it is recompiled."""
+    from workloads.factorization import fused
+
+    if study.kernel == "fused":
+        fused.discard(study.dim)
+
+
+RUNNERS = {
+    "batch": Runner(
+        _batch,
+        evaluations=lambda study: study.evaluations,
+        programs=_lazy("harness.step.programs_key", "programs_key"),
+        over_hosts=True,
+        counts=_lazy("harness.costs.network_costs", "counts"),
+        verdict=_lazy("harness.costs.network_costs", "verdict"),
+    ),
+    "cores": Runner(
+        _cores,
+        evaluations=lambda study: np.arange(1, study.epochs + 1),
+        after_death=_discard_kernel,
+        over_hosts=True,
+        saves_in_parts=True,
+        counts=_lazy("harness.costs.factorization_costs", "counts"),
+        verdict=_lazy("harness.costs.factorization_costs", "verdict"),
+    ),
+    "layout": Runner(
+        _layout,
+        evaluations=lambda study: np.arange(1, study.budget_steps + 1),
+        process=lambda study: (study.kind, study.devices),
+    ),
+}
+
+
+def answer(question: Question) -> Answer:
+    """The answer to a question, as plain data."""
+    study = from_plan(question.plan, question.trials)
+    runner = RUNNERS[study.kind]
+    assert runner.counts is not None and runner.verdict is not None  # checked by callers
+    try:
+        if question.topology is None:
+            return runner.counts(study, question.source, question.settings)._asdict()
+        return runner.verdict(study, question.source, question.settings, question.topology)._asdict()
+    except BadInput as error:
+        return {REFUSED: str(error)}
+
+
+def answer_all() -> None:
+    """Answers the questions of ``harness.costs.questions`` from standard input, one line of JSON each.
+
+    Prints one line per question: the fields of ``Counts``, those of ``Verdict`` if it has a topology, or ``refused``.
+    """
+    for line in sys.stdin:
+        given = json.loads(line)
+        given["settings"] = Settings(**given["settings"])
+        print(json.dumps(answer(Question(**given))), flush=True)

@@ -1,0 +1,1 @@
+"""Processes and hosts of a study, and the machine that they run on."""

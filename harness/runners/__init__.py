@@ -1,0 +1,1 @@
+"""One runner for each kind of study."""

@@ -1,0 +1,1 @@
+"""The compiled step: meshes, training, evaluation, feeding and programs."""

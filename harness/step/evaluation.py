@@ -1,0 +1,128 @@
+"""Evaluates one lane: the metrics of each split, summed over chunks of examples and over shards."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import jaxprs_in_params
+
+from harness.compiled import jaxpr_cost
+from harness.step import mesh
+from harness.step.training import TrainState, with_rows
+from workloads import losses
+from workloads.workload import Array, ArrayPair, Dataset, Examples, Workload
+
+Sums = dict[str, Any]  # by kind of metric
+CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
+
+
+def chunk_size(workload: Workload, split: str) -> int:
+    """Returns the number of examples of a split that are evaluated at once."""
+    inputs = getattr(workload.shapes, split).inputs
+    params, state = jax.eval_shape(workload.init, jax.random.key(0))
+
+    def sizes(examples: int) -> list[int]:
+        given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
+        return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
+
+    # Bytes per additional example. Parameters are excluded, since their size does not depend on the number of examples.
+    largest = max(more - few for few, more in zip(sizes(2), sizes(3), strict=True))
+    return max(1, CHUNK_BYTES // max(1, largest))
+
+
+def _sizes(jaxpr: Any) -> list[int]:
+    """The bytes of each array that a program computes, including those inside loops and branches, in order."""
+    found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
+    for equation in jaxpr.eqns:
+        found += map(jaxpr_cost.array_bytes, equation.outvars)
+        for inner in jaxprs_in_params(equation.params):
+            found += _sizes(inner)
+    return found
+
+
+def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
+    """Returns the number of evaluated examples out of ``count``, and the number per shard (the last may have fewer)."""
+    evaluated = min(row.evaluation_examples, count)
+    return evaluated, -(-evaluated // shards)
+
+
+def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
+    """Returns a split padded for evaluation, [shards · examples per shard, ...], by repeating the first example."""
+    evaluated, own = evaluated_examples(row, len(examples.labels), shards)
+    rows = np.arange(shards * own)
+    padded = np.where(rows < evaluated, rows, 0)
+    return Examples(*(np.asarray(a[:evaluated] if len(rows) == evaluated else a[padded]) for a in examples))
+
+
+def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tuple[Examples, ...]:
+    """Returns the shapes of the arrays that ``prepared`` returns, by evaluated split."""
+    shapes = []
+    for split in workload.evaluated_splits:
+        of = getattr(workload.shapes, split)
+        _, own = evaluated_examples(workload, of.labels.shape[0], shards)
+        shapes.append(with_rows(of, shards * own, sharding=sharding))
+    return tuple(shapes)
+
+
+def evaluate_lane(
+    workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
+) -> ArrayPair:
+    """Metrics float32[M] of a trial, and whether all are finite.
+
+    Metrics are NaN if the lane is idle or any parameter is not finite.
+
+    Args:
+      workload: defines the metrics and the evaluated splits.
+      shards: number of shards that the examples are divided over, inside ``shard_map``.
+      carry: state of the trial.
+      active: bool[], True if the lane has a trial.
+      splits: this shard's part of the result of ``prepared``, by evaluated split.
+    """
+
+    def measure() -> ArrayPair:
+        params = workload.evaluated(carry.params, carry.optimizer)
+        by_split = [
+            _sums(workload, shards, params, carry.state, examples, split)
+            for split, examples in zip(workload.evaluated_splits, splits, strict=True)
+        ]
+        by_split = mesh.summed(by_split, shards)
+        finished = [metric.finish(sums[kind]) for sums in by_split for kind, metric in workload.metrics.items()]
+        metrics = jnp.stack(finished)
+        params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
+        metrics = jnp.where(params_finite, metrics, jnp.nan)
+        return metrics, jnp.all(jnp.isfinite(metrics))
+
+    shapes = jax.eval_shape(measure)
+    return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
+
+
+def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> Sums:
+    """The sums of all metrics over this shard's examples of a split."""
+    evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
+    size = min(own, chunk_size(workload, split))
+
+    def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
+        predicted = workload.predict(params, state, chunk.inputs)
+        weights = losses.label_weights(chunk.labels, weights, workload.padding)
+        return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
+
+    first = mesh.shard_index(shards) * own
+    if size == own:
+        return of_chunk(examples, None if shards * own == evaluated else _there(first + jnp.arange(own), evaluated))
+
+    def add(totals: Sums, start: Array) -> tuple[Sums, None]:
+        at = jnp.minimum(start, own - size)  # the last chunk overlaps the one before, whose examples count once
+        chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, at, size) for a in examples))
+        places = at + jnp.arange(size)
+        weights = _there(first + places, evaluated) * (places >= start).astype(jnp.float32)
+        return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
+
+    starts = jnp.arange(0, own, size)
+    shapes = jax.eval_shape(of_chunk, Examples(*(a[:size] for a in examples)), jnp.ones(size))
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    return jax.lax.scan(add, zeros, starts)[0]
+
+
+def _there(places: Array, count: int) -> Array:
+    return (places < count).astype(jnp.float32)

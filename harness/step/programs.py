@@ -1,0 +1,284 @@
+"""The compiled programs of a study. They are lowered from shapes only, then combined with the shared data."""
+
+import contextlib
+import functools
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec as P
+
+from harness.compiled import compile_cache, hlo, jaxpr_cost
+from harness.processes import multihost
+from harness.step import evaluation, mesh, prefetch, training
+from harness.step.batch_partition import Division
+from harness.step.mesh import TRIAL
+from harness.step.programs_key import ProgramsKey
+from harness.step.training import CALL_STEPS, Spans, TrainState
+from results.aliases import Fields, Strings
+from workloads import registry
+from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
+
+FED_BYTES = 256 << 20  # limit on the prefetched batches of a call per device
+
+
+class Programs(NamedTuple):
+    """Compiled functions and the device-resident data they use.
+
+    Attributes:
+      advance: ``(carry, Spans) -> carry``. The old carry is donated.
+      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
+        trials with a non-finite parameter.
+      empty: ``() -> carry``. Also puts the data on the devices.
+      put: ``(carry, {lane: arrays}) -> carry``. Replaces the leaves of the given lanes' carries.
+      lane_shapes: shapes of the leaves of one lane's carry.
+      metrics: names of the metrics, M in number.
+      lanes: number of lanes, L.
+      strategy: map or vmap.
+      division: division of each batch.
+      call_steps: the most steps of a call. None means any number.
+      bytes: peak memory of a device, from the compiler's account of each program and the size of all data.
+      feeding: a context for the calls of one study that drops prefetched batches at its end.
+    """
+
+    advance: Callable[[Any, Spans], Any]
+    evaluate: Callable[[Any, Array], ArrayPair]
+    empty: Callable[[], Any]
+    put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
+    lane_shapes: tuple[jax.ShapeDtypeStruct, ...]
+    metrics: Strings
+    lanes: int
+    strategy: str
+    division: Division
+    call_steps: int | None
+    bytes: int
+    feeding: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+
+class Shapes(NamedTuple):
+    """Arguments that programs are lowered for, as ``jax.ShapeDtypeStruct`` with sharding.
+
+    Attributes:
+      carry, spans, active: arrays with a leading lane axis.
+      train: training set, or None if it is not resident on the devices.
+      splits: evaluated splits.
+    """
+
+    carry: TrainState
+    spans: Spans
+    active: Any
+    train: Examples | None
+    splits: tuple[Examples, ...]
+
+
+def default_strategy() -> str:
+    """Returns the default strategy: ``map`` on a CPU (fast and bitwise reproducible), ``vmap`` on GPUs and TPUs."""
+    return "map" if jax.default_backend() == "cpu" else "vmap"
+
+
+def programs_for(
+    key: ProgramsKey,
+    lanes: int,
+    strategy: str,
+    division: Division,
+    source: Fields | None = None,
+) -> tuple[Programs, bool]:
+    """Returns the programs of a study, and whether this call built them.
+
+    Args:
+      key: key of the study's programs.
+      lanes: number of trials that run concurrently. It must be a multiple of the devices on the axis ``trial``.
+      strategy: map or vmap.
+      division: division of each batch.
+      source: options of the user's own data set, as in ``registry.dataset``.
+    """
+    builds = _build.cache_info().misses
+    return _build(key, lanes, strategy, division, json.dumps(source)), _build.cache_info().misses > builds
+
+
+def workload_of(key: ProgramsKey, source: Fields | None = None) -> Workload:
+    """Returns the workload of the programs."""
+    row = registry.dataset(key.dataset, source)
+    return registry.workload(row, key.model, json.loads(key.model_options), key.optimizer, key.precision)
+
+
+def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
+    """Returns the shapes of all program arguments for a mesh, without reading data or using a device."""
+
+    def of_lanes(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((lanes, *array.shape), array.dtype, sharding=mesh.by_lane(on))
+
+    carry, spans = jax.tree.map(of_lanes, one_lane(workload))
+    train = None if workload.draw or workload.feed else workload.shapes.train
+    return Shapes(
+        carry=carry,
+        spans=spans,
+        active=of_lanes(jax.ShapeDtypeStruct((), jnp.bool_)),
+        train=None if train is None else training.with_rows(train, train.labels.shape[0], sharding=mesh.replicated(on)),
+        splits=evaluation.prepared_shapes(workload, on.shape[DATA], mesh.by_shard(on)),
+    )
+
+
+def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
+    """Returns the shapes of a trial's state and of its spans."""
+    f32, i32, u32 = (jax.ShapeDtypeStruct((), np.dtype(name)) for name in ("float32", "int32", "uint32"))
+    names = [*inspect.signature(workload.update_rule).parameters, "label_smoothing"]
+    spans: Any = Spans(i32, i32, u32, i32, f32, f32, dict.fromkeys(names, f32))
+    return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
+
+
+def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
+    """Returns the program ``(carry, Spans, None) -> carry`` that initializes lanes starting from step 0."""
+    lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload), P())
+    return _lowered(jax.jit(lanes, donate_argnums=0), on, shapes.carry, shapes.spans, None)
+
+
+def lower_train(
+    workload: Workload, on: Mesh, strategy: str, shapes: Shapes, batch_size: int, microbatches: int
+) -> jax.stages.Lowered:
+    """Returns the program ``(carry, Spans, train) -> carry`` that takes steps."""
+    division = Division(on.shape[DATA], microbatches)
+    lanes = shapes.active.shape[0]
+    call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], batch_size)
+    lane = functools.partial(training.train_lane, workload, batch_size, division, call_steps)
+    train = shapes.train
+    if workload.feed:
+        size = division.examples(batch_size) * division.shards
+        assert workload.shapes.train is not None and call_steps is not None
+        train = training.with_rows(workload.shapes.train, lanes, call_steps, size, sharding=mesh.fed(on))
+    data = mesh.fed(on).spec if workload.feed else P()
+    all_lanes = mesh.over_lanes(on, strategy, lane, data, own_data=workload.feed is not None)
+    return _lowered(jax.jit(all_lanes, donate_argnums=0), on, shapes.carry, shapes.spans, train)
+
+
+def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
+    """Returns the maximum number of steps per call, given the number of lanes on a device, or None for no limit."""
+    most = CALL_STEPS if strategy == "vmap" or workload.feed else None
+    if workload.feed and workload.shapes.train:
+        example = sum(math.prod(a.shape[1:]) * np.dtype(a.dtype).itemsize for a in workload.shapes.train)
+        most = max(1, min(CALL_STEPS, FED_BYTES // (lanes * batch_size * example)))
+    return most
+
+
+def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
+    """Returns the program ``(carry, active, splits) -> (metrics, finite)``, which computes active lanes only.
+
+    Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
+    """
+    lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
+    lanes = mesh.over_lanes(on, "map", lane, P(DATA))
+    return _lowered(jax.jit(lanes), on, shapes.carry, shapes.active, shapes.splits)
+
+
+def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
+    """Lowers a program with full-precision float32 matmuls. By default, TPUs and GPUs reduce their precision.
+
+    A program over an abstract mesh, which has no devices, is lowered for TPUs and cannot be compiled.
+    """
+    platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
+    with jax.default_matmul_precision("highest"):
+        return program.trace(*arguments).lower(lowering_platforms=platforms)
+
+
+class Data(NamedTuple):
+    """A data set on the devices of a mesh: training examples and evaluated splits."""
+
+    train: Examples | None
+    splits: tuple[Examples, ...]
+
+
+@functools.lru_cache(maxsize=2)  # for the current study and the previous one
+def _data(dataset: str, version: str, source: str, shards: int) -> Data:
+    """Returns the data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
+    del version  # only part of the cache key
+    row = registry.dataset(dataset, json.loads(source))
+    loaded = row.load()
+    on = mesh.mesh(shards)
+    train = None
+    if not (row.draw or row.feed or loaded.train is None):
+        train = mesh.device_put_sharded(loaded.train, mesh.replicated(on))
+    splits = [evaluation.prepared(row, getattr(loaded, name), shards) for name in row.splits]
+    return Data(train, tuple(mesh.device_put_sharded(split, mesh.by_shard(on)) for split in splits))
+
+
+class _SharedPrograms(NamedTuple):
+    """Returns the programs that all batch sizes share, and the shapes of all program arguments."""
+
+    workload: Workload
+    on: Mesh
+    shapes: Shapes
+    start: jax.stages.Compiled
+    evaluate: jax.stages.Compiled
+
+
+@functools.lru_cache(maxsize=16)
+def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPrograms:
+    workload = workload_of(key, json.loads(source))
+    on = mesh.mesh(shards)
+    of = shapes(workload, on, lanes)
+    start = compile_cache.compiled(lower_start(workload, on, of))
+    return _SharedPrograms(workload, on, of, start, compile_cache.compiled(lower_evaluate(workload, on, of)))
+
+
+@functools.lru_cache(maxsize=16)
+def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
+    shared = _shared(key._replace(batch_size=0), lanes, division.shards, source)
+    workload = shared.workload
+    on = shared.on
+    lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
+    train = compile_cache.compiled(lowered)
+    placed = functools.partial(_data, key.dataset, key.data, source, division.shards)
+    place = functools.partial(mesh.device_put_sharded, sharding=mesh.by_lane(on))
+    call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
+
+    feeder = None
+    if workload.feed is not None:
+        assert call_steps is not None
+        make = functools.partial(prefetch.fed, workload, key.batch_size, division, call_steps, mesh.fed(on))
+        feeder = prefetch.Feeder(make, call_steps)
+
+    def empty() -> Any:
+        placed()
+        return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
+
+    def put(carry: Any, lanes: Mapping[int, Sequence[np.ndarray]]) -> Any:
+        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, multihost.on_host(carry)))
+        for lane, arrays in lanes.items():
+            for leaf, array in zip(leaves, arrays, strict=True):
+                leaf[lane] = array
+        return jax.tree.map(place, jax.tree.unflatten(structure, leaves))
+
+    def advance(carry: Any, spans: Spans) -> Any:
+        on_devices = place(spans)
+        if np.any((spans.start == 0) & (spans.stop > 0)):
+            carry = shared.start(carry, on_devices, None)
+        return train(carry, on_devices, feeder.take(spans) if feeder else placed().train)
+
+    return Programs(
+        advance=advance,
+        evaluate=lambda carry, active: shared.evaluate(carry, place(active), placed().splits),
+        empty=empty,
+        put=put,
+        lane_shapes=tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(shared.shapes.carry)),
+        metrics=tuple(f"{split}_{kind}" for split in workload.evaluated_splits for kind in workload.metrics),
+        lanes=lanes,
+        strategy=strategy,
+        division=division,
+        call_steps=call_steps,
+        bytes=max(
+            hlo.peak_bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
+            hlo.peak_bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
+        ),
+        feeding=functools.partial(contextlib.closing, feeder) if feeder else contextlib.nullcontext,
+    )
+
+
+def forget() -> None:
+    """Drops all programs and data of this process."""
+    for cached in (_build, _shared, _data):
+        cached.cache_clear()

@@ -1,0 +1,252 @@
+"""Trains one lane. A step sums a batch over shards and microbatches. A call takes steps, possibly across epochs."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from harness.step import mesh, rng
+from harness.step.batch_partition import Division
+from workloads import losses, optimizers
+from workloads.workload import Array, Examples, Params, State, Variables, Workload
+
+CALL_STEPS = 32  # maximum for batched lanes, because a lane that is done waits for the others
+
+
+class Spans(NamedTuple):
+    """The work of each lane in one call. Every array has a leading lane axis.
+
+    Attributes:
+      start, stop: int32[L], number of steps taken before and after the call. A new trial starts from 0. Both are 0 for
+        an idle lane, whose state does not change.
+      seed: uint32[L], seed of the trial.
+      schedule: int32[L], value in ``optimizers.SCHEDULES``.
+      decay_steps, end_factor: float32[L], parameters of the schedule.
+      metaparameters: float32[L] by name: those of the update rule, and label_smoothing.
+    """
+
+    start: Array
+    stop: Array
+    seed: Array
+    schedule: Array
+    decay_steps: Array
+    end_factor: Array
+    metaparameters: dict[str, Array]
+
+
+class TrainState(NamedTuple):
+    """The state of a trial between steps: parameters, network state and optimizer state."""
+
+    params: Params
+    state: State
+    optimizer: Any
+
+
+class Batch(NamedTuple):
+    """The examples of one shard of a batch, in order.
+
+    Attributes:
+      examples: [b, ...].
+      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label. With None, all are 1.
+      positions: int32[b], positions of the examples in the whole batch.
+      labels: number of labels in the whole batch.
+    """
+
+    examples: Examples
+    weights: Array | None
+    positions: Array
+    labels: int
+
+
+def with_rows(examples: Examples, *leading: int, sharding: Any = None) -> Examples:
+    """Returns the shapes of examples with other leading dimensions."""
+    return Examples(*(jax.ShapeDtypeStruct((*leading, *a.shape[1:]), a.dtype, sharding=sharding) for a in examples))
+
+
+def fresh(workload: Workload, spans: Spans) -> TrainState:
+    """Returns the initial state of a trial. The optimizer state is initialized by the rule that takes the first step.
+
+    Some rules keep metaparameters in their state. As in optax's ``init``, a learning rate in the state is that of the
+    first step. A rule that needs the current learning rate gets it in its update.
+    """
+    init_key, _ = rng.keys(spans.seed)
+    params, state = workload.init(init_key)
+    return TrainState(params, state, _rule(workload, spans, jnp.int32(0)).init(params))
+
+
+def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
+    """Initializes a trial that takes its first step. Other lanes are unchanged."""
+    return jax.lax.cond((spans.start == 0) & (spans.stop > 0), lambda: fresh(workload, spans), lambda: carry)
+
+
+def train_lane(
+    workload: Workload,
+    batch_size: int,
+    division: Division,
+    call_steps: int | None,
+    carry: TrainState,
+    spans: Spans,
+    train: Examples | None,
+) -> TrainState:
+    """Takes one trial from step ``start`` to ``stop``, inside ``shard_map``. An idle lane is unchanged.
+
+    Batched lanes take a bounded number of steps and compute the orders of all epochs at the start of the call.
+    Computing an order at the start of its epoch would stall the other lanes, whose epochs start at different steps.
+
+    Args:
+      workload: workload to train.
+      batch_size: number of examples in the whole batch.
+      division: partition of each batch.
+      call_steps: maximum number of steps per call of batched lanes, or None if lanes run one by one.
+      carry, spans: state and work of the trial.
+      train: training set, or None for a stream. For prefetched data, this shard's part of each batch in the call, [K,
+        b, ...].
+    """
+    _, data_key = rng.keys(spans.seed)
+
+    step = functools.partial(take_step, workload, division, spans)
+
+    if workload.feed:
+        assert train is not None
+
+        def step_of_feed(i: Array, carry: TrainState) -> TrainState:
+            fed = Examples(*(array.at[i].get(mode="promise_in_bounds") for array in train))
+            return step(spans.start + i, carry, batch_fed(fed, batch_size, division))
+
+        return jax.lax.fori_loop(0, spans.stop - spans.start, step_of_feed, carry)
+    if train is not None:
+        epochs = 1 if call_steps is None else (call_steps - 1) // (len(train.labels) // batch_size) + 2
+        return _epochs(step, spans, carry, data_key, batch_size, division, train, epochs)
+    draw = workload.draw
+    assert draw is not None  # a data set without a training set defines it
+
+    def step_of_stream(at: Array, carry: TrainState) -> TrainState:
+        drawn = draw(jax.random.fold_in(data_key, at), batch_size)
+        return step(at, carry, batch_of(drawn, None, jnp.int32(0), len(drawn.labels), division))
+
+    return jax.lax.fori_loop(spans.start, spans.stop, step_of_stream, carry)
+
+
+def take_step(
+    workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
+) -> TrainState:
+    """Takes one step of a trial, starting from step ``at`` (int32[]), on this shard's part of a batch."""
+    keys = rng.example_keys(spans.seed, at, batch.positions)
+    grads, state = gradients(workload, division, carry, batch, keys, spans.metaparameters["label_smoothing"])
+    updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
+    return TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
+
+
+def gradients(
+    workload: Workload,
+    division: Division,
+    carry: TrainState,
+    batch: Batch,
+    keys: Array,
+    label_smoothing: Array,
+) -> Variables:
+    """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
+
+    Since the number of labels is known in advance, the mean is a sum of scaled terms, and sums over shards and
+    microbatches do not need further scaling. Each part updates the same network state, and the updates are averaged.
+    """
+
+    count: Array | np.float32 = np.float32(batch.labels)
+    if workload.padding is not None:
+        real = losses.label_weights(batch.examples.labels, batch.weights, workload.padding)
+        batch = batch._replace(weights=real)
+        count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may consist of padding only
+
+    def loss(params: Params, examples: Examples, weights: Array | None, keys: Array) -> tuple[Array, State]:
+        value, state = workload.loss(params, carry.state, examples, weights, keys, label_smoothing)
+        return value / count, state
+
+    gradient = jax.grad(loss, has_aux=True)
+    parts = division.shards * division.microbatches
+    if division.microbatches == 1:
+        grads, state = gradient(carry.params, batch.examples, batch.weights, keys)
+    else:
+
+        def add(totals: Any, microbatch: Any) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, totals, gradient(carry.params, *microbatch)), None
+
+        inside = (batch.examples, batch.weights, keys)
+        cut = jax.tree.map(lambda a: a.reshape(division.microbatches, -1, *a.shape[1:]), inside)
+        (grads, state), _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, (carry.params, carry.state)), cut)
+    if parts == 1:
+        return grads, state
+    grads, state = mesh.summed((grads, state), division.shards)
+    return grads, jax.tree.map(lambda a: a / np.float32(parts), state)
+
+
+def _epochs(
+    step: Callable[[Array, TrainState, Batch], TrainState],
+    spans: Spans,
+    carry: TrainState,
+    key: Array,
+    batch_size: int,
+    division: Division,
+    train: Examples,
+    epochs: int,
+) -> TrainState:
+    """Takes steps over the training set, which is reshuffled every epoch. The last partial batch is dropped.
+
+    Computes the orders of ``epochs`` epochs at a time.
+    """
+    examples = len(train.labels)
+    steps_per_epoch = examples // batch_size
+
+    def one(at: Array, carry: TrainState, order: Array, since: Array) -> TrainState:
+        first = (at % steps_per_epoch) * batch_size
+        if epochs > 1:
+            first += (at // steps_per_epoch - since) * examples
+        return step(at, carry, batch_of(train, order, first, batch_size, division))
+
+    def some_epochs(at_carry: tuple[Array, TrainState]) -> tuple[Array, TrainState]:
+        at, carry = at_carry
+        since = at // steps_per_epoch
+        order_of = functools.partial(rng.epoch_order, key, examples=examples)
+        if epochs == 1:
+            order = order_of(since)
+        else:
+            order = jax.vmap(order_of)(since + np.arange(epochs, dtype=np.int32)).ravel()
+        end = jnp.minimum(spans.stop, (since + epochs) * steps_per_epoch)
+        return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order, since), carry)
+
+    return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, some_epochs, (spans.start, carry))[1]
+
+
+def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
+    """Returns this shard's examples of a batch of ``count`` starting at ``first`` in ``order`` (None: stored order)."""
+    whole = batch_fed(examples, count, division)
+    if division == Division() and order is None:
+        return whole
+    places = first + (whole.positions if whole.weights is None else jnp.minimum(whole.positions, count - 1))
+    # Uses a gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
+    rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
+    return whole._replace(examples=Examples(*(_rows(array, rows) for array in examples)))
+
+
+def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
+    """Returns this shard's part of a prefetched batch of ``count`` examples."""
+    own = division.examples(count)
+    positions = mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
+    weights = None if own * division.shards == count else (positions < count).astype(jnp.float32)
+    return Batch(examples, weights, positions, count * int(np.prod(examples.labels.shape[1:])))
+
+
+def _rows(array: Array, rows: Array) -> Array:
+    """Returns rows of an array, flattened to a matrix: a CPU would divide by every dimension to find an element."""
+    flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
+    return flat.reshape(len(rows), *array.shape[1:])
+
+
+def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
+    """Returns the update rule after ``at`` steps (int32[]), with the trial's metaparameters and learning rate."""
+    decay = optimizers.decay_factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
+    metaparameters = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
+    return workload.update_rule(**metaparameters | {"learning_rate": metaparameters["learning_rate"] * decay})

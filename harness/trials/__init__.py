@@ -1,0 +1,1 @@
+"""Trials of a study: their metaparameters, their order, and their checkpoints."""

@@ -1,0 +1,239 @@
+"""Predicts the cost of a step on a mesh: matmuls, memory traffic, and collectives with a latency and a bandwidth.
+
+Computation and communication are assumed not to overlap, so their times are added. The closed forms are those of *How
+to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections 2, 3 and 5), for two-byte
+weights and activations.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from results.costs.hardware import HOP_SECONDS, Hardware, passes
+
+Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
+Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
+Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
+Groups = tuple[tuple[int, ...], ...]  # groups of communicating devices
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+    "ragged-all-to-all",
+)
+_PASSED = ("collective-permute", "collective-broadcast")  # point-to-point transfers
+
+
+class Collective(NamedTuple):
+    """A collective operation.
+
+    Attributes:
+      operation: one of ``COLLECTIVES``.
+      bytes: size of the whole array that is summed, gathered, scattered or sent, for each device of a group.
+      groups: groups of communicating devices, by their positions in the mesh, or pairs for a permutation.
+      turns: trip counts of the enclosing loops.
+      name: name of the instruction.
+    """
+
+    operation: str
+    bytes: float
+    groups: Groups
+    turns: Turns
+    name: str
+
+    @property
+    def times(self) -> int:
+        """Number of executions. A loop with unknown trip count counts once."""
+        return times(self.turns)
+
+    @property
+    def size(self) -> int:
+        """Number of devices in the largest group."""
+        return max(map(len, self.groups))
+
+    @property
+    def wire_bytes(self) -> float:
+        """Bytes that a device sends per execution in the best ring algorithm: 2 (n−1)/n for a sum over n devices."""
+        share = (self.size - 1) / self.size
+        if self.operation == "all-reduce":
+            return 2 * share * self.bytes
+        if self.operation in ("collective-permute", "collective-broadcast"):
+            return self.bytes
+        return share * self.bytes
+
+
+def times(turns: Turns) -> int:
+    return math.prod(turn for turn in turns if turn is not None)
+
+
+def axes_of(collective: Collective, mesh: Axes) -> str:
+    """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
+
+    Args:
+      collective: collective of a program compiled for this mesh. Devices are numbered with the last axis varying
+        fastest.
+      mesh: sizes of the mesh axes, in order.
+    """
+    shape = tuple(mesh.values())
+    varying = set()
+    for group in collective.groups:
+        places = np.array(np.unravel_index(group, shape))
+        own = {i for i, along in enumerate(places) if len(set(along.tolist())) > 1}
+        if collective.operation != "collective-permute" and math.prod(shape[i] for i in own) != len(group):
+            return "mixed"
+        varying |= own
+    if collective.operation != "collective-permute" and math.prod(shape[i] for i in varying) != collective.size:
+        return "mixed"
+    return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
+
+
+def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
+    """The count, bytes and wire bytes of collectives, by operation and axes."""
+    sums: Totals = {}
+    for each in collectives:
+        key = each.operation, axes_of(each, mesh)
+        count, whole, wire = sums.get(key, (0, 0.0, 0.0))
+        sums[key] = count + each.times, whole + each.times * each.bytes, wire + each.times * each.wire_bytes
+    return sums
+
+
+class Prediction(NamedTuple):
+    """Predicted seconds of a step and of its parts, and whether the step fits in memory."""
+
+    compute_seconds: float
+    memory_seconds: float
+    exchange_seconds: float
+    fits: bool
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds of a step: the maximum of matmul and memory time, plus the time of all collectives."""
+        return max(self.compute_seconds, self.memory_seconds) + self.exchange_seconds
+
+
+def predict(
+    hardware: Hardware,
+    flops: float,
+    held_bytes: float,
+    collectives: Sequence[Collective],
+    over: Axes,
+    precision: str,
+) -> Prediction:
+    """Returns the predicted cost of a step.
+
+    Args:
+      hardware: the kind of all devices.
+      flops: matmul FLOPs of one device.
+      held_bytes: peak memory of one device. Each byte is assumed to be read once and written once.
+      collectives: collectives of the step.
+      over: sizes of the axes with their own links, from ``links``.
+      precision: matmul precision, float32 or bfloat16.
+    """
+    return Prediction(
+        flops * passes(hardware, precision) / hardware.flops,
+        2 * held_bytes / hardware.memory_bandwidth,
+        sum(each.times * exchange_seconds(hardware, each, over) for each in collectives),
+        held_bytes <= hardware.memory_bytes,
+    )
+
+
+def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
+    """Sizes of the axes with their own links: those of a mesh, or of the torus that a single axis covers.
+
+    Args:
+      hardware: the kind of all devices.
+      mesh: sizes of its axes.
+      chips: number of chips along each torus dimension. With None, the dimensions are assumed to be as even as
+        possible.
+    """
+    wide = [size for size in mesh.values() if size > 1]
+    if hardware.axes == 1 or len(wide) != 1:
+        return dict(mesh)
+    if chips is None:
+        sizes = _along(_factors(wide[0]), hardware.axes)
+    else:
+        sizes = [size for size in chips if size > 1] or [1]
+        cores, rest = divmod(wide[0], math.prod(sizes))
+        if rest:
+            return dict(mesh)
+        sizes[sizes.index(min(sizes))] *= cores  # the cores of a chip share its links
+    return {f"direction {i}": size for i, size in enumerate(sizes)}
+
+
+def _along(sizes: Sequence[int], directions: int) -> list[int]:
+    """Returns the lengths of torus dimensions that hold axes of these sizes, as even as possible."""
+    lengths = [1 for _ in range(min(directions, max(1, len(sizes))))]
+    for size in sorted(sizes, reverse=True):
+        lengths[lengths.index(min(lengths))] *= size
+    return lengths
+
+
+def _factors(number: int) -> list[int]:
+    """Returns the prime factors of a number."""
+    for prime in range(2, math.isqrt(number) + 1):
+        if number % prime == 0:
+            return [prime, *_factors(number // prime)]
+    return [number]
+
+
+def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
+    """Predicted seconds of one execution of a collective: latency per hop around its rings, plus bytes over bandwidth.
+
+    A collective over several axes uses the links of all of them, up to the number of the device's axes. A collective
+    over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently, and at the
+    same time exchange data within the node.
+
+    Args:
+      hardware: the kind of all devices.
+      collective: its groups are numbered along the axes.
+      over: sizes of the axes with their own links, from ``links``.
+    """
+    near = _on_switch if hardware.axes == 1 else _on_torus
+    return max(near(hardware, collective, over), _far_seconds(hardware, collective))
+
+
+def _far_seconds(hardware: Hardware, collective: Collective) -> float:
+    """Returns the seconds spent between nodes: a ring of nodes, in which each device has a part of the array."""
+    if hardware.node is None or hardware.far_bandwidth is None:
+        return 0.0
+    nodes = max(len({device // hardware.node for device in group}) for group in collective.groups)
+    if nodes == 1:
+        return 0.0
+    if collective.operation in _PASSED:
+        return HOP_SECONDS + collective.bytes / hardware.far_bandwidth
+    share = (nodes - 1) / nodes
+    if "all-to-all" in collective.operation:
+        return HOP_SECONDS * nodes + share * collective.bytes / hardware.far_bandwidth
+    sums = 2 if collective.operation == "all-reduce" else 1
+    within = collective.size / nodes
+    return HOP_SECONDS * nodes + sums * share * collective.bytes / within / hardware.far_bandwidth
+
+
+def _on_switch(hardware: Hardware, collective: Collective, over: Axes) -> float:
+    """Seconds on a switch, over which each device sends everything at its full rate."""
+    del over  # a switch does not have separate links per axis
+    hops = 1.0
+    if collective.operation not in _PASSED and "all-to-all" not in collective.operation:
+        hops = collective.size if collective.operation == "all-reduce" else collective.size / 2
+    return hops * HOP_SECONDS + collective.wire_bytes / hardware.link_bandwidth
+
+
+def _on_torus(hardware: Hardware, collective: Collective, over: Axes) -> float:
+    axes = axes_of(collective, over)
+    sizes = [collective.size] if axes in ("mixed", "none") else [over[name] for name in axes.split("+")]
+    rings = min(hardware.axes, len(sizes))
+    if collective.operation in _PASSED:
+        return HOP_SECONDS + collective.bytes / (rings * hardware.link_bandwidth / 2)  # one way
+    size = collective.size
+    hops = (size if collective.operation == "all-reduce" else size / 2) ** (1 / rings) * rings
+    if "all-to-all" in collective.operation:
+        # All data travel along each direction in turn, on average a quarter of the ring. The directions operate
+        # concurrently.
+        longest = max(_along(sizes, hardware.axes))
+        return hops * HOP_SECONDS + longest * collective.bytes / (4 * hardware.link_bandwidth)
+    return hops * HOP_SECONDS + collective.wire_bytes / (rings * hardware.link_bandwidth)

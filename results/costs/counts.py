@@ -1,0 +1,99 @@
+"""The record of counted costs: work, memory and collectives of a study, as plain numbers."""
+
+from typing import NamedTuple
+
+
+class Work(NamedTuple):
+    """The amount of work of a program.
+
+    Attributes:
+      flops: FLOPs of matmuls and convolutions, two per multiply-add.
+      fused_bytes: memory traffic of operations that compilers do not fuse.
+      most_bytes: memory traffic of all operations, assuming that each reads its operands from memory and writes its
+        result back.
+      operations: number of operations. Those in loops are multiplied by the trip count.
+    """
+
+    flops: float = 0.0
+    fused_bytes: float = 0.0
+    most_bytes: float = 0.0
+    operations: float = 0.0
+
+
+class Counts(NamedTuple):
+    """Costs of a study, counted from shapes only. They describe one device's share of a step that ``devices`` share.
+
+    Attributes:
+      step: work of one trial's step on one device.
+      evaluation: work of an evaluation on one device.
+      parameters: number of trained parameters on all devices.
+      held_bytes: approximate peak memory of a device for one trial's share of a batch, including intermediate results.
+      equations: number of operations in the text of all programs, which determines the compile time.
+      devices: number of devices that share a step. The other numbers are already divided by it.
+      precision: matmul precision, float32 or bfloat16.
+      least_bytes: approximate memory of a device if it processes its share in the largest possible number of parts.
+      sums: whether the devices that share a step all-reduce the gradients of all parameters.
+      streamed: whether each lane reads its own data stream. If so, the default is one lane.
+    """
+
+    step: Work
+    evaluation: Work
+    parameters: int
+    held_bytes: float
+    equations: int
+    devices: int
+    precision: str
+    least_bytes: float
+    sums: bool = False
+    streamed: bool = False
+
+
+class Exchange(NamedTuple):
+    """Collectives of one type over given mesh axes in a step: count, bytes of whole arrays, and bytes on the wire."""
+
+    operation: str
+    axes: str
+    times: float
+    bytes: float
+    wire_bytes: float
+
+
+class Verdict(NamedTuple):
+    """The compiler's verdict on a study for a topology.
+
+    Attributes:
+      fits: whether the study fits in memory. Missing if compilation did not finish.
+      needed_bytes, device_bytes: memory that a device needs, including all arguments, and memory that the compiler may
+        use.
+      flops: FLOPs of a step on a device.
+      exchanges: collectives of a step.
+      exchange_seconds: predicted seconds of these collectives.
+      unknown_loops: number of loops with unknown trip count. Their bodies are counted once. They are loops over steps.
+      cycles: cycles of a step in the compiler's schedule, with loops multiplied by their trip counts, if
+        the compiler reports them.
+      lanes: number of trials on a device.
+      shards: number of devices that share a step, as the engine would partition it.
+      microbatches: number of parts that a device's share is processed in.
+      device_kind: JAX's name for the device.
+      devices: number of devices in the slice.
+      how: readable description of the lanes and the batch partition.
+      processor_seconds: CPU seconds spent on compiling.
+      why: the compiler's message if the study does not fit, or the reason why the verdict is unknown.
+    """
+
+    fits: bool | None
+    needed_bytes: float | None = None
+    device_bytes: float | None = None
+    flops: float | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    exchange_seconds: float | None = None
+    unknown_loops: int = 0
+    cycles: float | None = None
+    lanes: int = 1
+    shards: int = 1
+    microbatches: int = 1
+    device_kind: str = ""
+    devices: int = 0
+    how: str = ""
+    processor_seconds: float = 0.0
+    why: str = ""

@@ -1,0 +1,83 @@
+"""Peak rates, memory and links of accelerators, from published tables."""
+
+import re
+from typing import NamedTuple
+
+HOP_SECONDS = 1e-6  # latency of one hop, from section 3 of the book
+
+
+class Hardware(NamedTuple):
+    """A device as counted by JAX (a chip or a core) and its links.
+
+    Attributes:
+      flops: bfloat16 matmul FLOPs per second.
+      passes: time of a full-precision float32 matmul relative to bfloat16, or 1 if ``flops`` is the float32 rate.
+      memory_bytes, memory_bandwidth: memory size in bytes, and bandwidth in bytes per second.
+      link_bandwidth: bytes per second that a device sends over the links of one torus axis (both directions together)
+        or into a switch.
+      axes: number of axes whose links a collective can use at once: the dimensions of a torus, or 1 for a switch.
+      node: number of devices connected by these links. All devices are, if it is missing.
+      far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, if
+        it is published.
+      source: source of these numbers.
+    """
+
+    flops: float
+    passes: int
+    memory_bytes: float
+    memory_bandwidth: float
+    link_bandwidth: float
+    axes: int
+    node: int | None
+    far_bandwidth: float | None
+    source: str
+
+
+_BOOK = "How to Scale Your Model, section 2, tables of TPU specifications"
+_CLOUD = "Google Cloud's pages of TPU versions (cloud.google.com/tpu/docs), and the book's tables where both say it"
+_NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400 Gbit/s of InfiniBand a GPU"
+_PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge. Nodes and network as of H100"
+_GRACE = "NVIDIA's data sheet, with 96 GB of HBM3. Nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
+_TPU = 6  # passes: TPUs add six bfloat16 products
+_GPU = 15  # passes: GPUs use other units
+HARDWARE = {
+    "v3": Hardware(0.7e14, _TPU, 16e9, 4.5e11, 1e11, 2, None, None, f"{_BOOK}, for a core, which is half a chip"),
+    "v4p": Hardware(2.75e14, _TPU, 32e9, 1.2e12, 9e10, 3, None, None, _BOOK),
+    "v5p": Hardware(4.59e14, _TPU, 96e9, 2.8e12, 1.8e11, 3, None, 6.25e9, _BOOK),
+    "v5e": Hardware(1.97e14, _TPU, 16e9, 8.1e11, 9e10, 2, None, None, _BOOK),
+    "v6e": Hardware(9.20e14, _TPU, 32e9, 1.6e12, 1.8e11, 2, None, None, _BOOK),
+    "h100": Hardware(9.89e14, _GPU, 80e9, 3.35e12, 4.5e11, 1, 8, 5e10, _NVIDIA),
+    "h200": Hardware(9.89e14, _GPU, 141e9, 4.8e12, 4.5e11, 1, 8, 5e10, _NVIDIA),
+    "h100_pcie": Hardware(7.56e14, _GPU, 80e9, 2.0e12, 6.4e10, 1, 8, 5e10, _PCIE),
+    "gh200": Hardware(9.90e14, _GPU, 96e9, 4.0e12, 4.5e11, 1, 4, 2.5e10, _GRACE),
+    # A core is half a chip of 46 TFLOP/s, 16 GiB at 700 GB/s, and links of 496 Gbit/s each way.
+    "v2": Hardware(0.23e14, _TPU, 8e9, 3.5e11, 6.2e10, 2, None, None, _CLOUD),
+    # A device as JAX shows it is half a chip of 2307 TFLOP/s, 192 GiB at 7380 GB/s, and 1200 GB/s of links.
+    "tpu7x": Hardware(11.5e14, _TPU, 96e9, 3.69e12, 9e10, 3, None, None, _CLOUD),
+    # Rates that programs reach, as in results.costs.predictions. Collectives are memory copies.
+    "cpu": Hardware(4.4e10, 1, 8e9, 5.9e9, 5.9e9, 1, None, None, "typical of a core of a server's processor"),
+}
+# JAX's device names and their rows in the hardware table. The rates of a GPU depend on its form factor.
+_KINDS = (
+    (r"TPU v2", "v2"),
+    (r"TPU v3", "v3"),
+    (r"TPU v4(?! ?lite)", "v4p"),
+    (r"TPU v5 ?(lite|e)", "v5e"),
+    (r"TPU v5", "v5p"),
+    (r"TPU v6", "v6e"),
+    (r"TPU ?v?7", "tpu7x"),
+    (r"\bH200$", "h200"),
+    (r"\bH100 80GB HBM3$", "h100"),
+    (r"\bH100 PCIe$", "h100_pcie"),
+    (r"\bGH200 (120|480)GB$", "gh200"),  # the number is the size of the CPU's memory
+)
+
+
+def hardware_of(device_kind: str) -> str | None:
+    """Returns the row of the hardware table for JAX's name of a device kind, if there is such a row."""
+    return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
+
+
+def passes(hardware: Hardware, precision: str) -> int:
+    """Returns the time of a matmul of the given precision relative to bfloat16."""
+    return 1 if precision == "bfloat16" else hardware.passes

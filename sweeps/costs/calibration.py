@@ -1,0 +1,308 @@
+"""Calibrates predictions: compares the measured seconds per step in a store with predicted ones."""
+
+import bisect
+import math
+import operator
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.costs import questions
+from harness.costs.questions import Question
+from harness.kinds import RUNNERS
+from harness.run import Settings
+from results import printing
+from results.bad_input import BadInput, number_of
+from results.costs import predictions
+from results.costs.predictions import Calibration, Seconds
+from results.grouping import grouped
+from results.plans.kinds import of_kind
+from results.plans.plan import Plan
+from results.storage.commits import Commit, read_table
+from sweeps.configured_study import Say
+
+COLUMNS = (
+    "device_kind",
+    "study",
+    "trial_steps",
+    "measured_seconds_per_step",
+    "predicted_seconds_per_step",
+    "predicted_seconds_per_step_low",
+    "predicted_seconds_per_step_high",
+    "measured_over_predicted",
+    "within_range",
+    "predictor",
+)
+_HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
+DECADES = 2  # studies are comparable within this range of FLOPs
+_TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", "shards", "microbatches")
+SAMPLED = 24  # maximum number of a store's studies that scale a prediction
+
+
+class Device(NamedTuple):
+    """The kind of a device, by its name in stores, and the backend."""
+
+    kind: str
+    backend: str
+
+
+class Known(NamedTuple):
+    """Ratios of measured to uncalibrated predicted seconds of a device, for steps and for compiling."""
+
+    steps: Calibration | None = None
+    compiling: Calibration | None = None
+
+
+def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
+    """Returns the number of trials that share a step: 1 on CPUs unless batched, and by default 1 for streamed data."""
+    if device.backend == "cpu" and settings.lane_strategy != "vmap":
+        return 1
+    return settings.lanes or (1 if streamed else max(1, min(32, trials)))
+
+
+def commits(folder: Path) -> list[Commit]:
+    """Returns the measured studies of a store or release whose costs can be counted. Empty if there is no store.
+
+    Raises:
+      BadInput: the folder is not a store.
+    """
+    from results import store
+
+    if not folder.is_dir():
+        return []
+    found = store.released_commits(folder)
+    return [
+        commit
+        for commit in (store.committed(folder) if found is None else found)
+        if commit.study.source is None and RUNNERS[commit.study.kind].counts is not None
+    ]
+
+
+class Measured(NamedTuple):
+    """Measured and uncalibrated predicted times of a stored study on a kind of device.
+
+    Attributes:
+      device: device of the runs.
+      study: plan of the study.
+      seconds, compiling: measured seconds per trial-step, and of compilation (None if everything was cached).
+      predicted, predicted_compiling: uncalibrated predictions of the same.
+      trial_steps: number of measured steps.
+      flops: FLOPs of a step on one device.
+    """
+
+    device: Device
+    study: Plan
+    seconds: float
+    compiling: float | None
+    predicted: Seconds
+    predicted_compiling: float
+    trial_steps: int
+    flops: float
+
+    @property
+    def ratio(self) -> float:
+        """Ratio of measured to predicted seconds."""
+        return self.seconds / self.predicted.middle
+
+    @property
+    def within(self) -> bool:
+        """Whether the measured seconds are within the predicted range."""
+        return self.predicted.low <= self.seconds <= self.predicted.high
+
+
+class MeasuredRun(NamedTuple):
+    """Total time of the runs of a study on one kind of device."""
+
+    commit: Commit
+    device: Device
+    devices: int
+    settings: Settings
+    train_seconds: float
+    trial_steps: int
+    calls: float  # per step
+    compile_seconds: float | None
+
+
+def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Measured]:
+    """Returns measured studies with predictions from tables. Probes are not used.
+
+    Studies that cannot be counted, and devices that are not in a table, are skipped.
+    """
+    runs = [run for commit in commits for run in runs_of(commit)]
+    asked = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
+    found = []
+    for run, answer in zip(runs, questions.ask(asked, say=say, refuses=False), strict=True):
+        if answer is None or questions.REFUSED in answer:
+            continue
+        counts = questions.counts_of(answer)
+        rates = predictions.rates(*run.device, counts.precision)
+        if rates is None:
+            continue
+        # The devices of a group share a step. Different groups run different trials.
+        groups = max(1, run.devices // counts.devices)
+        lanes = max(1, lanes_of(run.settings, run.device, run.settings.lanes or 1) // groups)
+        call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
+        predicted = predictions.seconds(counts.step, rates, lanes).plus(call)
+        found.append(
+            Measured(
+                run.device,
+                run.commit.study,
+                run.train_seconds * min(groups, run.commit.trials) / run.trial_steps,
+                run.compile_seconds,
+                predicted,
+                predictions.compiling_seconds(counts.equations, rates),
+                run.trial_steps,
+                counts.step.flops,
+            )
+        )
+    return found
+
+
+def runs_of(commit: Commit) -> list[MeasuredRun]:
+    """Returns the runs of a study, summed by device and batch partition, without emulated devices."""
+    if RUNNERS[commit.study.kind].counts is None:
+        return []
+    calls = _calls(commit)
+    usable = [
+        row
+        for row in read_table(commit, "studies").to_pylist()
+        if row["emulated"] is False and row["trial_steps"] and row["train_seconds"]
+    ]
+    together = grouped(usable, operator.itemgetter(*_TOGETHER))
+    found = []
+    for (kind, backend, devices, lanes, strategy, shards, microbatches), rows in together.items():
+        compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
+        settings = Settings(
+            lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
+        )
+        found.append(
+            MeasuredRun(
+                commit,
+                Device(kind or "unknown", backend or "cpu"),
+                devices or 1,
+                settings if commit.study.batch_size else Settings(),
+                sum(row["train_seconds"] for row in rows),
+                sum(row["trial_steps"] for row in rows),
+                calls,
+                statistics.median(compiled) if compiled else None,
+            )
+        )
+    return found
+
+
+def _calls(commit: Commit) -> float:
+    """Returns the number of program calls per step of a study. Each evaluation is a call."""
+    grid = RUNNERS[commit.study.kind].evaluations(commit.study)
+    taken = list(filter(None, read_table(commit, "trials")["steps"].to_pylist())) or [commit.study.budget_steps]
+    return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
+
+
+class StoreRatios:
+    """Runs in a store that scale predictions."""
+
+    def __init__(self, commits: Sequence[Commit], say: Say):
+        self._commits = commits
+        self._say = say
+        self._measured: dict[tuple, list[Measured]] = {}
+
+    def of(self, device: Device, study: Plan, flops: float) -> Known:
+        """Returns the ratios of runs on the same device kind, of the same model if there are enough of them.
+
+        Only runs of a similar size are used.
+
+        Args:
+          device: device that the study runs on.
+          study: plan of the study.
+          flops: FLOPs of a step on one device.
+        """
+        for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
+            there = [one for one in self._of_model(device, study.kind, model) if _alike(one.flops, flops)]
+            if len(there) >= least:
+                steps = predictions.calibration([one.ratio for one in there])
+                compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
+                return Known(steps, predictions.calibration(compiled))
+        return Known()
+
+    def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
+        """Returns the measured studies of a kind on a device, of one model or of all models."""
+        key = device, kind, model
+        if key not in self._measured:
+            own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]
+            found = measured(_spread(own, device), self._say)
+            self._measured[key] = [one for one in found if one.device == device]
+        return self._measured[key]
+
+
+def _alike(one: float, other: float) -> bool:
+    """Returns whether the FLOPs of two steps are similar."""
+    return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
+
+
+def _model(study: Plan) -> tuple[str, str]:
+    return study.dataset, study.model_label
+
+
+def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
+    """Returns an evenly spaced sample of the studies measured on a device."""
+    there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
+    apart = math.ceil(len(there) / SAMPLED)
+    return there[::apart] if apart else []
+
+
+def show(store: Path) -> int:
+    """Prints the calibration of all device kinds in a store or release. Returns the exit code 0.
+
+    Raises:
+      BadInput: there are no runs to compare.
+    """
+    found = measured(commits(store), printing.say)
+    found.sort(key=lambda one: (one.device.kind, printing.numbered(one.study.name)))
+    if not found:
+        raise BadInput(f"store={store} has no runs with usable times. Run a sweep into it first.")
+    printing.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
+    return 0
+
+
+def _cells(one: Measured) -> tuple:
+    return (
+        one.device.kind,
+        one.study.name,
+        one.trial_steps,
+        one.seconds,
+        *one.predicted,
+        one.ratio,
+        one.within,
+        predictions.PREDICTOR,
+    )
+
+
+def _text(found: list[Measured]) -> str:
+    parts = []
+    for device in dict.fromkeys(one.device for one in found):
+        own = [one for one in found if one.device == device]
+        rows = [
+            (
+                one.study.name,
+                one.trial_steps,
+                f"{one.seconds:.3g}",
+                f"{one.predicted.low:.2g} – {one.predicted.high:.2g}",
+                f"{one.ratio:.2f}",
+                "yes" if one.within else "no",
+            )
+            for one in own
+        ]
+        known = predictions.calibration([one.ratio for one in own])
+        assert known is not None
+        ratios = sorted(one.ratio for one in own)
+        logs = [math.log(ratio) for ratio in ratios]
+        deviation = math.exp(statistics.stdev(logs)) if len(logs) > 1 else 1.0
+        spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}, standard deviation × ÷ {deviation:.2f}"
+        inside = sum(one.within for one in own)
+        parts += [
+            f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
+            printing.table(_HEADER, rows, ("study", "in range")),
+            f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
+            "",
+        ]
+    return "\n".join(parts[:-1])

@@ -1,0 +1,338 @@
+"""Predicts memory, seconds per step and device-hours of the studies of a sweep.
+
+A subprocess counts FLOPs and bytes (``harness.costs.questions``). Predictions are scaled by runs in the store on the
+same kind of device. Measured and predicted seconds are never in the same column.
+"""
+
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from harness.costs import microbenchmarks, questions
+from harness.costs.questions import Answer, Question
+from harness.kinds import RUNNERS
+from harness.processes import processors
+from harness.run import Settings
+from results.bad_input import BadInput, number_of
+from results.costs import predictions
+from results.costs.collectives import Collective, exchange_seconds, links
+from results.costs.counts import Counts, Verdict
+from results.costs.hardware import HARDWARE, hardware_of
+from results.costs.predictions import NOTHING, Rates, Seconds
+from results.plans.plan import Plan
+from sweeps.configured_study import ConfiguredStudy, Say, Studies
+from sweeps.costs.calibration import Device, Known, StoreRatios, commits, lanes_of
+from sweeps.costs.speeds import Lengths
+from sweeps.kind_configs import READERS
+from sweeps.planning import Request
+
+FEW_EXAMPLES = 1e7  # in a sweep with fewer examples, only the largest networks take hours
+TIMEOUT_SECONDS = 3600.0  # timeout for compiling for a topology
+ENDED = "the compiler did not end"
+# Clock rates of cores in Hz, from Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
+CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
+
+
+class StudyCost(NamedTuple):
+    """The predicted cost of a study.
+
+    Attributes:
+      study: plan of the study.
+      missing: number of trials to run.
+      counts: counted FLOPs and bytes, or None for kinds without counts.
+      verdict: verdict of the compiler, or None without a topology or if the compiler did not finish.
+      asked: requested topology.
+      device: device that the prediction is for.
+      machine_bytes: memory of a device of this machine, or None if unknown or with a topology.
+      lanes: number of trials that run concurrently on all devices.
+      step: predicted seconds per trial-step, or None for unknown devices.
+      alone: whether a single trial uses all devices, so that ``step`` is the time between steps.
+      steps, evaluations: expected number of steps and evaluations per trial.
+      from_store: whether these are derived from curves in the store rather than from the budget.
+      device_seconds: predicted seconds of all trials to run, summed over devices.
+      by: source of the rates, or the reason why there is no prediction.
+    """
+
+    study: Plan
+    missing: int
+    counts: Counts | None
+    verdict: Verdict | None
+    asked: str | None
+    device: Device
+    machine_bytes: float | None
+    lanes: int
+    step: Seconds | None
+    alone: bool
+    steps: float
+    evaluations: float
+    from_store: bool
+    device_seconds: Seconds | None
+    by: str
+
+    @property
+    def devices(self) -> int:
+        """Number of devices that the study occupies."""
+        if self.verdict:
+            return self.verdict.devices
+        return self.counts.devices if self.counts else 1
+
+    @property
+    def shards(self) -> int:
+        """Number of devices that share a step. Counts are per device."""
+        return self.verdict.shards if self.verdict else self.devices
+
+    @property
+    def idle(self) -> int:
+        """Number of unused devices of a topology, if there are fewer trials than device groups."""
+        if self.verdict is None or not self.missing:
+            return 0
+        return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the study fits in memory, according to the compiler or this machine's memory. None if unknown."""
+        if self.asked is not None:
+            return None if self.verdict is None else self.verdict.fits
+        if self.counts is None or self.machine_bytes is None:
+            return None
+        return self.counts.least_bytes <= self.machine_bytes
+
+
+def span(of: Seconds, unit: float = 1.0) -> str:
+    """Formats the range of predicted seconds in a unit of ``unit`` seconds."""
+    ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
+    return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
+
+
+def here() -> Device:
+    """Returns the kind of device of this machine."""
+    backend, _ = processors.accelerators()
+    return Device(processors.model() if backend == "cpu" else processors.accelerator_model(backend), backend)
+
+
+def of_request(
+    request: Request,
+    missing: Mapping[str, int],
+    topology: str | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    say: Say = lambda line: None,
+) -> list[StudyCost]:
+    """Returns the predicted costs of the studies of a request, in the same order.
+
+    Args:
+      request: the request.
+      missing: number of trials to run, by study name.
+      topology: topology of TPUs, which this machine need not have. None predicts for this machine.
+      timeout_seconds: timeout for compiling all studies.
+      say: called with messages for the user.
+
+    Raises:
+      BadInput: the topology does not exist, or a study cannot be compiled for it.
+      Unanswered: counting failed.
+    """
+    verdicts = {}
+    if topology is not None:
+        compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
+        answers = _ask(request, compiled, {}, say, topology, timeout_seconds)
+        verdicts = {name: questions.verdict_of(answer) for name, answer in answers.items()}
+    counted = [study for study in request.studies if RUNNERS[study.kind].counts is not None]
+    given = _ask(request, counted, verdicts, say)
+    counts = {name: questions.counts_of(answer) for name, answer in given.items() if questions.REFUSED not in answer}
+    why = {name: answer[questions.REFUSED] for name, answer in given.items() if questions.REFUSED in answer}
+    why |= {
+        study.name: f"costs of kind {study.kind} cannot be counted before a run"
+        for study in request.studies
+        if not _is_counted(study)
+    }
+    stored = commits(request.store)
+    fixed = here() if topology is None else Device("", "tpu")
+    steps = Lengths(stored)
+    known = StoreRatios(stored, say)
+    found = []
+    compiling = set()  # keys of programs counted so far
+    for study in request.studies:
+        verdict = verdicts.get(study.name)
+        device = Device(verdict.device_kind, "tpu") if verdict else fixed
+        counted_here = counts.get(study.name)
+        trials = missing[study.name]
+        programs = RUNNERS[study.kind].programs(study)
+        streamed = counted_here is not None and counted_here.streamed
+        cost = _cost(
+            study,
+            trials,
+            counted_here,
+            verdict,
+            asked=topology,
+            device=device,
+            known=known,
+            lengths=steps.of(study),
+            compiles=programs not in compiling,
+            lanes=lanes_of(request.settings, device, trials, streamed=streamed),
+        )
+        found.append(cost._replace(by=why.get(study.name, cost.by)))
+        compiling.add(programs)
+    return found
+
+
+def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
+    """Returns the predicted device-seconds of a sweep on this machine. None if small, or if unknown, which is reported.
+
+    Counting takes some seconds, so it is skipped for sweeps with few examples.
+    """
+    examples = sum(
+        missing[study.name]
+        * study.budget_steps
+        * READERS[study.kind].examples(ConfiguredStudy(study, request.sources.get(study.name)))
+        for study in request.studies
+        if missing[study.name]
+    )
+    if examples <= FEW_EXAMPLES:
+        return None
+    try:
+        found = of_request(request, missing, say=say)
+    except (BadInput, questions.Unanswered) as error:  # a failed prediction must not prevent a run
+        say(f"the cost of this sweep is unknown: {error}")
+        return None
+    known = [each.device_seconds for each in found if each.device_seconds is not None]
+    if unknown := [each for each in found if each.device_seconds is None and each.missing and _is_counted(each.study)]:
+        which = "this sweep" if len(unknown) == len(found) else number_of(len(unknown), "study")
+        say(f"the cost of {which} is unknown: {unknown[0].by}")
+    return functools.reduce(Seconds.plus, known) if known else None
+
+
+def _is_counted(study: Plan) -> bool:
+    return RUNNERS[study.kind].counts is not None
+
+
+def _ask(
+    request: Request,
+    studies: Studies,
+    verdicts: Mapping[str, Verdict],
+    say: Say,
+    topology: str | None = None,
+    timeout_seconds: float | None = None,
+) -> dict[str, Answer]:
+    """Returns answers by study name. Studies that share programs share an answer. Missing answers are omitted.
+
+    Counts are per device, with the batch partition of ``verdicts`` if given.
+    """
+    shared: dict[Any, Question] = {}
+    keys = {}
+    # Only settings that affect costs, so that cached answers are shared between all others.
+    names = ("lanes", "lane_strategy", "shards", "microbatches")
+    asked = Settings(**{name: getattr(request.settings, name) for name in names})
+    for study in studies:
+        settings = asked
+        verdict = verdicts.get(study.name)
+        if verdict is not None:
+            settings = dataclasses.replace(asked, shards=verdict.shards, microbatches=verdict.microbatches)
+        programs = RUNNERS[study.kind].programs(study)
+        keys[study.name] = key = study.kind, programs, study.trials if topology else 0, settings
+        source = request.sources.get(study.name)
+        shared.setdefault(key, Question(study.plan(), study.trials, source, settings, topology))
+    answers = questions.ask(list(shared.values()), timeout_seconds, say, refuses=topology is not None)
+    by_key = dict(zip(shared, answers, strict=True))
+    found = {name: by_key[key] for name, key in keys.items()}
+    return {name: answer for name, answer in found.items() if answer is not None}
+
+
+def _cost(
+    study: Plan,
+    missing: int,
+    counts: Counts | None,
+    verdict: Verdict | None,
+    *,
+    asked: str | None,
+    device: Device,
+    known: StoreRatios,
+    lengths: tuple[float, float, bool],
+    compiles: bool,
+    lanes: int,
+) -> StudyCost:
+    """Predicts the cost of a study."""
+    ratios = Known() if counts is None else known.of(device, study, counts.step.flops)
+    rates = None if counts is None else _rates(device, counts.precision, ratios)
+    if verdict is not None:
+        lanes = verdict.lanes * (verdict.devices // verdict.shards)
+    machine_bytes = _machine_bytes(device, counts) if asked is None else None
+    about = (study, missing, counts, verdict, asked, device, machine_bytes, lanes)
+    cost = StudyCost(*about, None, False, *lengths, None, "this device is unknown")
+    if asked is not None and (verdict is None or verdict.flops is None):
+        return cost._replace(by=ENDED if verdict is None else "it does not fit")
+    if counts is None or rates is None:
+        return cost
+    # Counts are already per device.
+    evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
+    call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
+    if verdict is None:
+        alone = lanes == 1
+        trials = missing
+        step = predictions.seconds(counts.step, rates, lanes)
+        step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
+    else:
+        alone = verdict.shards == verdict.devices and verdict.lanes == 1
+        step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
+        trials = verdict.lanes * math.ceil(missing / lanes)  # all devices are reserved while any trial runs
+    total = NOTHING
+    if missing:
+        total = step.times(cost.steps).plus(evaluation).times(trials * cost.devices)
+    if missing and compiles:
+        each = ratios.compiling
+        seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
+        total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(cost.devices))
+    return cost._replace(step=step, alone=alone, device_seconds=total, by=rates.source)
+
+
+def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
+    """Returns the predicted seconds per trial-step of a compiled program: the device's seconds over its trials.
+
+    The range includes the seconds in the compiler's schedule, if its cycles and the clock rate are known.
+    """
+    assert verdict.flops is not None
+    moved = counts.step.fused_bytes * verdict.lanes
+    middle = verdict.flops / rates.flops + moved / rates.bytes + counts.step.operations * rates.operation_seconds
+    found = predictions.around((middle + (verdict.exchange_seconds or 0.0)) / verdict.lanes, rates.factor)
+    row = hardware_of(verdict.device_kind)
+    if verdict.cycles is not None and row in CLOCKS:
+        scheduled = verdict.cycles / CLOCKS[row] / verdict.lanes
+        found = Seconds(found.middle, min(found.low, scheduled), max(found.high, scheduled))
+    return found
+
+
+def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
+    """Returns the predicted seconds of summing gradients over this machine's devices, from a probe or a table.
+
+    The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
+    """
+    if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
+        return NOTHING
+    size = 4.0 * counts.parameters
+    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size)
+    row = hardware_of(device.kind)
+    if seconds is None and row is not None:
+        group = (tuple(range(counts.devices)),)
+        over = links(HARDWARE[row], {"data": counts.devices})
+        seconds = exchange_seconds(HARDWARE[row], Collective("all-reduce", size, group, (), ""), over)
+    return NOTHING if seconds is None else predictions.around(seconds, rates.factor)
+
+
+def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
+    """Returns the bytes of memory of each device of a study on this machine, or None if unknown."""
+    if device.backend == "cpu":  # its devices share the memory
+        try:
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)
+        except (OSError, ValueError, AttributeError):
+            return None
+    row = hardware_of(device.kind)
+    return None if row is None else HARDWARE[row].memory_bytes
+
+
+def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
+    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe, otherwise tables."""
+    if ratios.steps is not None:
+        tables = predictions.rates(*device, precision)
+        return None if tables is None else predictions.scaled(tables, ratios.steps)
+    return microbenchmarks.rates(*device, precision) or predictions.rates(*device, precision)
