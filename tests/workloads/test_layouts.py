@@ -69,6 +69,14 @@ def test_layouts_that_are_refused(text: str, kind: str, position: int, hint: str
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("axis", ["stage", "pipe"])
+def test_stages_are_refused_until_they_exist(axis: str) -> None:
+    with pytest.raises(Refused, match=r"pipeline stages are not supported.* such as data") as caught:
+        read_layout(f"layers:{axis}", read_mesh(f"{axis}:4"), SMALL)
+    assert (caught.value.kind, caught.value.position) == ("stages", 0)
+    assert read_layout("layers:data", read_mesh("data:4"), SMALL) == {"layers": "data"}
+
+
 def test_what_does_not_divide_is_refused_with_what_would() -> None:
     with pytest.raises(Refused, match=r"heads=8 does not divide into 3 parts.*model:2 would work") as caught:
         read_layout("heads:model", read_mesh("model:3"), SMALL)

@@ -23,8 +23,10 @@ REFUSALS = {
     "tensor_axis_twice": "a layout splits one tensor axis over two mesh axes",
     "same_tensor": "two axes of one tensor would be split over one mesh axis",
     "same_operation": "two axes of one operation, from different tensors, would be split over one mesh axis",
+    "stages": "a layout splits layers over pipeline stages, which are not supported",
     "indivisible": "the size of a tensor axis is not a multiple of the size of the mesh axis",
 }
+STAGES = ("stage", "stages", "pipe", "pipeline")  # names of mesh axes that promise a pipeline
 AxesByName = Mapping[str, Sequence[str]]
 MOST_DEVICES = 2**20
 _SHOWN = 80  # characters of a text in a message
@@ -158,6 +160,13 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
             if name in split and strict:
                 raise refused("tensor_axis_twice", at, f"axis {name!r} appears twice. Name each axis once.")
             split.setdefault(name, (axis, at))
+    if "layers" in split and split["layers"][0] in STAGES:
+        axis, at = split["layers"]
+        what = (
+            f"pipeline stages are not supported. To store layers on different devices and gather them in every step, "
+            f"use another name for the mesh axis {axis!r}, such as data."
+        )
+        raise refused("stages", at, what)
     _check_together(text, split, model.tensors, "tensor")
     _check_together(text, split, model.operations, "operation")
     for name, (axis, at) in split.items():
