@@ -11,7 +11,7 @@ from harness.compiled import jaxpr_cost
 from harness.step import mesh
 from harness.step.training import TrainState, with_rows
 from workloads import losses
-from workloads.workload import Array, ArrayPair, Dataset, Examples, Workload
+from workloads.workload import Array, ArrayPair, Dataset, Examples, Params, State, Workload
 
 Sums = dict[str, Any]  # by kind of metric
 CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
@@ -74,19 +74,22 @@ def evaluate_lane(
 
     Args:
       workload: defines the metrics and the evaluated splits.
-      shards: number of shards that the examples are divided over, inside ``shard_map``.
+      shards: number of shards that the examples are divided over.
       carry: state of the trial.
       active: bool[], True if the lane has a trial.
-      splits: this shard's part of the result of ``prepared``, by evaluated split.
+      splits: results of ``prepared``, by evaluated split.
     """
+
+    def of_shard(splits: tuple[Examples, ...], params: Params, state: State) -> list[Sums]:
+        by_split = [
+            _sums(workload, shards, params, state, examples, split)
+            for split, examples in zip(workload.evaluated_splits, splits, strict=True)
+        ]
+        return mesh.summed(by_split, shards)
 
     def measure() -> ArrayPair:
         params = workload.evaluated(carry.params, carry.optimizer)
-        by_split = [
-            _sums(workload, shards, params, carry.state, examples, split)
-            for split, examples in zip(workload.evaluated_splits, splits, strict=True)
-        ]
-        by_split = mesh.summed(by_split, shards)
+        by_split = mesh.over_shards(of_shard, shards, splits, params, carry.state)
         finished = [metric.finish(sums[kind]) for sums in by_split for kind, metric in workload.metrics.items()]
         metrics = jnp.stack(finished)
         params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))

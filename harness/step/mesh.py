@@ -76,16 +76,14 @@ def fed(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(TRIAL, None, DATA))
 
 
-def over_lanes(
-    mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P, *, own_data: bool = False
-) -> Callable[..., Any]:
+def over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: bool = False) -> Callable[..., Any]:
     """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the axis ``trial``.
 
     Args:
       mesh: [trial, data].
       strategy: map (one lane after another) or vmap.
-      lane: function of one lane. It may sum over the axis ``data``, and its results must be replicated over that axis.
-      data: sharding of the argument ``data``.
+      lane: function of one lane, for whole batches. The partitioner divides its arrays over the axis ``data``, except
+        inside ``over_shards``.
       own_data: whether the data have a leading lane axis, so that each lane has its own.
     """
 
@@ -98,7 +96,32 @@ def over_lanes(
             return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
         return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
 
-    return jax.shard_map(all_lanes, mesh=mesh, in_specs=(P(TRIAL), P(TRIAL), data), out_specs=P(TRIAL), check_vma=False)
+    by_hand = {TRIAL} if mesh.shape[DATA] > 1 else {TRIAL, DATA}
+    specs = (P(TRIAL), P(TRIAL), P(TRIAL) if own_data else P())
+    return jax.shard_map(all_lanes, mesh=mesh, in_specs=specs, out_specs=P(TRIAL), axis_names=by_hand, check_vma=False)
+
+
+def over_shards(of_shard: Callable[..., Any], shards: int, divided: Any, *replicated: Any) -> Any:
+    """Calls ``of_shard(divided, *replicated)`` on each shard of a batch, inside ``over_lanes``.
+
+    Args:
+      of_shard: function that may sum over the axis ``data``. Its results must be replicated over that axis.
+      shards: number of shards.
+      divided: arrays whose leading axis is divided over the shards.
+      replicated: arrays that every shard needs.
+    """
+    if shards == 1:
+        return of_shard(divided, *replicated)
+    specs = (P(DATA), *(P() for _ in replicated))
+    mapped = jax.shard_map(of_shard, in_specs=specs, out_specs=P(), axis_names={DATA}, check_vma=False)
+    return mapped(divided, *replicated)
+
+
+def divided(arrays: Any, shards: int) -> Any:
+    """Returns arrays whose leading axis, the examples of a batch, is divided over the shards."""
+    if shards == 1:
+        return arrays
+    return jax.tree.map(lambda array: jax.lax.with_sharding_constraint(array, P(DATA)), arrays)
 
 
 def summed(values: Any, shards: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec as P
+from jax.sharding import AbstractMesh, Mesh
 
 from harness.compiled import compile_cache, hlo, jaxpr_cost
 from harness.processes import multihost
@@ -134,8 +134,9 @@ def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
 
 def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
     """Returns the program ``(carry, Spans, None) -> carry`` that initializes lanes starting from step 0."""
-    lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload), P())
-    return _lowered(jax.jit(lanes, donate_argnums=0), on, shapes.carry, shapes.spans, None)
+    lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload))
+    program = jax.jit(lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
+    return _lowered(program, on, shapes.carry, shapes.spans, None)
 
 
 def lower_train(
@@ -151,9 +152,9 @@ def lower_train(
         size = division.examples(batch_size) * division.shards
         assert workload.shapes.train is not None and call_steps is not None
         train = training.with_rows(workload.shapes.train, lanes, call_steps, size, sharding=mesh.fed(on))
-    data = mesh.fed(on).spec if workload.feed else P()
-    all_lanes = mesh.over_lanes(on, strategy, lane, data, own_data=workload.feed is not None)
-    return _lowered(jax.jit(all_lanes, donate_argnums=0), on, shapes.carry, shapes.spans, train)
+    all_lanes = mesh.over_lanes(on, strategy, lane, own_data=workload.feed is not None)
+    program = jax.jit(all_lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
+    return _lowered(program, on, shapes.carry, shapes.spans, train)
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
@@ -171,8 +172,13 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.L
     Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
     """
     lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
-    lanes = mesh.over_lanes(on, "map", lane, P(DATA))
-    return _lowered(jax.jit(lanes), on, shapes.carry, shapes.active, shapes.splits)
+    lanes = mesh.over_lanes(on, "map", lane)
+    program = jax.jit(lanes, out_shardings=mesh.by_lane(on))
+    return _lowered(program, on, shapes.carry, shapes.active, shapes.splits)
+
+
+def _shardings(shapes: Any) -> Any:
+    return jax.tree.map(lambda array: array.sharding, shapes)
 
 
 def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:

@@ -47,13 +47,13 @@ class TrainState(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The examples of one shard of a batch, in order.
+    """The examples of a batch, in order and divided over the shards.
 
     Attributes:
-      examples: [b, ...].
-      weights: float32[b], 0 for padding beyond the end of the batch, or [b, ...] by label. With None, all are 1.
-      positions: int32[b], positions of the examples in the whole batch.
-      labels: number of labels in the whole batch.
+      examples: [B, ...].
+      weights: float32[B], 0 for padding beyond the end of the batch, or [B, ...] by label. With None, all are 1.
+      positions: int32[B], positions of the examples in the batch.
+      labels: number of labels in the batch, without padding.
     """
 
     examples: Examples
@@ -92,19 +92,18 @@ def train_lane(
     spans: Spans,
     train: Examples | None,
 ) -> TrainState:
-    """Takes one trial from step ``start`` to ``stop``, inside ``shard_map``. An idle lane is unchanged.
+    """Takes one trial from step ``start`` to ``stop``. An idle lane is unchanged.
 
     Batched lanes take a bounded number of steps and compute the orders of all epochs at the start of the call.
     Computing an order at the start of its epoch would stall the other lanes, whose epochs start at different steps.
 
     Args:
       workload: workload to train.
-      batch_size: number of examples in the whole batch.
+      batch_size: number of examples in a batch.
       division: partition of each batch.
       call_steps: maximum number of steps per call of batched lanes, or None if lanes run one by one.
       carry, spans: state and work of the trial.
-      train: training set, or None for a stream. For prefetched data, this shard's part of each batch in the call, [K,
-        b, ...].
+      train: training set, or None for a stream. For prefetched data, the batches of the call, [K, B, ...].
     """
     _, data_key = rng.keys(spans.seed)
 
@@ -134,11 +133,28 @@ def train_lane(
 def take_step(
     workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
 ) -> TrainState:
-    """Takes one step of a trial, starting from step ``at`` (int32[]), on this shard's part of a batch."""
-    keys = rng.example_keys(spans.seed, at, batch.positions)
-    grads, state = gradients(workload, division, carry, batch, keys, spans.metaparameters["label_smoothing"])
+    """Takes one step of a trial, starting from step ``at`` (int32[]). The optimizer updates whole parameters."""
+    smoothing = spans.metaparameters["label_smoothing"]
+
+    def of_shard(batch: Batch, carry: TrainState, seed: Array, at: Array, smoothing: Array) -> Variables:
+        keys = rng.example_keys(seed, at, batch.positions)
+        return gradients(workload, division, carry, batch, keys, smoothing)
+
+    inputs = carry._replace(optimizer=None)
+    grads, state = over_batch(of_shard, division, batch, inputs, spans.seed, at, smoothing)
     updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
     return TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
+
+
+def over_batch(of_shard: Callable[..., Any], division: Division, batch: Batch, *replicated: Any) -> Any:
+    """Calls ``of_shard(batch, *replicated)`` on each shard of a batch. Its results must be replicated."""
+
+    def with_labels(arrays: Any, *replicated: Any) -> Any:
+        examples, weights, positions = arrays
+        return of_shard(Batch(examples, weights, positions, batch.labels), *replicated)
+
+    arrays = (batch.examples, batch.weights, batch.positions)
+    return mesh.over_shards(with_labels, division.shards, arrays, *replicated)
 
 
 def gradients(
@@ -150,6 +166,8 @@ def gradients(
     label_smoothing: Array,
 ) -> Variables:
     """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
+
+    This is called on one shard of the batch, inside ``over_batch``.
 
     Since the number of labels is known in advance, the mean is a sum of scaled terms, and sums over shards and
     microbatches do not need further scaling. Each part updates the same network state, and the updates are averaged.
@@ -221,21 +239,21 @@ def _epochs(
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
-    """Returns this shard's examples of a batch of ``count`` starting at ``first`` in ``order`` (None: stored order)."""
+    """Returns a batch of ``count`` examples starting at ``first`` in ``order`` (None: stored order)."""
     whole = batch_fed(examples, count, division)
     if division == Division() and order is None:
         return whole
     places = first + (whole.positions if whole.weights is None else jnp.minimum(whole.positions, count - 1))
     # Uses a gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
     rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
-    return whole._replace(examples=Examples(*(_rows(array, rows) for array in examples)))
+    return whole._replace(examples=mesh.divided(Examples(*(_rows(array, rows) for array in examples)), division.shards))
 
 
 def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
-    """Returns this shard's part of a prefetched batch of ``count`` examples."""
-    own = division.examples(count)
-    positions = mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
-    weights = None if own * division.shards == count else (positions < count).astype(jnp.float32)
+    """Returns a prefetched batch of ``count`` examples, which may be followed by padding."""
+    padded = division.examples(count) * division.shards
+    positions = mesh.divided(jnp.arange(padded, dtype=jnp.int32), division.shards)
+    weights = None if padded == count else (positions < count).astype(jnp.float32)
     return Batch(examples, weights, positions, count * int(np.prod(examples.labels.shape[1:])))
 
 

@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.sharding import PartitionSpec as P
 
 from harness.step import mesh, programs, rng, training
 from harness.step.batch_partition import Division
@@ -50,6 +49,16 @@ NETWORKS = {
 }
 
 
+def _gradients(workload: Workload, division: Division, batch: training.Batch, carry: TrainState, seed: Any) -> Any:
+    """The gradients of a batch of the first step, and the state of the network."""
+
+    def of_shard(batch: training.Batch, carry: TrainState, seed: Any) -> Any:
+        keys = rng.example_keys(seed, np.int32(0), batch.positions)
+        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))
+
+    return training.over_batch(of_shard, division, batch, carry, seed)
+
+
 def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.ndarray]:
     """The gradients of the first step of all lanes, [L, ...] of each parameter."""
     workload, on = programs.workload_of(key), mesh.mesh(division.shards)
@@ -64,10 +73,9 @@ def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.nd
         else:
             order = rng.epoch_order(data_key, np.int32(0), len(train.labels))
             batch = training.batch_of(train, order, np.int32(0), key.batch_size, division)
-        keys = rng.example_keys(spans.seed, np.int32(0), batch.positions)
-        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]
+        return _gradients(workload, division, batch, carry._replace(optimizer=None), spans.seed)[0]
 
-    program = jax.jit(mesh.over_lanes(on, strategy, lane, P()))
+    program = jax.jit(mesh.over_lanes(on, strategy, lane))
     spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.spans)
     spans = spans._replace(stop=np.ones(LANES, np.int32), seed=np.arange(LANES, dtype=np.uint32))
     carry = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.carry)
@@ -189,13 +197,12 @@ def one_step(
     def lane(carry: TrainState, seed: Any, train: Examples) -> Any:
         order = rng.epoch_order(rng.keys(seed)[1], np.int32(0), len(train.labels))
         batch = training.batch_of(train, order, np.int32(0), BATCH, division)
-        keys = rng.example_keys(seed, np.int32(0), batch.positions)
-        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))
+        return _gradients(workload, division, batch, carry, seed)
 
     def cast(array: np.ndarray) -> np.ndarray:
         return array.astype(dtype) if array.dtype == np.float32 else array
 
-    program = jax.jit(mesh.over_lanes(on, strategy, lane, P()), compiler_options=compiler_options)
+    program = jax.jit(mesh.over_lanes(on, strategy, lane), compiler_options=compiler_options)
     seeds = np.arange(LANES, dtype=np.uint32)
     found = program(jax.tree.map(cast, carries(workload)), seeds, jax.tree.map(cast, examples))
     return [[np.asarray(a, np.float64) for a in jax.tree.leaves(tree)] for tree in found]
