@@ -33,7 +33,7 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     shards = settings.shards or 1
     microbatches = settings.microbatches or 1
     share = Division(shards, microbatches).examples(study.batch_size)
-    stepped = step_jaxpr(workload, share, microbatches)
+    stepped = step_jaxpr(workload, share, microbatches, shards)
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(
         key._replace(batch_size=0), json.dumps(source), shards
     )
@@ -71,11 +71,15 @@ def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, 
     return (jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
-def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
-    """Returns the program of a step, from selecting the examples to the new parameters."""
+def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1, shards: int = 1) -> Any:
+    """Returns the program of a step of one shard, from selecting its examples to the new parameters.
+
+    Examples of several shards may be normalized together, so the axis over which they sum has a size.
+    """
     step, given = a_step(workload, examples, microbatches)
+    sizes = [(DATA, shards)] if shards > 1 else None
     with jax.default_matmul_precision("highest"):
-        return jax.make_jaxpr(step)(*given)
+        return jax.make_jaxpr(step, axis_env=sizes)(*given)
 
 
 def a_step(

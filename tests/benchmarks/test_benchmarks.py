@@ -22,6 +22,7 @@ SLOW = (
     "engine",
     "training",
     "lanes",
+    "divisions",
     "input",
     "plan",
     "workers",

@@ -13,6 +13,7 @@ from harness.compiled import jaxpr_cost
 from harness.compiled.jaxpr_cost import matrix_flops
 from harness.costs import network_costs
 from tests.harness import on_tpu
+from tests.harness.divided import generated
 
 
 def shape(*dims: int) -> jax.ShapeDtypeStruct:
@@ -94,6 +95,13 @@ def test_a_step_is_three_passes(name: str) -> None:
     parts = jaxpr_cost.of(network_costs.step_jaxpr(of, examples, 2))
     assert parts.flops == pytest.approx(whole.flops, rel=0.001)
     assert parts.operations > 1.5 * whole.operations
+
+
+def test_a_shard_of_a_normalized_group_is_its_share_of_the_step() -> None:
+    workload, _ = generated("resnet", 16)
+    whole = jaxpr_cost.of(network_costs.step_jaxpr(workload, 16))
+    share = jaxpr_cost.of(network_costs.step_jaxpr(workload, 4, shards=4))
+    assert share.flops == pytest.approx(whole.flops / 4)
 
 
 def test_traffic_of_products_sums_and_gathers() -> None:
