@@ -102,7 +102,9 @@ def compiled(task: str, optimizer: str, way: str) -> tuple[hlo.Compiled, dict[st
         if way == "gathers":
             training.take_step = step_with_gathers
         lane = functools.partial(training.train_lane, workload, BATCH, division, None)
-        program = jax.jit(mesh.over_lanes(on, "map", lane), donate_argnums=0, out_shardings=programs._shardings(carry))
+        program = jax.jit(
+            programs.over_lanes(on, "map", lane), donate_argnums=0, out_shardings=programs._shardings(carry)
+        )
         text = programs._lowered(program, on, carry, shapes.spans, shapes.train).compile().as_text()
     finally:
         training.batch_of, training.take_step = batch_of, take_step

@@ -89,7 +89,7 @@ def evaluate_lane(
 
     def measure() -> ArrayPair:
         params = workload.evaluated(carry.params, carry.optimizer)
-        by_split = mesh.over_shards(of_shard, shards, splits, params, carry.state)
+        by_split = mesh.over_shards(of_shard, shards, 2)(splits, params, carry.state)
         finished = [metric.finish(sums[kind]) for sums in by_split for kind, metric in workload.metrics.items()]
         metrics = jnp.stack(finished)
         params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))

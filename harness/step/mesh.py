@@ -76,45 +76,18 @@ def fed(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(TRIAL, None, DATA))
 
 
-def over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: bool = False) -> Callable[..., Any]:
-    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the axis ``trial``.
-
-    Args:
-      mesh: [trial, data].
-      strategy: map (one lane after another) or vmap.
-      lane: function of one lane, for whole batches. The partitioner divides its arrays over the axis ``data``, except
-        inside ``over_shards``.
-      own_data: whether the data have a leading lane axis, so that each lane has its own.
-    """
-
-    def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
-        own, shared = ((data,), ()) if own_data else ((), (data,))
-        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # vmap over one lane would compile differently
-            each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
-            return jax.tree.map(lambda a: a[None], lane(*each, *shared))
-        if strategy == "vmap":
-            return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
-        return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
-
-    by_hand = {TRIAL} if mesh.shape[DATA] > 1 else {TRIAL, DATA}
-    specs = (P(TRIAL), P(TRIAL), P(TRIAL) if own_data else P())
-    return jax.shard_map(all_lanes, mesh=mesh, in_specs=specs, out_specs=P(TRIAL), axis_names=by_hand, check_vma=False)
-
-
-def over_shards(of_shard: Callable[..., Any], shards: int, divided: Any, *replicated: Any) -> Any:
-    """Calls ``of_shard(divided, *replicated)`` on each shard of a batch, inside ``over_lanes``.
+def over_shards(of_shard: Callable[..., Any], shards: int, replicated: int) -> Callable[..., Any]:
+    """Maps ``of_shard(divided, *replicated)`` over the shards of a batch, inside ``programs.over_lanes``.
 
     Args:
       of_shard: function that may sum over the axis ``data``. Its results must be replicated over that axis.
       shards: number of shards.
-      divided: arrays whose leading axis is divided over the shards.
-      replicated: arrays that every shard needs.
+      replicated: number of arguments that every shard needs. Only the leading axis of the first argument is divided.
     """
     if shards == 1:
-        return of_shard(divided, *replicated)
-    specs = (P(DATA), *(P() for _ in replicated))
-    mapped = jax.shard_map(of_shard, in_specs=specs, out_specs=P(), axis_names={DATA}, check_vma=False)
-    return mapped(divided, *replicated)
+        return of_shard
+    specs = (P(DATA), *(P() for _ in range(replicated)))
+    return jax.shard_map(of_shard, in_specs=specs, out_specs=P(), axis_names={DATA}, check_vma=False)
 
 
 def divided(arrays: Any, shards: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec as P
 
 from harness.compiled import compile_cache, hlo, jaxpr_cost
 from harness.processes import multihost
@@ -132,9 +132,34 @@ def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
     return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
 
 
+def over_lanes(on: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: bool = False) -> Callable[..., Any]:
+    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the axis ``trial``.
+
+    Args:
+      on: mesh with the axes trial and data.
+      strategy: map (one lane after another) or vmap.
+      lane: function of one lane, for whole batches. The partitioner divides its arrays over the axis ``data``, except
+        inside ``mesh.over_shards``.
+      own_data: whether the data have a leading lane axis, so that each lane has its own.
+    """
+
+    def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
+        own, shared = ((data,), ()) if own_data else ((), (data,))
+        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # vmap over one lane would compile differently
+            each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
+            return jax.tree.map(lambda a: a[None], lane(*each, *shared))
+        if strategy == "vmap":
+            return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
+        return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
+
+    by_hand = {TRIAL} if on.shape[DATA] > 1 else {TRIAL, DATA}
+    specs = (P(TRIAL), P(TRIAL), P(TRIAL) if own_data else P())
+    return jax.shard_map(all_lanes, mesh=on, in_specs=specs, out_specs=P(TRIAL), axis_names=by_hand, check_vma=False)
+
+
 def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
     """Returns the program ``(carry, Spans, None) -> carry`` that initializes lanes starting from step 0."""
-    lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload))
+    lanes = over_lanes(on, "map", functools.partial(training.start_lane, workload))
     program = jax.jit(lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
     return _lowered(program, on, shapes.carry, shapes.spans, None)
 
@@ -152,7 +177,7 @@ def lower_train(
         size = division.examples(batch_size) * division.shards
         assert workload.shapes.train is not None and call_steps is not None
         train = training.with_rows(workload.shapes.train, lanes, call_steps, size, sharding=mesh.fed(on))
-    all_lanes = mesh.over_lanes(on, strategy, lane, own_data=workload.feed is not None)
+    all_lanes = over_lanes(on, strategy, lane, own_data=workload.feed is not None)
     program = jax.jit(all_lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
     return _lowered(program, on, shapes.carry, shapes.spans, train)
 
@@ -172,7 +197,7 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.L
     Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
     """
     lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
-    lanes = mesh.over_lanes(on, "map", lane)
+    lanes = over_lanes(on, "map", lane)
     program = jax.jit(lanes, out_shardings=mesh.by_lane(on))
     return _lowered(program, on, shapes.carry, shapes.active, shapes.splits)
 

@@ -154,7 +154,7 @@ def over_batch(of_shard: Callable[..., Any], division: Division, batch: Batch, *
         return of_shard(Batch(examples, weights, positions, batch.labels), *replicated)
 
     arrays = (batch.examples, batch.weights, batch.positions)
-    return mesh.over_shards(with_labels, division.shards, arrays, *replicated)
+    return mesh.over_shards(with_labels, division.shards, len(replicated))(arrays, *replicated)
 
 
 def gradients(

@@ -54,7 +54,7 @@ class Ledger(NamedTuple):
 
 def settled_ids(endings: Endings) -> frozenset[int]:
     """Returns the ids of trials that need no further run, given the ending of each trial."""
-    return confirmation.settled_ids(endings, (how.reason for how in endings.values()))
+    return confirmation.settled_ids(endings, [how.reason for how in endings.values()])
 
 
 def tally(request: TrialRequest, endings: Endings) -> Ledger:

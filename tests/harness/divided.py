@@ -75,7 +75,7 @@ def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.nd
             batch = training.batch_of(train, order, np.int32(0), key.batch_size, division)
         return _gradients(workload, division, batch, carry._replace(optimizer=None), spans.seed)[0]
 
-    program = jax.jit(mesh.over_lanes(on, strategy, lane))
+    program = jax.jit(programs.over_lanes(on, strategy, lane))
     spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.spans)
     spans = spans._replace(stop=np.ones(LANES, np.int32), seed=np.arange(LANES, dtype=np.uint32))
     carry = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.carry)
@@ -202,7 +202,7 @@ def one_step(
     def cast(array: np.ndarray) -> np.ndarray:
         return array.astype(dtype) if array.dtype == np.float32 else array
 
-    program = jax.jit(mesh.over_lanes(on, strategy, lane), compiler_options=compiler_options)
+    program = jax.jit(programs.over_lanes(on, strategy, lane), compiler_options=compiler_options)
     seeds = np.arange(LANES, dtype=np.uint32)
     found = program(jax.tree.map(cast, carries(workload)), seeds, jax.tree.map(cast, examples))
     return [[np.asarray(a, np.float64) for a in jax.tree.leaves(tree)] for tree in found]
