@@ -219,5 +219,6 @@ def test_a_step_is_lowered_for_a_slice_of_tpus_from_shapes_alone(name: str, topo
         assert of.shapes.train is not None
         example = "x".join(map(str, of.shapes.train.inputs.shape[1:]))
         steps = programs.most_steps(of, "vmap", 1, size.batch_size)
-        assert f"tensor<1x{steps}x{size.batch_size}x{example}x" in text
-        assert f"tensor<1x{steps}x{own}x{example}x" in text
+        whole = rf"%arg\d+: tensor<1x{steps}x{size.batch_size}x{example}x\w+> {{sdy.sharding = #sdy.sharding<@mesh, "
+        assert re.search(whole + rf'\[{{"{TRIAL}"}}, {{}}, {{"{DATA}"}}[,\]]', text)
+        assert f"tensor<{own}x{example}x" in text  # of a step, on a core
