@@ -32,7 +32,7 @@ Answer = Json  # plain data
 # The subprocess's program.
 PROGRAM = "from harness import kinds; kinds.answer_all()"
 REFUSED = "refused"  # key of the reason why a question has no answer
-OURS = ("harness", "workloads")  # packages whose code determines the costs
+OURS = ("harness", "workloads", "results/costs")  # folders whose code determines the costs
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # environment variables that affect the compiler's output
 QUIET_SECONDS = 5.0  # between lines of progress
 

@@ -152,6 +152,7 @@ def over_lanes(on: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: b
             return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
         return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
 
+    # A single shard does not need the partitioner, and its results must not depend on it.
     by_hand = {TRIAL} if on.shape[DATA] > 1 else {TRIAL, DATA}
     specs = (P(TRIAL), P(TRIAL), P(TRIAL) if own_data else P())
     return jax.shard_map(all_lanes, mesh=on, in_specs=specs, out_specs=P(TRIAL), axis_names=by_hand, check_vma=False)

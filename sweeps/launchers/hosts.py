@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.costs import questions
-from harness.processes import multihost
+from harness.processes import multihost, provenance
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings
 from results import exit_codes
@@ -130,7 +129,7 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(multihost.start(found, command, questions.code_hash(worker.OURS)))
+        say(multihost.start(found, command, provenance.code_hash(worker.OURS)))
         came[0] = 1
         return ended(run if multihost.leads() else follow)
     os.close(reader)

@@ -5,15 +5,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.costs import questions
+from harness.compiled import ahead_of_time
+from harness.costs import network_costs, questions
 from harness.costs.questions import Question, Unanswered
+from harness.processes.provenance import ROOT
 from harness.run import Settings
 from results.bad_input import BadInput
+from results.costs import collectives, hardware, predictions
 from results.plans.batch_study import BatchStudy
+from workloads import registry
 
 WORK = [1.0, 2.0, 3.0, 4.0]
 ANSWER = {
@@ -55,6 +60,12 @@ def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypat
     monkeypatch.setattr(questions, "versions", lambda with_compiler: {"jax": "0"})
     keys.add(question.key())
     assert len(keys) == 6
+
+
+def test_an_answer_depends_on_the_code_of_every_folder_that_computes_it() -> None:
+    computes = (ahead_of_time, collectives, hardware, predictions, network_costs, registry)
+    folders = [ROOT / folder for folder in questions.OURS]
+    assert all(any(Path(module.__file__).is_relative_to(folder) for folder in folders) for module in computes)
 
 
 def test_what_did_not_end_in_time_is_not_known(question: Question) -> None:
