@@ -155,7 +155,8 @@ def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_pat
 
 LINKS = """
 from harness.compiled import ahead_of_time, topologies
-from results.costs.collectives import HARDWARE, links
+from results.costs.collectives import links
+from results.costs.hardware import HARDWARE
 from harness.step.mesh import TRIAL
 from workloads.workload import DATA
 meshes = {"v3:8x16": {"cores": None}, "v5e:4x8": {TRIAL: 1, DATA: None}, "v5e:4x4": {TRIAL: 4, DATA: 4}}
