@@ -1,7 +1,7 @@
 """Ahead-of-time compilation for TPUs that are not attached: memory, collectives and schedule of a program.
 
-This runs in a subprocess started by ``harness.costs.ask``, because the compiler's library takes a lock and may run for
-a long time. It requires the extra ``plan``.
+This runs in a subprocess started by ``harness.costs.questions.ask``, because the compiler takes a lock and may run
+for a long time. It requires the extra ``plan``.
 """
 
 import math
