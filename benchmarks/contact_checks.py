@@ -115,7 +115,7 @@ def precision(smoke: bool) -> Finding:
     import numpy as np
     import training
 
-    from harness.step import mesh, programs
+    from harness.step import batch_partition, mesh, programs
     from workloads import registry
 
     rng = np.random.default_rng(0)
@@ -131,7 +131,8 @@ def precision(smoke: bool) -> Finding:
         return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def of_engine(function: Callable[..., Any], *arguments: Any) -> Any:
-        return jax.device_get(programs._lowered(jax.jit(function), mesh.mesh(1), *arguments).compile()(*arguments))
+        on = mesh.mesh(batch_partition.Division())
+        return jax.device_get(programs._lowered(jax.jit(function), on, *arguments).compile()(*arguments))
 
     padded = np.pad(images.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     exact = {
@@ -221,7 +222,7 @@ def lanes(smoke: bool) -> Finding:
     from harness.step import mesh, programs
     from harness.step.batch_partition import Division
 
-    key, groups = training.key_of_task("digits_fc", 64, "float32"), mesh.groups(1)
+    key, groups = training.key_of_task("digits_fc", 64, "float32"), len(mesh.devices())
     steps = 4 if smoke else LANE_STEPS
     many = LANES * groups
     work = {str(count): training.ours(key, count, Division(), steps) for count in (groups, many)}
@@ -318,7 +319,7 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         from harness.step import mesh, programs
 
         key, steps = training.case(name, precision, smoke)
-        devices = mesh.groups(1)
+        devices = len(mesh.devices())
         began = time.perf_counter()
         division = training.fitting(key, devices)
         work = {name: training.ours(key, devices, division, steps)}

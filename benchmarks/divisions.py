@@ -25,8 +25,7 @@ from report import open_report
 
 from harness.compiled import hlo
 from harness.step import mesh, programs, rng, training
-from harness.step.batch_partition import Division
-from harness.step.mesh import TRIAL
+from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import programs_key
 from results.costs import collectives
 from sweeps import overrides, planning
@@ -86,7 +85,7 @@ def compiled(task: str, optimizer: str, way: str) -> tuple[hlo.Compiled, dict[st
     line = [f"task={task}", f"optimizer={optimizer}", f"batch_size={BATCH}", "pruning=off"]
     (plan,) = planning.request(overrides.command_line(line)).studies
     workload = programs.workload_of(programs_key(plan))
-    on = mesh.mesh(SHARDS)
+    on = mesh.mesh(Division(SHARDS))
     shapes = programs.shapes(workload, on, 1)
 
     def stored(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

@@ -179,7 +179,7 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 
     built, _ = programs.programs_for(key, lanes, strategy or programs.default_strategy(), division)
     workload = programs.workload_of(key)
-    shapes = programs.shapes(workload, mesh.mesh(division.shards), lanes)
+    shapes = programs.shapes(workload, mesh.mesh(division), lanes)
     spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes.spans)
     spans = spans._replace(
         seed=np.arange(lanes, dtype=np.uint32),
@@ -268,7 +268,7 @@ def speed(report: Any, precision: str) -> None:
     from harness.costs import network_costs
     from harness.step import mesh, programs
 
-    devices, most = mesh.groups(1), peak()
+    devices, most = len(mesh.devices()), peak()
     networks = TINY if jax.default_backend() == "cpu" or report.smoke else LARGE
     for name in (*networks, *SMALL):
         key, steps = case(name, precision, report.smoke)

@@ -32,6 +32,10 @@ class Settings:
       flush_seconds: interval at which finished trials are reported while others train.
       shards: number of devices that each batch is divided over. Values above 1 change results within rounding. By
         default (None), the smallest number that fits in memory.
+      mesh: devices of each trial, such as ``data:2;model:4``. Batches are divided over the axis ``data``, as with
+        ``shards``. By default (None), there are no other axes.
+      layout: tensor axes of the model that are divided over mesh axes, such as ``embed:data;mlp:model``, or the name of
+        a preset. Changes results within rounding.
       microbatches: number of parts in which each shard of a batch is processed, one after another, to save memory.
         Values above 1 change results within rounding. By default (None), the smallest number that fits in memory.
       checkpoint_seconds: minimum interval between checkpoints of running trials. With None, they are saved only when
@@ -48,6 +52,8 @@ class Settings:
     microbatches: int | None = None
     checkpoint_seconds: float | None = 60.0
     checkpoint_dir: str | None = None
+    mesh: str | None = None
+    layout: str | None = None
 
 
 class RunProgress(NamedTuple):
@@ -90,6 +96,7 @@ class Record:
         cover all trials of the run so far. They are None if the run did not take a step.
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
       lanes, lane_strategy, shards, microbatches: values that were used, or None if the kind does not have lanes.
+      mesh, layout: those that were used, as text, or None if only batches are divided.
     """
 
     trials: Sequence[Trial]
@@ -107,6 +114,8 @@ class Record:
     lane_strategy: str | None = None
     shards: int | None = None
     microbatches: int | None = None
+    mesh: str | None = None
+    layout: str | None = None
 
 
 OnProgress = Callable[[RunProgress], None]

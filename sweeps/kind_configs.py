@@ -58,7 +58,7 @@ READERS = {
         examples=factorizations.links,
         make_ready=factorizations.make_ready,
     ),
-    "layout": Reader("layout", layouts.Keys, ("step", "mesh", "layout"), layouts.read, "layouts", layouts.notes),
+    "layout": Reader("layout", layouts.Keys, ("step",), layouts.read, "layouts", layouts.notes),
 }
 
 

@@ -56,7 +56,10 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
     check_choice("on_invalid", config["on_invalid"], ON_INVALID)
     engine = config["engine"]
     hardware = _hardware(engine, config["hardware"])
-    text = shapes.layout_text((config["layout"] or "").strip())
+    for key in ("mesh", "layout"):
+        if config[key] is None:
+            raise BadInput(f"{key}=null: a value is needed")
+    text = shapes.layout_text(config["layout"].strip())
     mesh, layout, count = _read(config, shape, text)
     study = LayoutStudy(
         model="_".join([step["model"], *(f"{name}{value}".lower() for name, value in sorted(step["shape"].items()))]),
@@ -138,7 +141,7 @@ def _devices(engine: str, asked: int | None) -> int | None:
 
 def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, int]:
     """Reads the mesh, the layout and the number of devices. With ``on_invalid=record``, invalid texts are kept."""
-    given = (config["mesh"] or "").strip()
+    given = config["mesh"].strip()
     step = config["step"]
     asked = _devices(config["engine"], config["devices"])
     mesh = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.step.batch_partition import divisions
+from harness.step.batch_partition import Division, divisions, requested
 from results.bad_input import BadInput, check_choice, nearest
 from results.plans.batch_study import SCHEDULES, BatchStudy
 from results.plans.kinds import reserved
@@ -152,9 +152,19 @@ def _model_options(config: Config, task: Config, dataset: Dataset) -> Config:
         raise BadInput(f"task.model: {error}") from None
     if not isinstance(model, Model):
         raise BadInput(f"task.model: {name} returns {type(model).__name__}, not workloads.workload.Model")
-    shards = config["shards"]
-    divisions(max(config["batch_size"], 1), model.group, shards or 1, shards, config["microbatches"])
+    asked = requested(*(config[key] for key in ("shards", "microbatches", "mesh", "layout")))
+    (division, *_) = divisions(max(config["batch_size"], 1), model.group, asked.shards or 1, asked)
+    if division.layout:
+        _check_layout(dataset, name, options, config, division)
     return options
+
+
+def _check_layout(dataset: Dataset, model: str, options: Config, config: Config, division: Division) -> None:
+    """Raises BadInput for a layout that the model does not have. Traces the model, without using a device."""
+    from harness.step import shardings
+
+    workload = registry.workload(dataset, model, options, config["optimizer"]["name"])
+    shardings.check(workload, division, config["batch_size"])
 
 
 def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str) -> None:

@@ -153,6 +153,8 @@ class NetworkConfig:
     precision: str = MISSING
     shards: int | None = None
     microbatches: int | None = None
+    mesh: str | None = None
+    layout: str | None = None
     flush_seconds: float = MISSING
 
 

@@ -118,34 +118,37 @@ def total_loss(
     weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
     weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
-    def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array) -> Array:
-        return total(loss(product(Product(features_NxD, kernel)), labels_N, label_smoothing), weights_N)
+    def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array, smoothing: Array) -> Array:
+        return total(loss(product(Product(features_NxD, kernel)), labels_N, smoothing), weights_N)
 
     def chunked(array: Array) -> Array:
         return array.reshape(count // size, size, *array.shape[labels.ndim :])
 
-    chunks = (chunked(labels), chunked(weights))
-
-    @jax.custom_vjp
-    def summed(features: Array, kernel: Array) -> Array:
-        each = jax.lax.map(lambda chunk: of_chunk(chunk[0], kernel, *chunk[1]), (chunked(features), chunks))
+    @jax.custom_vjp  # of all arguments, because it must not refer to arrays of the program around it
+    def summed(features: Array, kernel: Array, labels: Array, weights: Array, smoothing: Array) -> Array:
+        chunks = tuple(map(chunked, (features, labels, weights)))
+        each = jax.lax.map(lambda chunk: of_chunk(chunk[0], kernel, chunk[1], chunk[2], smoothing), chunks)
         return jnp.sum(each)
 
-    def forward(features: Array, kernel: Array) -> tuple[Array, ArrayPair]:
+    def forward(
+        features: Array, kernel: Array, labels: Array, weights: Array, smoothing: Array
+    ) -> tuple[Array, ArrayPair]:
         def one(carry: ArrayPair, chunk: Any) -> tuple[ArrayPair, Array]:
-            value, (of_features, of_kernel) = jax.value_and_grad(of_chunk, (0, 1))(chunk[0], kernel, *chunk[1])
+            gradient = jax.value_and_grad(of_chunk, (0, 1))
+            value, (of_features, of_kernel) = gradient(chunk[0], kernel, chunk[1], chunk[2], smoothing)
             return (carry[0] + value, carry[1] + of_kernel.astype(jnp.float32)), of_features
 
         zeros = (np.float32(0), jnp.zeros(kernel.shape, jnp.float32))
-        (value, of_kernel), of_features = jax.lax.scan(one, zeros, (chunked(features), chunks))
+        (value, of_kernel), of_features = jax.lax.scan(one, zeros, tuple(map(chunked, (features, labels, weights))))
         return value, (of_features.reshape(features.shape), of_kernel)
 
-    def backward(gradients: ArrayPair, factor: Array) -> ArrayPair:
+    def backward(gradients: ArrayPair, factor: Array) -> tuple[Array | None, ...]:
         of_features, of_kernel = gradients
-        return of_features * factor.astype(features.dtype), (of_kernel * factor).astype(kernel.dtype)
+        by_kernel = (of_kernel * factor).astype(kernel.dtype)
+        return of_features * factor.astype(features.dtype), by_kernel, None, None, None
 
     summed.defvjp(forward, backward)
-    return summed(features, kernel)
+    return summed(features, kernel, labels, weights, label_smoothing)
 
 
 def product(outputs: Array | Product) -> Array:

@@ -314,6 +314,8 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     import jax
     import jax.numpy as jnp
 
+    from workloads import axes
+
     network = get_model(model)(classes=row.classes, **options)
     shapes = row.shapes() if row.shapes else shapes_of(row.load())
 
@@ -325,11 +327,13 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     def outputs(params: Params, state: State, inputs: Array, keys: Array | None, *, train: bool) -> tuple[Any, State]:
         if inputs.dtype == jnp.uint8:
             inputs = inputs.astype(jnp.float32) / 255.0
-        return network.apply(rounded(params), state, rounded(inputs), keys, train)
+        return network.apply(axes.gathered(rounded(params)), state, rounded(inputs), keys, train)
+
+    shape, dtype = shapes.validation.inputs
+    one = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
 
     def init(key: Array) -> Variables:
-        shape, dtype = shapes.validation.inputs
-        return network.init(key, jnp.zeros((1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype))
+        return network.init(key, jnp.zeros(*one))
 
     def loss(
         params: Params, state: State, examples: Examples, weights: Array | None, keys: Array, label_smoothing: Array
@@ -355,4 +359,5 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
         evaluation_examples=row.evaluation_examples,
         update_rule=rule.update_rule,
         evaluated=rule.evaluated,
+        axes=None if network.axes is None else functools.partial(network.axes, jax.ShapeDtypeStruct(*one)),
     )

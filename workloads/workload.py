@@ -136,20 +136,34 @@ class Model(NamedTuple):
         example has a key for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
       group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group, but shards
         may share one.
+      axes: ``(inputs [B, ...]) -> pytree`` like the parameters: the names of the axes of each as a ``PartitionSpec``.
+        Inputs may be a ``jax.ShapeDtypeStruct``. None for models that cannot be sharded. See ``workloads.axes``.
     """
 
     init: Callable[[Array, Array], Variables]
     apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array | Product, State]]
     group: int = 1
+    axes: Callable[[Array], Any] | None = None
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
     """Returns the model of a stateless Flax network, which is built on first use, so that plans do not need Flax."""
     made = functools.cache(network)
-    return Model(
-        lambda key, inputs: (made().init(key, inputs), ()),
-        lambda params, state, inputs, keys, train: (made().apply(params, inputs), state),
-    )
+
+    def init(key: Array, inputs: Array) -> Variables:
+        from flax.core import meta
+
+        return meta.unbox(made().init(key, inputs)), ()
+
+    def names(inputs: Array) -> Any:
+        from workloads import axes
+
+        return axes.of_parameters(lambda key, inputs: made().init(key, inputs), inputs)
+
+    def apply(params: Params, state: State, inputs: Array, keys: Array | None, train: bool) -> tuple[Array, State]:
+        return made().apply(params, inputs), state
+
+    return Model(init, apply, axes=names)
 
 
 def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
@@ -161,8 +175,15 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
     made = functools.cache(network)
 
     def init(key: Array, inputs: Array) -> Variables:
-        variables = dict(made().init(key, inputs, None, False))
+        from flax.core import meta
+
+        variables = meta.unbox(dict(made().init(key, inputs, None, False)))
         return {"params": variables.pop("params")}, variables
+
+    def names(inputs: Array) -> Any:
+        from workloads import axes
+
+        return axes.of_parameters(lambda key, inputs: made().init(key, inputs, None, False), inputs)
 
     def apply(
         params: Params, state: State, inputs: Array, keys: Array | None, train: bool
@@ -170,7 +191,7 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
         outputs, changed = made().apply({**params, **state}, inputs, keys, train, mutable=[*state] if train else [])
         return outputs, {**state, **changed}
 
-    return Model(init, apply, group)
+    return Model(init, apply, group, names)
 
 
 class Optimizer(NamedTuple):
@@ -205,6 +226,7 @@ class Workload(NamedTuple):
       evaluated_splits: names of the evaluated splits.
       evaluation_examples: maximum number of examples per split that an evaluation uses.
       update_rule, evaluated: as in Optimizer.
+      axes: function that returns the names of the axes of all parameters, as in Model, or None.
     """
 
     shapes: Splits
@@ -220,6 +242,7 @@ class Workload(NamedTuple):
     evaluation_examples: int
     update_rule: Callable[..., Any]
     evaluated: Callable[[Params, Any], Params]
+    axes: Callable[[], Any] | None = None
 
 
 def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape) -> Splits:

@@ -13,8 +13,7 @@ from harness.compiled import ahead_of_time, jaxpr_cost
 from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, training
-from harness.step.batch_partition import Division
-from harness.step.mesh import TRIAL
+from harness.step.batch_partition import TRIAL, Division, of_settings
 from harness.step.programs_key import ProgramsKey, programs_key
 from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Verdict, Work
@@ -30,8 +29,8 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     """Counts the costs of a study on one of the devices that share a batch."""
     key = programs_key(study)
     workload = programs.workload_of(key, source)
-    shards = settings.shards or 1
-    microbatches = settings.microbatches or 1
+    asked = of_settings(settings)
+    shards, microbatches = asked.least[:2]
     share = Division(shards, microbatches).examples(study.batch_size)
     stepped = step_jaxpr(workload, share, microbatches, shards)
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(
@@ -117,7 +116,7 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
 
     def evaluate(carry: TrainState, splits: tuple[Examples, ...]) -> Any:
         with_all = workload._replace(evaluation_examples=-(-workload.evaluation_examples // shards))
-        return evaluation.evaluate_lane(with_all, 1, carry, jnp.bool_(True), splits)
+        return evaluation.evaluate_lane(with_all, Division(), carry, jnp.bool_(True), splits)
 
     return jax.make_jaxpr(evaluate)(carry, splits)
 
@@ -139,17 +138,17 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
     tried = 0
     for at, (lanes, division) in enumerate(candidates):
         last = at == len(candidates) - 1
-        of_device = lanes * division.shards // devices
+        of_device = lanes * division.devices // devices
         share = of_device * division.examples(study.batch_size) // division.microbatches
         too_much = usable is not None and (
             held(share, of_device) > IMPOSSIBLE * usable or per_share * share > usable or tried == MOST_TRIED
         )
         if too_much and not last:
             continue
-        on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: division.shards})
-        of = programs.shapes(workload, on, lanes)
+        on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: division.shards, **dict(division.mesh)})
+        of = programs.shapes(workload, on, lanes, division)
         made = ahead_of_time.make(
-            functools.partial(programs.lower_train, workload, on, "vmap", of, study.batch_size, division.microbatches),
+            functools.partial(programs.lower_train, workload, on, "vmap", of, study.batch_size, division),
             jaxpr_cost.device_bytes((of.carry, of.spans, of.train)),
         )
         how = f"{lanes} lanes × {division.shards} shards × {division.microbatches} microbatches"

@@ -12,8 +12,8 @@ import numpy as np
 from harness.processes import multihost
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Settings, Source
-from harness.step import mesh
-from harness.step.batch_partition import Division, divisions
+from harness.step import mesh, shardings
+from harness.step.batch_partition import Division, divisions, of_settings
 from harness.step.programs import Programs, default_strategy, programs_for, workload_of
 from harness.step.programs_key import programs_key
 from harness.step.training import Spans
@@ -136,7 +136,7 @@ class _Run:
         self.shutdown = shutdown
         self.on_finished = on_finished
         # Neighbouring lanes share a device. Filling devices in turn keeps all of them busy when there are few trials.
-        in_turn = np.arange(programs.lanes).reshape(mesh.groups(programs.division.shards), -1).T.ravel().tolist()
+        in_turn = np.arange(programs.lanes).reshape(mesh.groups(programs.division), -1).T.ravel().tolist()
         self.scheduler = TrialScheduler(study, trials, in_turn, best)
         self.rows: list[tuple[int, int, np.ndarray]] = []  # (trial, step, float32[metrics]) in order of arrival
         self.began = self.last_part = time.perf_counter()
@@ -231,7 +231,10 @@ class _Run:
             metrics={name: measured[:, i] for i, name in enumerate(programs.metrics)},
             lanes=programs.lanes,
             lane_strategy=programs.strategy,
-            **programs.division._asdict(),
+            shards=programs.division.shards,
+            microbatches=programs.division.microbatches,
+            mesh=programs.division.mesh_text if programs.division.mesh else None,
+            layout=programs.division.layout_text or None,
             compile_seconds=self.compile_seconds,
             train_seconds=self.train_seconds,
             evaluate_seconds=self.evaluate_seconds,
@@ -254,13 +257,14 @@ def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
     workload = workload_of(key, source)
     ways = candidates(study, settings, trials, workload, len(mesh.devices()), strategy)
+    shardings.check(workload, ways[0][1], study.batch_size)
     free = mesh.device_bytes()
     _check_resident(study, workload, free)
     needed = 0
     per_share = 0.0
     is_new = False
     for lanes, division in ways:
-        share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division.shards)
+        share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division)
         if free is not None and per_share * share > free:
             continue
         programs, was_built = programs_for(key, lanes, strategy, division, source)
@@ -291,13 +295,14 @@ def candidates(
 ) -> list[tuple[int, Division]]:
     """Returns the lanes and batch partitions to try: first fewer and fewer lanes, then finer and finer partitions."""
     lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
-    ways = divisions(study.batch_size, workload.group, devices, settings.shards, settings.microbatches)
+    asked = of_settings(settings)
+    ways = divisions(study.batch_size, workload.group, devices, asked)
     counts = [lanes]
     if not settings.lanes:
         counts = [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
     found = []
     for count, division in [(count, ways[0]) for count in counts] + [(counts[-1], way) for way in ways[1:]]:
-        groups = max(1, devices // division.shards)
+        groups = max(1, devices // division.devices)
         found.append((-(-count // groups) * groups, division))
     return list(dict.fromkeys(found))
 

@@ -1,17 +1,21 @@
 """Evaluates one lane: the metrics of each split, summed over chunks of examples and over shards."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
+from jax.sharding import PartitionSpec as P
 
 from harness.compiled import jaxpr_cost
-from harness.step import mesh
+from harness.step import mesh, shardings
+from harness.step.batch_partition import Division
 from harness.step.training import TrainState, with_rows
 from workloads import losses
-from workloads.workload import Array, ArrayPair, Dataset, Examples, Params, State, Workload
+from workloads.workload import DATA, Array, ArrayPair, Dataset, Examples, Params, State, Workload
 
 Sums = dict[str, Any]  # by kind of metric
 CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywhere in the network
@@ -66,7 +70,7 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
 
 
 def evaluate_lane(
-    workload: Workload, shards: int, carry: TrainState, active: Array, splits: tuple[Examples, ...]
+    workload: Workload, division: Division, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> ArrayPair:
     """Metrics float32[M] of a trial, and whether all are finite.
 
@@ -74,22 +78,27 @@ def evaluate_lane(
 
     Args:
       workload: defines the metrics and the evaluated splits.
-      shards: number of shards that the examples are divided over.
+      division: division of a batch, whose shards also divide the examples here.
       carry: state of the trial.
       active: bool[], True if the lane has a trial.
       splits: results of ``prepared``, by evaluated split.
     """
 
+    shards = division.shards
+    sharding = shardings.of_step(workload, division)
+    predict = shardings.gathering(workload.predict, sharding)
+    specs = P() if sharding is None else shardings.by_hand(sharding.specs)
+
     def of_shard(splits: tuple[Examples, ...], params: Params, state: State) -> list[Sums]:
         by_split = [
-            _sums(workload, shards, params, state, examples, split)
+            _sums(workload, shards, functools.partial(predict, params, state), examples, split)
             for split, examples in zip(workload.evaluated_splits, splits, strict=True)
         ]
         return mesh.summed(by_split, shards)
 
     def measure() -> ArrayPair:
         params = workload.evaluated(carry.params, carry.optimizer)
-        by_split = mesh.over_shards(of_shard, shards, 2)(splits, params, carry.state)
+        by_split = mesh.over_shards(of_shard, shards, (P(DATA), specs, P()), P())(splits, params, carry.state)
         finished = [metric.finish(sums[kind]) for sums in by_split for kind, metric in workload.metrics.items()]
         metrics = jnp.stack(finished)
         params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
@@ -100,13 +109,13 @@ def evaluate_lane(
     return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
 
 
-def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> Sums:
-    """The sums of all metrics over this shard's examples of a split."""
+def _sums(workload: Workload, shards: int, predict: Callable[[Array], Array], examples: Examples, split: str) -> Sums:
+    """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs."""
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
     size = min(own, chunk_size(workload, split))
 
     def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
-        predicted = workload.predict(params, state, chunk.inputs)
+        predicted = predict(chunk.inputs)
         weights = losses.label_weights(chunk.labels, weights, workload.padding)
         return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
 

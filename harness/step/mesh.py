@@ -1,4 +1,4 @@
-"""The mesh that a study runs on: one axis for lanes, one for the examples of a batch."""
+"""The mesh that a study runs on: axes for lanes and for the examples of a batch, and those of its layout."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +8,10 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 from harness.processes import multihost
+from harness.step.batch_partition import TRIAL, Division
 from results.bad_input import BadInput
 from workloads import memory
 from workloads.workload import DATA
-
-TRIAL = "trial"
 
 
 def devices() -> list[jax.Device]:
@@ -31,22 +30,24 @@ def device_bytes() -> int | None:
     return int(-multihost.longest(-(own or 0))[0]) or None
 
 
-def groups(shards: int) -> int:
-    """Returns the number of device groups. Each group splits a batch across its devices and has its own lanes."""
-    return max(1, len(devices()) // shards)
+def groups(division: Division) -> int:
+    """Returns the number of device groups. Each group trains its own lanes and divides them over its devices."""
+    return max(1, len(devices()) // division.devices)
 
 
-def mesh(shards: int) -> Mesh:
-    """Returns the mesh [trial, data], with ``shards`` devices on the axis ``data``. Devices of a host are adjacent.
+def mesh(division: Division) -> Mesh:
+    """Returns the mesh [trial, data, ...], whose last axes are those of the division. Devices of a host are adjacent.
 
     Raises:
-      BadInput: the number of devices is not a multiple of ``shards``.
+      BadInput: the number of devices is not a multiple of those of the division.
     """
     found = devices()
-    if len(found) % shards:
-        raise BadInput(f"shards={shards} does not divide the {len(found)} devices of a study")
-    shape = (len(found) // shards, shards)
-    return jax.make_mesh(shape, (TRIAL, DATA), devices=found, axis_types=(AxisType.Auto, AxisType.Auto))
+    if len(found) % division.devices:
+        name = f"mesh={division.mesh_text}" if division.mesh else f"shards={division.shards}"
+        raise BadInput(f"{name} does not divide the {len(found)} devices of a study")
+    sizes = {TRIAL: len(found) // division.devices, DATA: division.shards, **dict(division.mesh)}
+    auto = tuple(AxisType.Auto for _ in sizes)
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), devices=found, axis_types=auto)
 
 
 def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
@@ -76,18 +77,17 @@ def fed(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(TRIAL, None, DATA))
 
 
-def over_shards(of_shard: Callable[..., Any], shards: int, replicated: int) -> Callable[..., Any]:
-    """Maps ``of_shard(divided, *replicated)`` over the shards of a batch, inside ``programs.over_lanes``.
+def over_shards(of_shard: Callable[..., Any], shards: int, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+    """Maps a function over the shards of a batch, inside ``programs.over_lanes``.
 
     Args:
-      of_shard: function that may sum over the axis ``data``. Its results must be replicated over that axis.
+      of_shard: function that may sum over the axis ``data``.
       shards: number of shards.
-      replicated: number of arguments that every shard needs. Only the leading axis of the first argument is divided.
+      in_specs, out_specs: how arguments and results are divided over the axis ``data``.
     """
     if shards == 1:
         return of_shard
-    specs = (P(DATA), *(P() for _ in range(replicated)))
-    return jax.shard_map(of_shard, in_specs=specs, out_specs=P(), axis_names={DATA}, check_vma=False)
+    return jax.shard_map(of_shard, in_specs=in_specs, out_specs=out_specs, axis_names={DATA}, check_vma=False)
 
 
 def divided(arrays: Any, shards: int) -> Any:

@@ -11,19 +11,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec as P
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 
 from harness.compiled import compile_cache, hlo, jaxpr_cost
 from harness.processes import multihost
-from harness.step import evaluation, mesh, prefetch, training
-from harness.step.batch_partition import Division
-from harness.step.mesh import TRIAL
+from harness.step import evaluation, mesh, prefetch, shardings, training
+from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import ProgramsKey
 from harness.step.training import CALL_STEPS, Spans, TrainState
 from results.aliases import Fields, Strings
 from workloads import registry
 from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
 
+_WHOLE = P()
+_ALONE = Division()
 FED_BYTES = 256 << 20  # limit on the prefetched batches of a call per device
 
 
@@ -107,13 +108,16 @@ def workload_of(key: ProgramsKey, source: Fields | None = None) -> Workload:
     return registry.workload(row, key.model, json.loads(key.model_options), key.optimizer, key.precision)
 
 
-def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
+def shapes(workload: Workload, on: Mesh, lanes: int, division: Division = _ALONE) -> Shapes:
     """Returns the shapes of all program arguments for a mesh, without reading data or using a device."""
 
-    def of_lanes(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((lanes, *array.shape), array.dtype, sharding=mesh.by_lane(on))
+    def of_lanes(array: jax.ShapeDtypeStruct, spec: P = _WHOLE) -> jax.ShapeDtypeStruct:
+        sharding = NamedSharding(on, P(TRIAL, *spec))
+        return jax.ShapeDtypeStruct((lanes, *array.shape), array.dtype, sharding=sharding)
 
-    carry, spans = jax.tree.map(of_lanes, one_lane(workload))
+    carry, spans = one_lane(workload)
+    carry = jax.tree.map(of_lanes, carry, shardings.of_carry(carry, shardings.of_step(workload, division)))
+    spans = jax.tree.map(of_lanes, spans)
     train = None if workload.draw or workload.feed else workload.shapes.train
     return Shapes(
         carry=carry,
@@ -152,8 +156,8 @@ def over_lanes(on: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: b
             return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
         return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
 
-    # A single shard does not need the partitioner, and its results must not depend on it.
-    by_hand = {TRIAL} if on.shape[DATA] > 1 else {TRIAL, DATA}
+    # A single device does not need the partitioner, and its results must not depend on it.
+    by_hand = {TRIAL} if on.size > on.shape[TRIAL] else {TRIAL, DATA}
     specs = (P(TRIAL), P(TRIAL), P(TRIAL) if own_data else P())
     return jax.shard_map(all_lanes, mesh=on, in_specs=specs, out_specs=P(TRIAL), axis_names=by_hand, check_vma=False)
 
@@ -166,10 +170,9 @@ def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowe
 
 
 def lower_train(
-    workload: Workload, on: Mesh, strategy: str, shapes: Shapes, batch_size: int, microbatches: int
+    workload: Workload, on: Mesh, strategy: str, shapes: Shapes, batch_size: int, division: Division
 ) -> jax.stages.Lowered:
     """Returns the program ``(carry, Spans, train) -> carry`` that takes steps."""
-    division = Division(on.shape[DATA], microbatches)
     lanes = shapes.active.shape[0]
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], batch_size)
     lane = functools.partial(training.train_lane, workload, batch_size, division, call_steps)
@@ -192,12 +195,12 @@ def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -
     return most
 
 
-def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
+def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes, division: Division) -> jax.stages.Lowered:
     """Returns the program ``(carry, active, splits) -> (metrics, finite)``, which computes active lanes only.
 
     Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
     """
-    lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
+    lane = functools.partial(evaluation.evaluate_lane, workload, division)
     lanes = over_lanes(on, "map", lane)
     program = jax.jit(lanes, out_shardings=mesh.by_lane(on))
     return _lowered(program, on, shapes.carry, shapes.active, shapes.splits)
@@ -225,16 +228,16 @@ class Data(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)  # for the current study and the previous one
-def _data(dataset: str, version: str, source: str, shards: int) -> Data:
-    """Returns the data of a study's programs, on a mesh with ``shards`` shards. ``source`` is JSON."""
+def _data(dataset: str, version: str, source: str, division: Division) -> Data:
+    """Returns the data of a study's programs, on the mesh of a division. ``source`` is JSON."""
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
     loaded = row.load()
-    on = mesh.mesh(shards)
+    on = mesh.mesh(division)
     train = None
     if not (row.draw or row.feed or loaded.train is None):
         train = mesh.device_put_sharded(loaded.train, mesh.replicated(on))
-    splits = [evaluation.prepared(row, getattr(loaded, name), shards) for name in row.splits]
+    splits = [evaluation.prepared(row, getattr(loaded, name), division.shards) for name in row.splits]
     return Data(train, tuple(mesh.device_put_sharded(split, mesh.by_shard(on)) for split in splits))
 
 
@@ -249,22 +252,24 @@ class _SharedPrograms(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPrograms:
+def _shared(key: ProgramsKey, lanes: int, division: Division, source: str) -> _SharedPrograms:
     workload = workload_of(key, json.loads(source))
-    on = mesh.mesh(shards)
-    of = shapes(workload, on, lanes)
+    on = mesh.mesh(division)
+    of = shapes(workload, on, lanes, division)
     start = compile_cache.compiled(lower_start(workload, on, of))
-    return _SharedPrograms(workload, on, of, start, compile_cache.compiled(lower_evaluate(workload, on, of)))
+    evaluate = compile_cache.compiled(lower_evaluate(workload, on, of, division))
+    return _SharedPrograms(workload, on, of, start, evaluate)
 
 
 @functools.lru_cache(maxsize=16)
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
-    shared = _shared(key._replace(batch_size=0), lanes, division.shards, source)
+    whole = division._replace(microbatches=1)
+    shared = _shared(key._replace(batch_size=0), lanes, whole, source)
     workload = shared.workload
     on = shared.on
-    lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
+    lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division)
     train = compile_cache.compiled(lowered)
-    placed = functools.partial(_data, key.dataset, key.data, source, division.shards)
+    placed = functools.partial(_data, key.dataset, key.data, source, whole)
     place = functools.partial(mesh.device_put_sharded, sharding=mesh.by_lane(on))
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
 
@@ -276,14 +281,17 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
 
     def empty() -> Any:
         placed()
-        return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
+        return jax.tree.map(
+            lambda a: mesh.device_put_sharded(np.zeros(a.shape, a.dtype), a.sharding), shared.shapes.carry
+        )
 
     def put(carry: Any, lanes: Mapping[int, Sequence[np.ndarray]]) -> Any:
         leaves, structure = jax.tree.flatten(jax.tree.map(np.array, multihost.on_host(carry)))
         for lane, arrays in lanes.items():
             for leaf, array in zip(leaves, arrays, strict=True):
                 leaf[lane] = array
-        return jax.tree.map(place, jax.tree.unflatten(structure, leaves))
+        carry = jax.tree.unflatten(structure, leaves)
+        return jax.tree.map(lambda a, of: mesh.device_put_sharded(a, of.sharding), carry, shared.shapes.carry)
 
     def advance(carry: Any, spans: Spans) -> Any:
         on_devices = place(spans)

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import PartitionSpec as P
 
-from harness.step import mesh, rng
+from harness.step import mesh, rng, shardings
 from harness.step.batch_partition import Division
 from workloads import losses, optimizers
-from workloads.workload import Array, Examples, Params, State, Variables, Workload
+from workloads.axes import Sharding
+from workloads.workload import DATA, Array, Examples, Params, State, Variables, Workload
 
 CALL_STEPS = 32  # maximum for batched lanes, because a lane that is done waits for the others
 
@@ -135,26 +137,39 @@ def take_step(
 ) -> TrainState:
     """Takes one step of a trial, starting from step ``at`` (int32[]). The optimizer updates whole parameters."""
     smoothing = spans.metaparameters["label_smoothing"]
+    sharding = shardings.of_step(workload, division)
 
     def of_shard(batch: Batch, carry: TrainState, seed: Array, at: Array, smoothing: Array) -> Variables:
         keys = rng.example_keys(seed, at, batch.positions)
-        return gradients(workload, division, carry, batch, keys, smoothing)
+        return gradients(workload, division, carry, batch, keys, smoothing, sharding)
 
     inputs = carry._replace(optimizer=None)
-    grads, state = over_batch(of_shard, division, batch, inputs, spans.seed, at, smoothing)
+    grads, state = over_batch(of_shard, division, sharding, batch, inputs, spans.seed, at, smoothing)
     updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
-    return TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
+    return shardings.constrained(TrainState(optax.apply_updates(carry.params, updates), state, optimizer), sharding)
 
 
-def over_batch(of_shard: Callable[..., Any], division: Division, batch: Batch, *replicated: Any) -> Any:
-    """Calls ``of_shard(batch, *replicated)`` on each shard of a batch. Its results must be replicated."""
+def over_batch(
+    of_shard: Callable[..., Variables],
+    division: Division,
+    sharding: Sharding | None,
+    batch: Batch,
+    carry: TrainState,
+    *replicated: Any,
+) -> Variables:
+    """Calls ``of_shard(batch, carry, *replicated)`` on each shard of a batch, and returns gradients and state.
 
-    def with_labels(arrays: Any, *replicated: Any) -> Any:
+    Each shard gets its parts of parameters that are divided over shards, and returns its parts of their gradients.
+    """
+
+    def with_labels(arrays: Any, *rest: Any) -> Any:
         examples, weights, positions = arrays
-        return of_shard(Batch(examples, weights, positions, batch.labels), *replicated)
+        return of_shard(Batch(examples, weights, positions, batch.labels), *rest)
 
     arrays = (batch.examples, batch.weights, batch.positions)
-    return mesh.over_shards(with_labels, division.shards, len(replicated))(arrays, *replicated)
+    params = P() if sharding is None else shardings.by_hand(sharding.specs)
+    in_specs = (P(DATA), TrainState(params, P(), P()), *(P() for _ in replicated))
+    return mesh.over_shards(with_labels, division.shards, in_specs, (params, P()))(arrays, carry, *replicated)
 
 
 def gradients(
@@ -164,6 +179,7 @@ def gradients(
     batch: Batch,
     keys: Array,
     label_smoothing: Array,
+    sharding: Sharding | None = None,
 ) -> Variables:
     """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
@@ -179,8 +195,10 @@ def gradients(
         batch = batch._replace(weights=real)
         count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may consist of padding only
 
+    total_loss = shardings.gathering(workload.loss, sharding)
+
     def loss(params: Params, examples: Examples, weights: Array | None, keys: Array) -> tuple[Array, State]:
-        value, state = workload.loss(params, carry.state, examples, weights, keys, label_smoothing)
+        value, state = total_loss(params, carry.state, examples, weights, keys, label_smoothing)
         return value / count, state
 
     gradient = jax.grad(loss, has_aux=True)
@@ -197,8 +215,8 @@ def gradients(
         (grads, state), _ = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, (carry.params, carry.state)), cut)
     if parts == 1:
         return grads, state
-    grads, state = mesh.summed((grads, state), division.shards)
-    return grads, jax.tree.map(lambda a: a / np.float32(parts), state)
+    state = jax.tree.map(lambda a: a / np.float32(parts), mesh.summed(state, division.shards))
+    return shardings.summed(grads, division, sharding), state
 
 
 def _epochs(

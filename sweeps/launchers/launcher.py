@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from harness.kinds import RUNNERS
 from harness.run import RunProgress, Settings
+from harness.step.batch_partition import of_settings
 from results import exit_codes, store as stores
 from results.aliases import Callback
 from results.bad_input import BadInput
@@ -57,8 +58,8 @@ class Launch:
 
 
 def devices_asked(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices that run a study on one host: from its plan, from ``shards``, or 1 by default."""
-    return study.devices or settings.shards or 1
+    """Returns the number of devices that run a study on one host: from its plan or the settings, or 1 by default."""
+    return study.devices or of_settings(settings).devices
 
 
 def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from harness.kinds import RUNNERS
 from harness.processes import processors
 from harness.processes.processors import Cpus
 from harness.run import TRAINING, RunProgress, Settings
+from harness.step.batch_partition import of_settings
 from results import cli, exit_codes, printing
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
@@ -145,7 +146,7 @@ class Worker:
             self.orders.close()
 
 
-def slots(workers: int | None, shards: int = 1) -> list[Slot]:
+def slots(workers: int | None, own: int = 1) -> list[Slot]:
     """Returns the logical processors and the environment of each worker.
 
     On accelerators, a worker owns the devices of one batch, and additional workers share them evenly. On a CPU, a
@@ -153,7 +154,7 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
 
     Args:
       workers: number of workers. By default, all devices or cores are used.
-      shards: number of devices that each batch is divided over.
+      own: number of devices that each trial is divided over.
 
     Raises:
       BadInput: the machine has too few devices.
@@ -163,23 +164,24 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
         cores = processors.physical_cores()
         if attempts.VARIABLE in os.environ:  # other attempts may share the machine
             cores = processors.unclaimed_cores(workers or 1) or cores
-        emulated = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
+        emulated = {"JAX_NUM_CPU_DEVICES": str(own)} if own > 1 else {}
         return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
-    if shards > devices or (kind == "tpu" and shards not in (1, devices)):
+    if own > devices or (kind == "tpu" and own not in (1, devices)):
         there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
-        raise BadInput(f"shards={shards}: this machine has {number_of(devices, kind.upper())}. Use {there}.")
-    groups = len(processors.devices_of_chips()) if kind == "tpu" and shards == 1 else devices // shards
+        here = number_of(devices, kind.upper())
+        raise BadInput(f"each trial is divided over {own} devices, but this machine has {here}. Use {there}.")
+    groups = len(processors.devices_of_chips()) if kind == "tpu" and own == 1 else devices // own
     count = workers or groups
     share = f"{0.9 / -(-count // groups):.3f}"
 
     def environment(i: int) -> dict[str, str]:
-        own = range(i % groups * shards, (i % groups + 1) * shards)
+        ids = range(i % groups * own, (i % groups + 1) * own)
         if kind == "gpu":
-            return {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, own)), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}
-        if shards > 1:
+            return {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, ids)), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}
+        if own > 1:
             return {}
         bounds = dict.fromkeys(("TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_PROCESS_BOUNDS"), "1,1,1")
-        return {"TPU_VISIBLE_CHIPS": str(own[0])} | bounds
+        return {"TPU_VISIBLE_CHIPS": str(ids[0])} | bounds
 
     return [((), environment(i)) for i in range(count)]
 
@@ -224,7 +226,7 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
 
 def at_once(asked: Config, studies: Studies, settings: Settings) -> int:
     """Returns the number of workers."""
-    return len(slots(asked["workers"], settings.shards or 1))
+    return len(slots(asked["workers"], of_settings(settings).devices))
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
@@ -243,7 +245,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
     if together:
-        outcomes += _Pool(asked, launch, together, slots(asked["workers"], launch.settings.shards or 1)).run()
+        outcomes += _Pool(asked, launch, together, slots(asked["workers"], of_settings(launch.settings).devices)).run()
     exclusive = [study for study in launch.studies if KINDS[study.kind].alone]
     for _, group in itertools.groupby(exclusive, key=lambda study: RUNNERS[study.kind].process(study)):
         if launch.limits.reached is None:

@@ -56,12 +56,12 @@ def _gradients(workload: Workload, division: Division, batch: training.Batch, ca
         keys = rng.example_keys(seed, np.int32(0), batch.positions)
         return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))
 
-    return training.over_batch(of_shard, division, batch, carry, seed)
+    return training.over_batch(of_shard, division, None, batch, carry, seed)
 
 
 def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.ndarray]:
     """The gradients of the first step of all lanes, [L, ...] of each parameter."""
-    workload, on = programs.workload_of(key), mesh.mesh(division.shards)
+    workload, on = programs.workload_of(key), mesh.mesh(division)
     of = programs.shapes(workload, on, LANES)
 
     def lane(carry: TrainState, spans: Spans, train: object) -> object:
@@ -79,14 +79,14 @@ def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.nd
     spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.spans)
     spans = spans._replace(stop=np.ones(LANES, np.int32), seed=np.arange(LANES, dtype=np.uint32))
     carry = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.carry)
-    train = programs._data(key.dataset, key.data, "null", division.shards).train
+    train = programs._data(key.dataset, key.data, "null", division._replace(microbatches=1)).train
     return [np.asarray(a, np.float64) for a in jax.tree.leaves(program(carry, spans, train))]
 
 
 def parameters(key: ProgramsKey, division: Division, strategy: str, steps: int) -> list[np.ndarray]:
     """The parameters of all lanes after ``steps``, [L, ...] each, through the programs of a study."""
     built, _ = programs.programs_for(key, LANES, strategy, division)
-    workload, on = programs.workload_of(key), mesh.mesh(division.shards)
+    workload, on = programs.workload_of(key), mesh.mesh(division)
     spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), programs.shapes(workload, on, LANES).spans)
     rates = {"learning_rate": np.geomspace(0.01, 0.1, LANES).astype(np.float32)}
     spans = spans._replace(
@@ -192,7 +192,7 @@ def one_step(
     compiler_options: dict[str, bool | int] | None = None,
 ) -> list[list[np.ndarray]]:
     """Gradients of all lanes, [L, ...] each, and states. ``dtype`` is that of the parameters and the examples."""
-    on = mesh.mesh(division.shards)
+    on = mesh.mesh(division)
 
     def lane(carry: TrainState, seed: Any, train: Examples) -> Any:
         order = rng.epoch_order(rng.keys(seed)[1], np.int32(0), len(train.labels))

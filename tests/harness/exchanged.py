@@ -16,6 +16,7 @@ import sys
 from harness.compiled import jaxpr_cost
 from harness.costs import network_costs
 from harness.step import mesh, programs
+from harness.step.batch_partition import Division
 from harness.step.programs_key import programs_key
 from sweeps import overrides, planning
 
@@ -43,9 +44,9 @@ def main(task: str, divisions: list[str]) -> None:
     found = {}
     for words in divisions:
         shards, microbatches = map(int, words.split("x"))
-        on = mesh.mesh(shards)
+        on = mesh.mesh(Division(shards))
         shapes = programs.shapes(workload, on, LANES)
-        lowered = programs.lower_train(workload, on, "vmap", shapes, study.batch_size, microbatches)
+        lowered = programs.lower_train(workload, on, "vmap", shapes, study.batch_size, Division(shards, microbatches))
         text = lowered.compile().as_text()
         wanted = LANES * jaxpr_cost.matrix_flops(network_costs.step_jaxpr(workload, study.batch_size))
         found[words] = {

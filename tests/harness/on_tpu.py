@@ -72,7 +72,7 @@ def of_task(topology: str, task: str, shards: int, precision: str = "float32") -
     """What the compiler makes of the training program of a task."""
     from harness.compiled import ahead_of_time
     from harness.step import programs
-    from harness.step.mesh import TRIAL
+    from harness.step.batch_partition import TRIAL, Division
     from harness.step.programs_key import programs_key
     from sweeps import overrides, planning
     from workloads.workload import DATA
@@ -82,7 +82,8 @@ def of_task(topology: str, task: str, shards: int, precision: str = "float32") -
     (study,) = planning.request(overrides.command_line([*line, f"precision={precision}"])).studies
     of = programs.workload_of(programs_key(study))
     shapes = programs.shapes(of, on, LANES * on.shape[TRIAL])
-    text = programs.lower_train(of, on, "vmap", shapes, study.batch_size, 1).compile().as_text()
+    lowered = programs.lower_train(of, on, "vmap", shapes, study.batch_size, Division(shards))
+    text = lowered.compile().as_text()
     loops = [line for line in text.splitlines() if re.search(r" while\(", line)]
     # The loops over calls and steps are outermost; what else there is is inside a step.
     outer = [re.search(r'op_name="([^"]*)"', line) for line in loops]
@@ -103,17 +104,18 @@ def of_model(
 
     from harness.compiled import ahead_of_time, hlo
     from harness.step import programs
-    from harness.step.mesh import TRIAL
+    from harness.step.batch_partition import TRIAL, Division
     from workloads.workload import DATA
 
     on = ahead_of_time.mesh(topology, {TRIAL: 1, DATA: None})
+    division = Division(on.shape[DATA], microbatches)
     of = workload(name, precision)
     shapes = programs.shapes(of, on, 1)
     params, _ = jax.eval_shape(of.init, jax.random.key(0))
     found: dict[str, Any] = {"parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     lowerings = {
-        "train": lambda: programs.lower_train(of, on, "vmap", shapes, batch_size, microbatches),
-        "evaluate": lambda: programs.lower_evaluate(of, on, shapes),
+        "train": lambda: programs.lower_train(of, on, "vmap", shapes, batch_size, division),
+        "evaluate": lambda: programs.lower_evaluate(of, on, shapes, division),
     }
     for part, lower in lowerings.items():
         began = time.process_time()

@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 
 from harness.step import programs
-from harness.step.mesh import TRIAL
+from harness.step.batch_partition import TRIAL, Division
 from tests.harness.on_tpu import SIZES, workload
 from workloads.models import options
 from workloads.workload import DATA
@@ -157,7 +157,7 @@ LINKS = """
 from harness.compiled import ahead_of_time, topologies
 from results.costs.collectives import links
 from results.costs.hardware import HARDWARE
-from harness.step.mesh import TRIAL
+from harness.step.batch_partition import TRIAL
 from workloads.workload import DATA
 meshes = {"v3:8x16": {"cores": None}, "v5e:4x8": {TRIAL: 1, DATA: None}, "v5e:4x4": {TRIAL: 4, DATA: 4}}
 for topology, mesh in meshes.items():
@@ -209,7 +209,7 @@ def test_a_step_is_lowered_for_a_slice_of_tpus_from_shapes_alone(name: str, topo
     of = workload(name, "bfloat16")
     shapes = programs.shapes(of, on, 1)
     text = programs.lower_train(
-        of, on, "vmap", shapes, size.batch_size, size.microbatches if cores == 4 else 1
+        of, on, "vmap", shapes, size.batch_size, Division(cores, size.microbatches if cores == 4 else 1)
     ).as_text()
     assert f'["{TRIAL}"=1, "{DATA}"={cores}]' in text
     # The branch of TPUs has been chosen: convolutions are no products of matrices.

@@ -105,7 +105,7 @@ def test_a_model_with_a_mistake_in_its_shapes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 1, done.stderr
     lines_of(done.stderr, 1, 2, "TypeError: dot_general")
-    assert "harness/step/mesh.py:" in done.stderr
+    assert "harness/step/programs.py:" in done.stderr
     assert sorted(ends(tmp_path / "store")) == [("COMPLETE", ""), ("INCOMPLETE", "failed")]
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from flax.core import meta
 
 from harness.step import rng
 from workloads import registry
@@ -95,7 +96,7 @@ def test_evaluations_use_running_statistics_and_change_none() -> None:
 
 def test_a_fresh_layer_has_neither_mean_nor_scale() -> None:
     x = drawn((1, 4))
-    fresh = GhostNorm(32).init(jax.random.key(0), x, False)
+    fresh = meta.unbox(GhostNorm(32).init(jax.random.key(0), x, False))
     zeros, ones = np.zeros(4, np.float32), np.ones(4, np.float32)
     expected = {"params": {"scale": ones, "bias": zeros}, "statistics": {"mean": zeros, "variance": ones}}
     jax.tree.map(np.testing.assert_array_equal, fresh, expected)

@@ -180,6 +180,28 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
     return Layout({name: axis for name, (axis, _) in split.items()})
 
 
+def read_pairs(text: str, mesh: Sequence[str]) -> dict[str, str]:
+    """Parses a layout for any model: the mesh axis of each tensor axis.
+
+    Args:
+      text: layout as text.
+      mesh: names of the axes of the mesh.
+
+    Raises:
+      Refused: the text is not a layout, names a tensor axis twice, or names an axis that the mesh does not have.
+    """
+    found: dict[str, str] = {}
+    for name, axis, at, axis_at in _pairs("layout", text):
+        if axis not in mesh:
+            what = f"the mesh has no axis {_quoted(axis)}; {nearest(axis, mesh)}"
+            raise _refused("layout", text, "unknown_mesh_axis", axis_at, what)
+        if name in found:
+            what = f"axis {name!r} appears twice. Name each axis once."
+            raise _refused("layout", text, "tensor_axis_twice", at, what)
+        found[name] = axis
+    return found
+
+
 def _check_together(
     text: str,
     split: Mapping[str, tuple[str, int]],

@@ -28,13 +28,19 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
         from flax import linen as nn
         from jax import numpy as jnp
 
+        from workloads.axes import activation
+        from workloads.models.layers import dense
+
         class FullyConnected(nn.Module):
             @nn.compact
             def __call__(self, x_BxD: Array) -> Array:
                 x_BxD = x_BxD.reshape(len(x_BxD), -1)
-                for width in widths:
-                    x_BxD = nn.relu(nn.Dense(width, kernel_init=nn.initializers.he_normal())(x_BxD))
-                return nn.Dense(classes, dtype=jnp.float32)(x_BxD)
+                for number, width in enumerate(widths):
+                    if number > 0:
+                        x_BxD = activation(x_BxD, "batch", "act_embed")
+                    layer = dense(width, "embed" if number else "inputs", "mlp", nn.initializers.he_normal())
+                    x_BxD = activation(nn.relu(layer(x_BxD)), "batch", "mlp")
+                return dense(classes, "mlp" if widths else "inputs", "vocab", dtype=jnp.float32)(x_BxD)
 
         return FullyConnected()
 

@@ -1,5 +1,6 @@
 """Layers shared by models: normalization, dropout and causal attention."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,13 @@ import numpy as np
 from flax import linen as nn
 from jax import lax
 
+from workloads import axes
+from workloads.models.convolution import convolution
 from workloads.workload import DATA, Array, ArrayPair
 
 STATISTICS = "statistics"  # Flax collection of the running statistics
+_LECUN = nn.initializers.lecun_normal()
+_HE = nn.initializers.he_normal()
 CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
 
 
@@ -54,7 +59,7 @@ class GhostNorm(nn.Module):
         C = x.shape[-1]
         mean_C = self.variable(STATISTICS, "mean", jnp.zeros, C, jnp.float32)
         variance_C = self.variable(STATISTICS, "variance", jnp.ones, C, jnp.float32)
-        scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
+        scale_C, bias_C = _scale_and_bias(self, C, self.scale_init, "mlp")
         if not train:
             return _normalized(x, mean_C.value, variance_C.value, scale_C, bias_C, self.epsilon)
         x_NxMxC = x.reshape(max(1, len(x) // self.group), -1, C)
@@ -116,7 +121,7 @@ class GroupNorm(nn.Module):
     def __call__(self, x: Array) -> Array:
         """Normalizes [B, ..., C] in any floating dtype and keeps the dtype. Statistics are float32."""
         C = x.shape[-1]
-        scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
+        scale_C, bias_C = _scale_and_bias(self, C, self.scale_init, "mlp")
         groups = channel_groups(C)
         x_BxPxGxK = x.reshape(len(x), -1, groups, C // groups).astype(jnp.float32)
         mean_Bx1xGx1 = x_BxPxGxK.mean(axis=(1, 3), keepdims=True)
@@ -149,18 +154,88 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Normalizes [..., C] in any floating dtype and keeps the dtype. Statistics are float32."""
-        scale_C, bias_C = _scale_and_bias(self, x.shape[-1], nn.initializers.ones)
+        scale_C, bias_C = _scale_and_bias(self, x.shape[-1], nn.initializers.ones, "embed")
         wide = x.astype(jnp.float32)
         mean = wide.mean(axis=-1, keepdims=True)
         variance = jnp.square(wide - mean).mean(axis=-1, keepdims=True)
         return _normalized(x, mean, variance, scale_C, bias_C, self.epsilon)
 
 
-def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> ArrayPair:
+def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any], axis: str) -> ArrayPair:
     """Returns the two parameters [C] of a norm."""
     return (
-        module.param("scale", scale_init, (channels,), jnp.float32),
-        module.param("bias", nn.initializers.zeros, (channels,), jnp.float32),
+        module.param("scale", axes.named(scale_init, axis), (channels,), jnp.float32),
+        module.param("bias", axes.named(nn.initializers.zeros, axis), (channels,), jnp.float32),
+    )
+
+
+def dense(
+    features: int,
+    inputs: str,
+    outputs: str,
+    kernel_init: Callable[..., Any] = _LECUN,
+    **options: Any,
+) -> nn.Dense:
+    """Returns a Flax layer whose kernel has the axes ``inputs`` and ``outputs``."""
+    bias_init = axes.named(nn.initializers.zeros, outputs)
+    return nn.Dense(features, kernel_init=axes.named(kernel_init, inputs, outputs), bias_init=bias_init, **options)
+
+
+def heads_apart(count: int, heads: int) -> Callable[..., Array]:
+    """Returns a product for ``dense`` whose outputs are [..., count, heads, K] instead of flat.
+
+    The kernel is taken apart before the product, so that each device computes its own heads.
+    """
+
+    def product(x: Array, kernel_DxF: Array, dimensions: Any, precision: Any = None) -> Array:
+        kernel_DxNxHxK = kernel_DxF.reshape(len(kernel_DxF), count, heads, -1)
+        kernel_DxNxHxK = axes.activation(kernel_DxNxHxK, "act_embed", "", "heads", "kv")
+        return lax.dot_general(x, kernel_DxNxHxK, dimensions, precision)
+
+    return product
+
+
+def conv(
+    features: int,
+    size: int,
+    inputs: str = "embed",
+    kernel_init: Callable[..., Any] = _HE,
+    **options: Any,
+) -> nn.Conv:
+    """Returns a Flax layer of square convolutions, whose output channels have the axis ``mlp``."""
+    return nn.Conv(
+        features,
+        (size, size),
+        kernel_init=axes.named(kernel_init, "", "", inputs, "mlp"),
+        bias_init=axes.named(nn.initializers.zeros, "mlp"),
+        conv_general_dilated=convolution,
+        **options,
+    )
+
+
+def embedding(vocabulary: int, features: int, init: Callable[..., Any] = nn.linear.default_embed_init) -> nn.Embed:
+    """Returns a Flax layer of embeddings with the axes ``vocab`` and ``embed``."""
+    return nn.Embed(vocabulary, features, embedding_init=axes.named(init, "vocab", "embed"))
+
+
+def stack(layer: type[nn.Module], length: int, name: str, *further: str, **options: Any) -> type[nn.Module]:
+    """Returns several layers that are compiled as one.
+
+    Args:
+      layer: class of a layer. Call the result with ``name``.
+      length: number of layers.
+      name: name of the layers, which starts with STACKED.
+      further: collections of variables in addition to ``params``.
+      options: further arguments of ``nn.scan``.
+    """
+    return nn.scan(
+        layer,
+        variable_axes=dict.fromkeys(("params", *further), 0),
+        split_rngs={"params": True},
+        length=length,
+        metadata_params={nn.PARTITION_NAME: axes.LAYERS},
+        data_transform=functools.partial(axes.stacked, name=name),
+        **options,
     )
 
 

@@ -27,16 +27,22 @@ def lstm(classes: int, d_model: int) -> Model:
         from flax import linen as nn
         from jax import numpy as jnp
 
+        from workloads.axes import activation, named
+        from workloads.models.layers import dense, embedding
+
         class LSTM(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array) -> Array:
                 B, T = tokens_BxT.shape
-                x_TBxD = nn.Embed(classes, d_model)(tokens_BxT.T).reshape(T * B, d_model)
+                x_TBxD = embedding(classes, d_model)(tokens_BxT.T).reshape(T * B, d_model)
+                x_TBxD = activation(x_TBxD, "", "act_embed")
                 # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
-                gates_TxBx4D = nn.Dense(4 * d_model)(x_TBxD).reshape(T, B, 4 * d_model)
-                recurrent_Dx4D = self.param("recurrent", nn.initializers.lecun_normal(), (d_model, 4 * d_model))
-                h_TxBxD = _recurrence(gates_TxBx4D, recurrent_Dx4D, None)
-                logits_TBxV = nn.Dense(classes, dtype=jnp.float32)(h_TxBxD.reshape(T * B, d_model))
+                gates_TBx4D = activation(dense(4 * d_model, "embed", "mlp")(x_TBxD), "", "mlp")
+                recurrent = named(nn.initializers.lecun_normal(), "embed", "")
+                recurrent_Dx4D = self.param("recurrent", recurrent, (d_model, 4 * d_model))
+                h_TxBxD = _recurrence(gates_TBx4D.reshape(T, B, 4 * d_model), recurrent_Dx4D, None)
+                h_TBxD = activation(h_TxBxD.reshape(T * B, d_model), "", "mlp")
+                logits_TBxV = dense(classes, "mlp", "vocab", dtype=jnp.float32)(h_TBxD)
                 return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
 
         return LSTM()
@@ -71,19 +77,22 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Mo
     def network() -> Any:
         from flax import linen as nn
 
-        from workloads.models.layers import dropout as dropped
+        from workloads.axes import activation, named
+        from workloads.models.layers import dense, dropout as dropped, embedding
 
         class LSTMProjected(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array, keys_B: Array | None, train: bool) -> Product:
                 # Rows have norm 1, approximately, for the read-out. As inputs they are scaled to values of magnitude 1.
-                embed = nn.Embed(classes, d_model, embedding_init=nn.initializers.normal(d_model**-0.5))
+                embed = embedding(classes, d_model, nn.initializers.normal(d_model**-0.5))
                 x_BxTxD = dropped(embed(tokens_BxT) * d_model**0.5, keys_B, dropout, 0)
+                x_BxTxD = activation(x_BxTxD, "batch", "length", "act_embed")
                 # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
-                gates_TxBx4W = nn.Dense(4 * width)(x_BxTxD.swapaxes(0, 1))
+                gates_TxBx4W = dense(4 * width, "embed", "mlp")(x_BxTxD.swapaxes(0, 1))
+                gates_TxBx4W = activation(gates_TxBx4W, "length", "batch", "mlp")
                 lecun_normal = nn.initializers.lecun_normal()
-                recurrent_Dx4W = self.param("recurrent", lecun_normal, (d_model, 4 * width))
-                projection_WxD = self.param("projection", lecun_normal, (width, d_model))
+                recurrent_Dx4W = self.param("recurrent", named(lecun_normal, "embed", ""), (d_model, 4 * width))
+                projection_WxD = self.param("projection", named(lecun_normal, "mlp", "embed"), (width, d_model))
                 h_BxTxD = _recurrence(gates_TxBx4W, recurrent_Dx4W, projection_WxD).swapaxes(0, 1)
                 return Product(dropped(h_BxTxD, keys_B, dropout, 1), embed.embedding.T)
 
@@ -103,16 +112,24 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
     import jax
     import jax.numpy as jnp
 
-    def step(carry: ArrayPair, gates_Bx4W: Array) -> tuple[ArrayPair, Array]:
+    from workloads.axes import activation
+
+    T, B = gates_TxBx4W.shape[:2]
+    D, W = len(recurrent_Dx4W), gates_TxBx4W.shape[2] // 4
+    # Each device has all four gates of its part of the memory.
+    gates_TxBx4xW = activation(gates_TxBx4W.reshape(T, B, 4, W), "length", "batch", "", "mlp")
+    recurrent_Dx4xW = activation(recurrent_Dx4W.reshape(D, 4, W), "act_embed", "", "mlp")
+
+    def step(carry: ArrayPair, gates_Bx4xW: Array) -> tuple[ArrayPair, Array]:
         memory_BxW, h_BxD = carry
-        write, keep, new, show = jnp.split(gates_Bx4W + h_BxD @ recurrent_Dx4W, 4, axis=-1)
+        gates_Bx4xW += jnp.einsum("bd,dgw->bgw", activation(h_BxD, "batch", "act_embed"), recurrent_Dx4xW)
+        write, keep, new, show = (gates_Bx4xW[:, i] for i in range(4))
         memory_BxW = jax.nn.sigmoid(keep + 1.0) * memory_BxW + jax.nn.sigmoid(write) * jnp.tanh(new)
-        h_BxD = jax.nn.sigmoid(show) * jnp.tanh(memory_BxW)
+        h_BxD = activation(jax.nn.sigmoid(show) * jnp.tanh(memory_BxW), "batch", "mlp")
         if projection_WxD is not None:
-            h_BxD = h_BxD @ projection_WxD
+            h_BxD = activation(h_BxD @ projection_WxD, "batch", "act_embed")
         return (memory_BxW, h_BxD), h_BxD
 
-    (B, W), D = (gates_TxBx4W.shape[1], gates_TxBx4W.shape[2] // 4), len(recurrent_Dx4W)
     memory_BxW = jnp.zeros((B, W), gates_TxBx4W.dtype)
     h_BxD = memory_BxW if projection_WxD is None else jnp.zeros((B, D), gates_TxBx4W.dtype)
-    return jax.lax.scan(step, (memory_BxW, h_BxD), gates_TxBx4W)[1]
+    return jax.lax.scan(step, (memory_BxW, h_BxD), gates_TxBx4xW)[1]

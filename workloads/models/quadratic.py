@@ -1,5 +1,7 @@
 """A quadratic bowl with gradient noise shaped like its curvature, whose expected loss is known in closed form."""
 
+from typing import Any
+
 from workloads.workload import Array, Model, Params, State, Variables
 
 
@@ -41,4 +43,9 @@ def quadratic(classes: int, noise: float) -> Model:
         h_D = 1.0 / jnp.arange(1, len(theta_D) + 1, dtype=jnp.float32)
         return jnp.sum(0.5 * h_D * theta_D**2 + noise * jnp.sqrt(h_D) * epsilon_BxD * theta_D, axis=-1), state
 
-    return Model(init, apply)
+    def names(inputs: Array) -> Any:
+        from jax.sharding import PartitionSpec
+
+        return PartitionSpec("embed")
+
+    return Model(init, apply, axes=names)

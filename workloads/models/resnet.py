@@ -58,11 +58,13 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
     from flax import linen as nn
     from jax import numpy as jnp
 
+    from workloads.axes import activation
     from workloads.models.convolution import max_pool_3x3
-    from workloads.models.layers import STATISTICS, GhostNorm, GroupNorm
+    from workloads.models.layers import STATISTICS, GhostNorm, GroupNorm, conv, dense, stack
 
-    def convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1) -> Array:
-        return _convolution(features, size, stride, use_bias=False)(x_BxHxWxC)
+    def convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1, inputs: str = "embed") -> Array:
+        layer = conv(features, size, inputs, strides=stride, padding=size // 2, use_bias=False)
+        return activation(layer(_whole(x_BxHxWxC)), "batch", "", "", "mlp")
 
     def normalized(x_BxHxWxC: Array, train: bool, scale_init: Any = nn.initializers.ones) -> Array:
         if norm == "ghost":
@@ -83,21 +85,22 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
             y_BxHxWx4F = normalized(convolved(y_BxHxWxF, 4 * F, 1), train, nn.initializers.zeros)
             if x_BxHxWxC.shape != y_BxHxWx4F.shape:
                 x_BxHxWxC = normalized(convolved(x_BxHxWxC, 4 * F, 1, self.stride), train)
-            return nn.relu(x_BxHxWxC + y_BxHxWx4F), None
+            return activation(nn.relu(x_BxHxWxC + y_BxHxWx4F), "batch", "", "", "mlp"), None
 
     class ResNet(nn.Module):
         @nn.compact
         def __call__(self, x_BxHxWxC: Array, keys_B: Array | None, train: bool) -> Array:
-            x_BxHxWxC = max_pool_3x3(nn.relu(normalized(convolved(x_BxHxWxC, width, 7, 2), train)))
+            x_BxHxWxC = convolved(x_BxHxWxC, width, 7, 2, "inputs")
+            x_BxHxWxC = max_pool_3x3(nn.relu(normalized(x_BxHxWxC, train)))
             for stage, count in enumerate(blocks):
                 features = width << stage
                 x_BxHxWxC, _ = Block(features, 1 if stage == 0 else 2, train)(x_BxHxWxC, None)
                 if count > 1:
-                    axes = {"params": 0, STATISTICS: 0}
-                    rest = nn.scan(Block, variable_axes=axes, split_rngs={"params": True}, length=count - 1)
-                    x_BxHxWxC, _ = rest(features, 1, train, name=f"{STACKED}_{stage}")(x_BxHxWxC, None)
-            x_BxP = x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2))
-            return nn.Dense(classes, dtype=jnp.float32, kernel_init=nn.initializers.normal(0.01))(x_BxP)
+                    name = f"{STACKED}_{stage}"
+                    rest = stack(Block, count - 1, name, STATISTICS)
+                    x_BxHxWxC, _ = rest(features, 1, train, name=name)(x_BxHxWxC, None)
+            x_BxP = activation(x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2)), "batch", "mlp")
+            return dense(classes, "mlp", "vocab", nn.initializers.normal(0.01), dtype=jnp.float32)(x_BxP)
 
     return ResNet()
 
@@ -136,47 +139,44 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.models.layers import GroupNorm
-
-        def activated(x_BxHxWxC: Array) -> Array:
-            return nn.relu(GroupNorm()(x_BxHxWxC) if norm == "group" else x_BxHxWxC)
+        from workloads.axes import activation
+        from workloads.models.layers import GroupNorm, conv, dense
 
         bare = norm == "none"
-        last = nn.initializers.zeros if bare else None
+
+        def convolved(
+            x_BxHxWxC: Array, features: int, stride: int, inputs: str = "embed", *, last: bool = False
+        ) -> Array:
+            init = nn.initializers.zeros if last and bare else nn.initializers.he_normal()
+            layer = conv(features, 3, inputs, init, strides=stride, padding=1, use_bias=bare)
+            return activation(layer(x_BxHxWxC), "batch", "", "", "mlp")
+
+        def activated(x_BxHxWxC: Array) -> Array:
+            return _whole(nn.relu(x_BxHxWxC if bare else GroupNorm()(x_BxHxWxC)))
 
         class ResNetBasic(nn.Module):
             @nn.compact
             def __call__(self, x_BxHxWxC: Array) -> Array:
-                x_BxHxWxC = _convolution(width, 3, 1, bare)(x_BxHxWxC)
+                x_BxHxWxC = _whole(convolved(x_BxHxWxC, width, 1, "inputs"))
                 for stage, count in enumerate(blocks):
                     features = width << stage
                     for number in range(count):
                         stride = 2 if stage > 0 and number == 0 else 1
-                        y_BxHxWxF = _convolution(features, 3, stride, bare)(activated(x_BxHxWxC))
-                        y_BxHxWxF = _convolution(features, 3, 1, bare, last)(activated(y_BxHxWxF))
+                        y_BxHxWxF = convolved(activated(x_BxHxWxC), features, stride)
+                        y_BxHxWxF = _whole(convolved(activated(y_BxHxWxF), features, 1, last=True))
                         more = features - x_BxHxWxC.shape[-1]
                         shortcut_BxHxWxC = x_BxHxWxC[:, ::stride, ::stride]
                         x_BxHxWxC = y_BxHxWxF + jnp.pad(shortcut_BxHxWxC, ((0, 0), (0, 0), (0, 0), (0, more)))
                 x_BxP = activated(x_BxHxWxC).astype(jnp.float32).mean(axis=(1, 2))
-                return nn.Dense(classes, dtype=jnp.float32)(x_BxP)
+                return dense(classes, "mlp", "vocab", dtype=jnp.float32)(activation(x_BxP, "batch", "mlp"))
 
         return ResNetBasic()
 
     return flax_model(network)
 
 
-def _convolution(features: int, size: int, stride: int, use_bias: bool, kernel_init: Any = None) -> Any:
-    """Returns a size×size convolution with zero padding, He-initialized by default."""
-    from flax import linen as nn
+def _whole(x_BxHxWxC: Array) -> Array:
+    """Gathers channels, because every filter of a convolution needs all of them."""
+    from workloads.axes import activation
 
-    from workloads.models.convolution import convolution
-
-    return nn.Conv(
-        features,
-        (size, size),
-        strides=stride,
-        padding=size // 2,
-        use_bias=use_bias,
-        kernel_init=kernel_init or nn.initializers.he_normal(),
-        conv_general_dilated=convolution,
-    )
+    return activation(x_BxHxWxC, "batch", "", "", "act_embed")

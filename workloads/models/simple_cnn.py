@@ -6,7 +6,7 @@ from typing import Any
 from workloads.models.options import check_list, check_whole
 from workloads.workload import Array, Model, flax_model
 
-KERNEL = (3, 3)
+KERNEL = 3
 
 
 def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
@@ -36,19 +36,21 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.models.convolution import convolution, max_pool
+        from workloads.axes import activation
+        from workloads.models.convolution import max_pool
+        from workloads.models.layers import conv, dense
 
         class SimpleCNN(nn.Module):
             @nn.compact
             def __call__(self, x_BxHxWxC: Array) -> Array:
-                he_normal = nn.initializers.he_normal()
-                for features in channels:
-                    layer = nn.Conv(features, KERNEL, kernel_init=he_normal, conv_general_dilated=convolution)
+                for number, features in enumerate(channels):
+                    layer = conv(features, KERNEL, "embed" if number else "inputs")
                     # ReLU and max-pooling commute. Pooling first reduces the work to a quarter.
-                    x_BxHxWxC = nn.relu(max_pool(layer(x_BxHxWxC)))
+                    x_BxHxWxC = nn.relu(max_pool(activation(layer(x_BxHxWxC), "batch", "", "", "mlp")))
+                    x_BxHxWxC = activation(x_BxHxWxC, "batch", "", "", "act_embed")
                 x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
-                x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))
-                return nn.Dense(classes, dtype=jnp.float32)(x_BxD)
+                x_BxD = nn.relu(dense(width, "embed", "mlp", nn.initializers.he_normal())(x_BxD))
+                return dense(classes, "mlp", "vocab", dtype=jnp.float32)(activation(x_BxD, "batch", "mlp"))
 
         return SimpleCNN()
 

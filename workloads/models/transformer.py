@@ -34,28 +34,38 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
         from flax import linen as nn
         from jax import numpy as jnp
 
+        from workloads.axes import activation, named
+        from workloads.models.layers import dense, embedding, heads_apart
+
         def normalized(x_BTxD: Array) -> Array:
-            norm = nn.LayerNorm(use_bias=False, dtype=jnp.float32)
+            norm = nn.LayerNorm(use_bias=False, dtype=jnp.float32, scale_init=named(nn.initializers.ones, "embed"))
             with jax.numpy_dtype_promotion("standard"):  # Flax converts bfloat16 to float32 by promotion
-                return norm(x_BTxD).astype(x_BTxD.dtype)
+                return activation(norm(x_BTxD).astype(x_BTxD.dtype), "", "act_embed")
 
         class Transformer(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array) -> Array:
                 B, T = tokens_BxT.shape
-                tokens = nn.Embed(classes, d_model)
-                positions_TxD = self.param("positions", nn.initializers.normal(d_model**-0.5), (T, d_model))
+                tokens = embedding(classes, d_model)
+                learned = named(nn.initializers.normal(d_model**-0.5), "", "embed")
+                positions_TxD = self.param("positions", learned, (T, d_model))
                 # Matrices instead of [B, T, D]: matmuls that contract one axis are faster on CPUs, especially in
                 # gradients.
                 x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
                 for _ in range(layers):
-                    y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(normalized(x_BTxD))
-                    y_BxTxHxK = _causal_attention(y_BTx3D.reshape(B, T, 3, heads, d_model // heads))
-                    x_BTxD += nn.Dense(d_model, use_bias=False)(y_BxTxHxK.reshape(B * T, d_model))
-                    y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(normalized(x_BTxD))
-                    x_BTxD += nn.Dense(d_model, use_bias=False)(nn.gelu(y_BTx4D))
+                    qkv = dense(3 * d_model, "embed", "qkv", use_bias=False, dot_general=heads_apart(3, heads))
+                    qkv_BTx3xHxK = activation(qkv(normalized(x_BTxD)), "", "", "heads", "kv")
+                    y_BxTxHxK = _causal_attention(qkv_BTx3xHxK.reshape(B, T, 3, heads, d_model // heads))
+                    y_BTxD = activation(y_BxTxHxK.reshape(B * T, d_model), "", "heads")
+                    x_BTxD += dense(d_model, "heads", "embed", use_bias=False)(y_BTxD)
+                    x_BTxD = activation(x_BTxD, "", "act_embed")
+                    y_BTx4D = activation(
+                        dense(4 * d_model, "embed", "mlp", use_bias=False)(normalized(x_BTxD)), "", "mlp"
+                    )
+                    x_BTxD += dense(d_model, "mlp", "embed", use_bias=False)(nn.gelu(activation(y_BTx4D, "", "mlp")))
+                    x_BTxD = activation(x_BTxD, "", "act_embed")
                 wide_BTxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_BTxD), tokens.embedding))
-                return jnp.dot(wide_BTxD, wide_VxD.T).reshape(B, T, classes)
+                return activation(jnp.dot(wide_BTxD, wide_VxD.T), "", "vocab").reshape(B, T, classes)
 
         return Transformer()
 
@@ -108,36 +118,46 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.models.layers import LayerNorm, causal_attention, dropout as dropped
+        from workloads.axes import activation
+        from workloads.models.layers import (
+            LayerNorm,
+            causal_attention,
+            dense,
+            dropout as dropped,
+            embedding,
+            heads_apart,
+            stack,
+        )
+
+        def residual(x_BxTxD: Array) -> Array:
+            return activation(x_BxTxD, "batch", "length", "act_embed")
 
         class Layer(nn.Module):
             @nn.compact
             def __call__(self, x_BxTxD: Array, number: Array, keys_B: Array | None) -> tuple[Array, None]:
                 B, T, D = x_BxTxD.shape
-                qkv_BxTx3D = nn.Dense(3 * D, use_bias=False)(LayerNorm()(x_BxTxD))
-                q_BxTxHxK, k_BxTxHxK, v_BxTxHxK = jnp.moveaxis(qkv_BxTx3D.reshape(B, T, 3, heads, D // heads), 2, 0)
+                qkv = dense(3 * D, "embed", "qkv", use_bias=False, dot_general=heads_apart(3, heads))
+                qkv_BxTx3xHxK = activation(qkv(residual(LayerNorm()(x_BxTxD))), "batch", "length", "", "heads", "kv")
+                q_BxTxHxK, k_BxTxHxK, v_BxTxHxK = jnp.moveaxis(qkv_BxTx3xHxK, 2, 0)
                 y_BxTxHxK = causal_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK)
-                y_BxTxD = nn.Dense(D, use_bias=False)(y_BxTxHxK.reshape(B, T, D))
+                y_BxTxD = activation(y_BxTxHxK.reshape(B, T, D), "batch", "length", "heads")
+                y_BxTxD = residual(dense(D, "heads", "embed", use_bias=False)(y_BxTxD))
                 x_BxTxD += dropped(y_BxTxD, keys_B, dropout, 2 * number + 1)
-                y_BxTxF = nn.relu(nn.Dense(d_ff)(LayerNorm()(x_BxTxD)))
-                return x_BxTxD + dropped(nn.Dense(D)(y_BxTxF), keys_B, dropout, 2 * number + 2), None
+                y_BxTxF = nn.relu(dense(d_ff, "embed", "mlp")(residual(LayerNorm()(x_BxTxD))))
+                y_BxTxF = activation(y_BxTxF, "batch", "length", "mlp")
+                y_BxTxD = residual(dense(D, "mlp", "embed")(y_BxTxF))
+                return x_BxTxD + dropped(y_BxTxD, keys_B, dropout, 2 * number + 2), None
 
         class TransformerDecoder(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array, keys_B: Array | None, train: bool) -> Product:
-                embed = nn.Embed(classes, d_model, embedding_init=nn.initializers.normal(d_model**-0.5))
-                x_BxTxD = embed(tokens_BxT) * math.sqrt(d_model)
+                embed = embedding(classes, d_model, nn.initializers.normal(d_model**-0.5))
+                x_BxTxD = residual(embed(tokens_BxT)) * math.sqrt(d_model)
                 x_BxTxD += positions(tokens_BxT.shape[1], d_model).astype(x_BxTxD.dtype)
                 x_BxTxD = dropped(x_BxTxD, keys_B, dropout, 0)
-                stack = nn.scan(
-                    Layer,
-                    variable_axes={"params": 0},
-                    split_rngs={"params": True},
-                    in_axes=(0, nn.broadcast),
-                    length=layers,
-                )
-                x_BxTxD, _ = stack(name=STACKED)(x_BxTxD, jnp.arange(layers), keys_B)
-                return Product(LayerNorm()(x_BxTxD), embed.embedding.T)
+                of_layers = stack(Layer, layers, STACKED, in_axes=(0, nn.broadcast))
+                x_BxTxD, _ = of_layers(name=STACKED)(x_BxTxD, jnp.arange(layers), keys_B)
+                return Product(residual(LayerNorm()(x_BxTxD)), embed.embedding.T)
 
         return TransformerDecoder()
 

@@ -39,24 +39,26 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.models.convolution import convolution, max_pool
-        from workloads.models.layers import dropout as dropped
-
-        he_normal = nn.initializers.he_normal()
+        from workloads.axes import activation
+        from workloads.models.convolution import max_pool
+        from workloads.models.layers import conv, dense, dropout as dropped
 
         class VGG(nn.Module):
             @nn.compact
             def __call__(self, x_BxHxWxC: Array, keys_B: Array | None, train: bool) -> Array:
+                inputs = "inputs"
                 for stage in stages:
                     for features in stage:
-                        layer = nn.Conv(features, (3, 3), kernel_init=he_normal, conv_general_dilated=convolution)
-                        x_BxHxWxC = nn.relu(layer(x_BxHxWxC))
+                        x_BxHxWxC = nn.relu(activation(conv(features, 3, inputs)(x_BxHxWxC), "batch", "", "", "mlp"))
+                        x_BxHxWxC = activation(x_BxHxWxC, "batch", "", "", "act_embed")
+                        inputs = "embed"
                     x_BxHxWxC = max_pool(x_BxHxWxC)
                 x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
                 for number, width in enumerate(widths):
-                    x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))
-                    x_BxD = dropped(x_BxD, keys_B, dropout, number)
-                return nn.Dense(classes, dtype=jnp.float32)(x_BxD)
+                    layer = dense(width, "embed", "mlp", nn.initializers.he_normal())
+                    x_BxD = nn.relu(layer(activation(x_BxD, "batch", "act_embed")))
+                    x_BxD = activation(dropped(x_BxD, keys_B, dropout, number), "batch", "mlp")
+                return dense(classes, "mlp" if widths else "embed", "vocab", dtype=jnp.float32)(x_BxD)
 
         return VGG()
 

@@ -1,0 +1,147 @@
+"""How the parameters and the optimizer state of a study are sharded over a mesh."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec as P
+
+from harness.step import mesh
+from harness.step.batch_partition import Division
+from results.bad_input import BadInput
+from workloads import axes
+from workloads.axes import Sharding
+from workloads.layouts.notation import Mesh, Tensors, read_layout
+from workloads.workload import DATA, Params, Workload
+
+# Axes of parameters only, and the axes of activations that they are multiplied with.
+CONTRACTED = {"embed": "act_embed", "inputs": "act_inputs", "qkv": "heads"}
+
+
+def tensors(workload: Workload, batch_size: int) -> Tensors:
+    """Returns all named axes of a workload's model. The size of an axis is the largest that divides all its sizes.
+
+    Raises:
+      BadInput: the model does not name its axes.
+    """
+    named = None if workload.axes is None else workload.axes()
+    if named is None or not any(jax.tree.leaves(named)):
+        raise BadInput(
+            "the model does not name the axes of its parameters, so it has no layouts. See docs/add/model.md."
+        )
+    params, state = jax.eval_shape(workload.init, jax.random.key(0))
+    inputs = workload.shapes.validation.inputs
+    examples = jax.ShapeDtypeStruct((batch_size, *inputs.shape[1:]), inputs.dtype)
+    seen = axes.activations(workload.predict, params, state, examples)
+    of_params = jax.tree_util.tree_leaves_with_path(named)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+    sizes: dict[str, int] = {}
+    for names, shape in [*seen, *zip((tuple(spec) for _, spec in of_params), shapes, strict=True)]:
+        for name, size in zip(names, shape, strict=False):
+            sizes[name] = math.gcd(sizes.get(name, 0), size)
+    sizes = {name: size for name, size in sizes.items() if name and name != "batch"} | {"batch": batch_size}
+    of_activations = {f"activation {i + 1}": ("batch", *names) for i, names in enumerate(dict(seen))}
+    by_name = {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(spec) for path, spec in of_params}
+    operations = {
+        name: ("batch", *(CONTRACTED.get(axis, axis) for axis in names))
+        for name, names in by_name.items()
+        if len(names) > 1
+    }
+    return Tensors(sizes, _without_blanks(by_name | of_activations), _without_blanks(operations))
+
+
+def _without_blanks(groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(dict.fromkeys(axis for axis in names if axis)) for name, names in groups.items()}
+
+
+def check(workload: Workload, division: Division, batch_size: int) -> None:
+    """Raises Refused unless a workload can be trained under the layout of a division."""
+    if division.layout:
+        size = division.examples(batch_size) * division.shards
+        on = Mesh({DATA: division.shards, **dict(division.mesh)})
+        read_layout(f"{division.layout_text};batch:{DATA}", on, tensors(workload, size))
+
+
+def of_step(workload: Workload, division: Division) -> Sharding | None:
+    """Returns how a training step shards named axes, or None if it shards only the batch."""
+    if not division.layout:
+        return None
+    assert workload.axes is not None  # see ``check``
+    over = dict(division.layout)
+    specs = jax.tree.map(lambda names: P(*map(over.get, names)), workload.axes())
+    return Sharding({name: axis for name, axis in over.items() if axis != DATA}, specs)
+
+
+def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callable[..., Any]:
+    """Returns a function of parameters for a step that is mapped over shards.
+
+    Parameters that are divided over shards are gathered where they are used, and again in the backward pass.
+    """
+    if sharding is None:
+        return function
+
+    def in_context(*arguments: Any) -> Any:
+        with axes.sharded(sharding):
+            return function(*arguments)
+
+    if not any(DATA in spec for spec in jax.tree.leaves(sharding.specs)):
+        return in_context
+    policy = jax.checkpoint_policies.save_anything_except_these_names(axes.GATHERED)
+    return jax.checkpoint(in_context, policy=policy)
+
+
+def summed(grads: Params, division: Division, sharding: Sharding | None) -> Params:
+    """Returns gradients summed over shards. Those of divided parameters already are, since gathers add gradients."""
+    if sharding is None or division.shards == 1:
+        return mesh.summed(grads, division.shards)
+    return jax.tree.map(lambda g, spec: g if DATA in spec else mesh.summed(g, 2), grads, sharding.specs)
+
+
+def constrained(carry: Any, sharding: Sharding | None) -> Any:
+    """Returns the state of a trial (a ``TrainState``), divided as ``of_carry`` describes."""
+    if sharding is None:
+        return carry
+    return jax.tree.map(jax.lax.with_sharding_constraint, carry, of_carry(carry, sharding))
+
+
+def of_carry(carry: Any, sharding: Sharding | None) -> Any:
+    """Returns the specs of the state of a trial: those of its parameters, and of the optimizer's state for each."""
+    if sharding is None:
+        return jax.tree.map(lambda leaf: P(), carry)
+    optimizer = like_parameters(carry.params, sharding.specs, carry.optimizer)
+    return carry._replace(params=sharding.specs, state=jax.tree.map(lambda leaf: P(), carry.state), optimizer=optimizer)
+
+
+def by_hand(specs: Params) -> Params:
+    """Returns the parts of specs over DATA, which a step gathers itself."""
+    return jax.tree.map(lambda spec: P(*(axis if axis == DATA else None for axis in spec)), specs)
+
+
+def like_parameters(params: Params, specs: Params, state: Any) -> Any:
+    """Returns specs of a state, such as an optimizer's. Each array that belongs to a parameter has its spec.
+
+    An array belongs to a parameter if its path ends with the parameter's and its shape is the same, or that of one of
+    several stacked layers. Others are replicated.
+    """
+    known = {
+        _names(path): (leaf.shape, spec)
+        for (path, leaf), spec in zip(jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(specs), strict=True)
+    }
+
+    def spec_of(path: Any, leaf: Any) -> P:
+        names = _names(path)
+        for start in range(len(names) + 1):
+            shape, spec = known.get(names[start:], (None, P()))
+            if shape == leaf.shape:
+                return spec
+            if shape is not None and shape[1:] == leaf.shape:
+                return P(*spec[1:])
+        return P()
+
+    return jax.tree_util.tree_map_with_path(spec_of, state)
+
+
+def _names(path: Any) -> tuple[str, ...]:
+    """Returns the keys of a path, without indices of lists."""
+    return tuple(str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey))

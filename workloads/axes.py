@@ -1,0 +1,167 @@
+"""Named axes of parameters and activations, and how they are sharded while a program is traced.
+
+Models name the axes of parameters with ``named`` and those of activations with ``activation``. Both return their
+argument unless a program is traced in the context ``sharded``.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax.core import meta
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import PartitionSpec as P
+
+from workloads.workload import DATA, STACKED, Array, Names, Params
+
+LAYERS = "layers"  # axis of stacked layers
+GATHERED = "gathered"  # name of parameters that are gathered again in the backward pass
+
+
+class Named(meta.Partitioned[Any]):
+    """A parameter with the names of its axes. Unlike in Flax, the names alone do not shard it."""
+
+    def unbox(self, apply_constraint: bool = False) -> Any:
+        return self.value
+
+
+class Sharding(NamedTuple):
+    """How named axes are sharded over a mesh.
+
+    Attributes:
+      layout: mesh axis of each tensor axis that the partitioner divides.
+      specs: pytree like the parameters of ``PartitionSpec`` over mesh axes. Parts over DATA are gathered before use.
+    """
+
+    layout: Mapping[str, str]
+    specs: Params
+
+
+_SHARDING: ContextVar[Sharding | None] = ContextVar("sharding", default=None)
+_SEEN: ContextVar[list[tuple[Names, tuple[int, ...]]] | None] = ContextVar("seen", default=None)
+
+
+def named(init: Callable[..., Array], *names: str) -> Callable[..., Named]:
+    """Returns an initializer of a parameter whose axes have these names. An axis without a name is empty."""
+    return lambda *arguments: Named(init(*arguments), names)
+
+
+def of_parameters(init: Callable[[Array, Array], Any], inputs: Array) -> Any:
+    """Returns the names of the axes of each parameter as a ``PartitionSpec``.
+
+    Args:
+      init: ``(key, inputs) -> variables`` of a Flax network.
+      inputs: example inputs, or a ``jax.ShapeDtypeStruct``.
+    """
+
+    def names(leaf: Any) -> P:
+        return P(*leaf.names) if isinstance(leaf, Named) else P()
+
+    boxed = jax.eval_shape(lambda inputs: {"params": init(jax.random.key(0), inputs)["params"]}, inputs)
+    return jax.tree.map(names, boxed, is_leaf=lambda leaf: isinstance(leaf, Named))
+
+
+def activation(x: Array, *names: str) -> Array:
+    """Names the axes of an activation. In a sharded program, its named axes are divided and the others are whole.
+
+    Args:
+      x: array of any dtype.
+      names: name of each axis, or empty.
+    """
+    seen = _SEEN.get()
+    if seen is not None:
+        seen.append((names, x.shape))
+    sharding = _SHARDING.get()
+    if sharding is None:
+        return x
+    return jax.lax.with_sharding_constraint(x, P(*map(sharding.layout.get, names)))
+
+
+@contextlib.contextmanager
+def sharded(sharding: Sharding | None) -> Iterator[None]:
+    """Shards the named axes of programs that are traced in this context."""
+    token = _SHARDING.set(sharding)
+    try:
+        yield
+    finally:
+        _SHARDING.reset(token)
+
+
+def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Names, tuple[int, ...]]]:
+    """Returns the names and sizes of the axes of all activations that a function names."""
+    token = _SEEN.set([])
+    try:
+        jax.eval_shape(function, *arguments)
+        return _SEEN.get() or []
+    finally:
+        _SEEN.reset(token)
+
+
+def gathered(params: Params) -> Params:
+    """Returns whole parameters from their parts over DATA, except stacked layers, which ``stacked`` gathers."""
+    sharding = _SHARDING.get()
+    if sharding is None:
+        return params
+
+    def whole(path: tuple[Any, ...], array: Array, spec: P) -> Array:
+        return array if _stack(path) else _whole(array, spec)
+
+    return jax.tree_util.tree_map_with_path(whole, params, sharding.specs)
+
+
+def stacked(groups: tuple[Any, ...], rngs: Any, *, name: str) -> tuple[Any, Any]:
+    """Returns the variables of one of several stacked layers, gathered over DATA. An argument of ``nn.scan``."""
+    sharding = _SHARDING.get()
+    if sharding is None:
+        return groups, rngs
+    specs = sharding.specs["params"][name]
+
+    def whole(collections: dict[str, Any]) -> dict[str, Any]:
+        if "params" not in collections:
+            return collections
+        params = jax.tree.map(lambda array, spec: _whole(array, P(*spec[1:])), collections["params"], specs)
+        return collections | {"params": params}
+
+    return tuple(tuple(map(whole, group)) for group in groups), rngs
+
+
+def _stack(path: tuple[Any, ...]) -> bool:
+    return any(str(getattr(key, "key", "")).startswith(STACKED) for key in path)
+
+
+def _whole(array: Array, spec: P) -> Array:
+    """Returns an array whose parts over DATA are gathered. They are gathered again in the backward pass."""
+    return checkpoint_name(_gather(array, tuple(spec)), GATHERED) if DATA in spec else array
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _gather(array: Array, spec: tuple[str | None, ...]) -> Array:
+    gather = functools.partial(jax.lax.all_gather, axis_name=DATA, axis=spec.index(DATA), tiled=True)
+    return _of_parts(gather, array, spec)
+
+
+def _forward(array: Array, spec: tuple[str | None, ...]) -> tuple[Array, None]:
+    return _gather(array, spec), None
+
+
+def _backward(spec: tuple[str | None, ...], nothing: None, gradient: Array) -> tuple[Array]:
+    # Sums are float32, even if the gradient of each shard is bfloat16.
+    wide = gradient.astype(jnp.promote_types(gradient.dtype, jnp.float32))
+    scatter = functools.partial(jax.lax.psum_scatter, axis_name=DATA, scatter_dimension=spec.index(DATA), tiled=True)
+    return (_of_parts(scatter, wide, spec).astype(gradient.dtype),)
+
+
+_gather.defvjp(_forward, _backward)
+
+
+def _of_parts(exchange: Callable[[Array], Array], array: Array, spec: tuple[str | None, ...]) -> Array:
+    """Calls a function on the parts of an array over other axes than DATA. The partitioner would gather them first."""
+    rest = P(*(None if axis == DATA else axis for axis in spec))
+    others = {axis for axis in rest if axis is not None}
+    if not others:
+        return exchange(array)
+    return jax.shard_map(exchange, in_specs=rest, out_specs=rest, axis_names=others, check_vma=False)(array)
