@@ -96,7 +96,6 @@ class Record:
         cover all trials of the run so far. They are None if the run did not take a step.
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
       lanes, lane_strategy, shards, microbatches: values that were used, or None if the kind does not have lanes.
-      mesh, layout: those that were used, as text, or None if only batches are divided.
     """
 
     trials: Sequence[Trial]
@@ -114,8 +113,6 @@ class Record:
     lane_strategy: str | None = None
     shards: int | None = None
     microbatches: int | None = None
-    mesh: str | None = None
-    layout: str | None = None
 
 
 OnProgress = Callable[[RunProgress], None]

@@ -13,7 +13,7 @@ _PROPERTIES = ("dataset", "optimizer", "batch_size", "budget_steps", "pruning") 
 _OF_PLAN = ("evaluation_ratio", "evaluation_spacing")  # columns of `studies` from some plans only
 _OF_RECORD = (
     *("compile_seconds", "run_seconds", "train_seconds", "evaluate_seconds", "trial_steps"),
-    *("lanes", "lane_strategy", "shards", "microbatches", "mesh", "layout"),
+    *("lanes", "lane_strategy", "shards", "microbatches"),
 )
 
 

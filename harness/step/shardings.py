@@ -40,7 +40,8 @@ def tensors(workload: Workload, batch_size: int) -> Tensors:
     for names, shape in [*seen, *zip((tuple(spec) for _, spec in of_params), shapes, strict=True)]:
         for name, size in zip(names, shape, strict=False):
             sizes[name] = math.gcd(sizes.get(name, 0), size)
-    sizes = {name: size for name, size in sizes.items() if name and name != "batch"} | {"batch": batch_size}
+    sizes["batch"] = batch_size
+    sizes.pop("", None)
     of_activations = {f"activation {i + 1}": ("batch", *names) for i, names in enumerate(dict(seen))}
     by_name = {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(spec) for path, spec in of_params}
     operations = {

@@ -65,10 +65,6 @@ STUDIES = (
     Column("lane_strategy", TEXT, "map (sequential) or vmap (batched)"),
     Column("shards", INT32, "devices that each batch was divided over"),
     Column("microbatches", INT32, "sequential parts of each shard of a batch"),
-    Column(
-        "mesh", TEXT, "axes of the mesh of each trial and their sizes, such as data:2;model:4, if it has further axes"
-    ),
-    Column("layout", TEXT, "tensor axes that were divided over the mesh, such as embed:data;mlp:model, or null"),
     Column("compile_seconds", FLOAT64, "seconds spent building programs, cached or not"),
     Column("run_seconds", FLOAT64, "seconds from the first program call to the last, without compiling"),
     Column("train_seconds", FLOAT64, "the part of run_seconds inside training steps"),

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from harness.run import Record, Settings
 from harness.runners import engine
 from harness.step import mesh, programs
-from harness.step.batch_partition import Division, divisions
+from harness.step.batch_partition import Division, Request, divisions
 from harness.step.programs_key import programs_key
 from harness.trials import search
 from results.bad_input import BadInput
@@ -69,7 +69,7 @@ def test_no_division_cuts_a_group(
     batch: int, group: int, devices: int, shards: int | None, microbatches: int | None
 ) -> None:
     try:
-        found = divisions(batch, group, devices, shards, microbatches)
+        found = divisions(batch, group, devices, Request(shards, microbatches))
     except BadInput:
         assert batch % group or shards or microbatches
         return
@@ -93,8 +93,8 @@ def test_no_division_cuts_a_group(
 
 def test_a_batch_of_no_whole_groups_is_refused() -> None:
     with pytest.raises(BadInput, match="batch_size=48 is not a multiple of the 32 examples normalized together"):
-        divisions(48, 32, 1)
+        divisions(48, 32, 1, Request())
     with pytest.raises(
         BadInput, match=r"microbatches=4 would split the 32 examples that are normalized together\. Use smaller"
     ):
-        divisions(64, 32, 1, None, 4)
+        divisions(64, 32, 1, Request(None, 4))

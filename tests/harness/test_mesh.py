@@ -16,7 +16,7 @@ import pytest
 from harness.run import Settings
 from harness.runners import engine
 from harness.step import programs
-from harness.step.batch_partition import divisions
+from harness.step.batch_partition import Request, divisions
 from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
@@ -91,7 +91,7 @@ def all_divisions(group: int) -> tuple[str, ...]:
 
 def _may_be(group: int, shards: int, microbatches: int) -> bool:
     try:
-        return bool(divisions(BATCH, group, 8, shards, microbatches))
+        return bool(divisions(BATCH, group, 8, Request(shards, microbatches)))
     except BadInput:
         return False
 
