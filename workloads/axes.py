@@ -76,9 +76,15 @@ def activation(x: Array, *names: str) -> Array:
     if seen is not None:
         seen.append((names, x.shape))
     sharding = _SHARDING.get()
-    if sharding is None:
+    if sharding is None or not sharding.layout:
         return x
     return jax.lax.with_sharding_constraint(x, P(*map(sharding.layout.get, names)))
+
+
+def are_divided() -> bool:
+    """Returns whether the partitioner divides named axes of the program that is traced."""
+    sharding = _SHARDING.get()
+    return sharding is not None and bool(sharding.layout)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from harness.step import mesh, programs, rng, training
+from harness.step import mesh, programs, rng, shardings, training
 from harness.step.batch_partition import Division
 from harness.step.programs_key import ProgramsKey, programs_key
 from harness.step.training import Spans, TrainState
@@ -52,11 +52,13 @@ NETWORKS = {
 def _gradients(workload: Workload, division: Division, batch: training.Batch, carry: TrainState, seed: Any) -> Any:
     """The gradients of a batch of the first step, and the state of the network."""
 
+    sharding = shardings.of_step(workload, division)
+
     def of_shard(batch: training.Batch, carry: TrainState, seed: Any) -> Any:
         keys = rng.example_keys(seed, np.int32(0), batch.positions)
-        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))
+        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1), sharding)
 
-    return training.over_batch(of_shard, division, None, batch, carry, seed)
+    return training.over_batch(of_shard, division, sharding, batch, carry, seed)
 
 
 def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.ndarray]:

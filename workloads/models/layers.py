@@ -184,10 +184,12 @@ def dense(
 def heads_apart(count: int, heads: int) -> Callable[..., Array]:
     """Returns a product for ``dense`` whose outputs are [..., count, heads, K] instead of flat.
 
-    The kernel is taken apart before the product, so that each device computes its own heads.
+    If heads are divided over devices, the kernel is taken apart first, so that each device computes its own heads.
     """
 
     def product(x: Array, kernel_DxF: Array, dimensions: Any, precision: Any = None) -> Array:
+        if not axes.are_divided():
+            return lax.dot_general(x, kernel_DxF, dimensions, precision).reshape(*x.shape[:-1], count, heads, -1)
         kernel_DxNxHxK = kernel_DxF.reshape(len(kernel_DxF), count, heads, -1)
         kernel_DxNxHxK = axes.activation(kernel_DxNxHxK, "act_embed", "", "heads", "kv")
         return lax.dot_general(x, kernel_DxNxHxK, dimensions, precision)

@@ -112,18 +112,24 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
     import jax
     import jax.numpy as jnp
 
-    from workloads.axes import activation
+    from workloads.axes import activation, are_divided
 
     T, B = gates_TxBx4W.shape[:2]
     D, W = len(recurrent_Dx4W), gates_TxBx4W.shape[2] // 4
-    # Each device has all four gates of its part of the memory.
-    gates_TxBx4xW = activation(gates_TxBx4W.reshape(T, B, 4, W), "length", "batch", "", "mlp")
-    recurrent_Dx4xW = activation(recurrent_Dx4W.reshape(D, 4, W), "act_embed", "", "mlp")
+    if are_divided():  # each device needs all four gates of its part of the memory
+        gates_TxBx4W = activation(gates_TxBx4W.reshape(T, B, 4, W), "length", "batch", "", "mlp")
+        recurrent_Dx4W = activation(recurrent_Dx4W.reshape(D, 4, W), "act_embed", "", "mlp")
 
-    def step(carry: ArrayPair, gates_Bx4xW: Array) -> tuple[ArrayPair, Array]:
+    def gates(h_BxD: Array, of_input: Array) -> list[Array]:
+        """Returns the four gates [B, W]."""
+        if are_divided():
+            of_both = of_input + jnp.einsum("bd,dgw->bgw", activation(h_BxD, "batch", "act_embed"), recurrent_Dx4W)
+            return [of_both[:, i] for i in range(4)]
+        return jnp.split(of_input + h_BxD @ recurrent_Dx4W, 4, axis=-1)
+
+    def step(carry: ArrayPair, of_input: Array) -> tuple[ArrayPair, Array]:
         memory_BxW, h_BxD = carry
-        gates_Bx4xW += jnp.einsum("bd,dgw->bgw", activation(h_BxD, "batch", "act_embed"), recurrent_Dx4xW)
-        write, keep, new, show = (gates_Bx4xW[:, i] for i in range(4))
+        write, keep, new, show = gates(h_BxD, of_input)
         memory_BxW = jax.nn.sigmoid(keep + 1.0) * memory_BxW + jax.nn.sigmoid(write) * jnp.tanh(new)
         h_BxD = activation(jax.nn.sigmoid(show) * jnp.tanh(memory_BxW), "batch", "mlp")
         if projection_WxD is not None:
@@ -132,4 +138,4 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
 
     memory_BxW = jnp.zeros((B, W), gates_TxBx4W.dtype)
     h_BxD = memory_BxW if projection_WxD is None else jnp.zeros((B, D), gates_TxBx4W.dtype)
-    return jax.lax.scan(step, (memory_BxW, h_BxD), gates_TxBx4xW)[1]
+    return jax.lax.scan(step, (memory_BxW, h_BxD), gates_TxBx4W)[1]
