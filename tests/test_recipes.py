@@ -22,6 +22,7 @@ PLAN = "from results.plans.plan import HasKind, Plan\n"
 INSERTED = {
     "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
     "model": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
+    "axes": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
     "optimizer": [
         ("workloads/optimizers.py", "TUNED_DECAY = tuple(NO_DECAY)\n"),
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
@@ -53,6 +54,7 @@ REPLACED = {
         (REGISTRY, "    shapes_of,\n", "    content,\n    shapes_of,\n"),
     ],
     "model": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
+    "axes": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
     "column": [
         ("results/plans/schema.py", "SCHEMA_VERSION = 4\n", ""),
         ("results/storage/migrations.py", STEPS, HERE),

@@ -1,0 +1,103 @@
+"""Trials that are divided over devices, by the real command: same answers, and a checkpoint of one layout is any's."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from results import exit_codes, store
+from results.bad_input import BadInput
+from sweeps import overrides, planning
+
+ROOT = Path(__file__).parents[2]
+LINE = ("task=digits_fc", "optimizer=momentum", "trials=3", "pruning=off", "stop=budget", "launcher.workers=1")
+BOTH = ("mesh=data:2;model:2", "layout=inputs:data;mlp:model")
+TENSORS = ("mesh=model:4", "layout=mlp:model")
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "sweeps", *LINE, *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def run(*words: str) -> tuple[int, str]:
+    """Exit code and messages of a sweep."""
+    with started(*words) as sweep:
+        _, err = sweep.communicate()
+    return sweep.returncode, err
+
+
+def measurements(folder: Path) -> np.ndarray:
+    """Trial, step and metrics of the only study, one row each."""
+    (name,) = store.names(folder)
+    table = store.read(folder, name).measurements.sort_values(["trial", "step"])
+    return np.asarray(table.drop(columns="study"), np.float64)
+
+
+@pytest.mark.slow
+def test_divided_trials_measure_what_whole_ones_do(tmp_path: Path) -> None:
+    code, err = run(f"store={tmp_path}/whole")
+    assert code == 0, err
+    for number, words in enumerate((BOTH, TENSORS)):
+        code, err = run(*words, f"store={tmp_path}/{number}")
+        assert code == 0, err
+        np.testing.assert_allclose(measurements(tmp_path / str(number)), measurements(tmp_path / "whole"), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_trial_saved_under_one_layout_goes_on_under_another(tmp_path: Path) -> None:
+    slow = ("task.budget.epochs=400", "checkpoint_seconds=0")
+    with started(*slow, *BOTH, f"store={tmp_path}/divided") as sweep:
+        deadline = time.monotonic() + 120
+        while not list((tmp_path / "divided").glob("*/checkpoint-*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        sweep.send_signal(signal.SIGTERM)
+        assert sweep.wait(60) == exit_codes.PREEMPTED
+    assert list((tmp_path / "divided").glob("*/checkpoint-*"))
+    code, err = run(*slow, *TENSORS, f"store={tmp_path}/divided")
+    assert code == 0, err
+    code, err = run(*slow, f"store={tmp_path}/whole")
+    assert code == 0, err
+    divided, whole = measurements(tmp_path / "divided"), measurements(tmp_path / "whole")
+    assert divided.shape == whole.shape
+    losses = [2, 4]
+    early = whole[:, 1] <= 200
+    np.testing.assert_allclose(divided[early][:, losses], whole[early][:, losses], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("layout=mlp:model",), "layout=mlp:model needs a mesh"),
+        (("mesh=data:2", "shards=4"), "shards=4 contradicts mesh=data:2"),
+        (("mesh=trial:2",), "the axis trial is used for trials"),
+        (("mesh=data:2", "layout=mlp:modle"), "the mesh has no axis 'modle'"),
+        (("mesh=model:2", "layout=mpl:model"), "no tensor has an axis 'mpl'; did you mean 'mlp'?"),
+        (("mesh=model:3", "layout=mlp:model"), "mlp=64 does not divide into 3 parts"),
+        (("mesh=data:2", "layout=mlp:data"), "would both be split over 'data'"),
+        (("mesh=model:2", "layout=inputs:model;mlp:model"), "would both be split over 'model'"),
+        (("mesh=model:2", "layout=batch:model"), "batches are divided over the mesh axis data"),
+        (("mesh=data:x",), "'x' is not a number of devices"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        planning.request(overrides.command_line([*LINE, *words, "store=none"]))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_layout_that_cannot_be_is_one_line_of_the_command(tmp_path: Path) -> None:
+    code, err = run("mesh=model:2", "layout=mpl:model", f"store={tmp_path}/store")
+    assert code == 2
+    assert (
+        err
+        == "error: layout 'mpl:model;batch:data' at character 1: no tensor has an axis 'mpl'; did you mean 'mlp'? choices: batch, inputs, mlp, vocab\n"
+    )
+    assert not (tmp_path / "store").exists()
