@@ -2,10 +2,13 @@
 
     python -m tests.harness.sharded TASK OPTIMIZER [MESH/LAYOUT ...]
 
-Prints as JSON for each layout: the largest difference of a gradient of the first step, relative to the largest gradient
-of its parameter, the largest difference of a metric after three steps, relative to the metric, the FLOPs of the compiled
-step relative to those of one device, the bytes of a trial's state on a device relative to the whole state, and the
-number of collectives of each kind.
+Prints as JSON for each layout:
+
+- the largest difference of a gradient of the first step, relative to the largest gradient of its parameter,
+- the largest difference of a metric after three steps, relative to the metric,
+- the FLOPs of the compiled step relative to those of one device,
+- the bytes of a trial's state on a device relative to the whole state,
+- the number of collectives of each kind.
 """
 
 import json
