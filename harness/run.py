@@ -32,9 +32,9 @@ class Settings:
       flush_seconds: interval at which finished trials are reported while others train.
       shards: number of devices that each batch is divided over. Values above 1 change results within rounding. By
         default (None), the smallest number that fits in memory.
-      mesh: devices of each trial, such as ``data:2;model:4``. Batches are divided over the axis ``data``, as with
-        ``shards``. By default (None), there are no other axes.
-      layout: tensor axes of the model that are divided over mesh axes, such as ``embed:data;mlp:model``, or the name of
+      mesh: devices of each trial, such as ``data:2 model:4``. Batches are divided over the axis ``data``, as with
+        ``shards``, which is the mesh by default.
+      layout: tensor axes of the model that are divided over mesh axes, such as ``embed:data mlp:model``, or the name of
         a preset. Changes results within rounding.
       microbatches: number of parts in which each shard of a batch is processed, one after another, to save memory.
         Values above 1 change results within rounding. By default (None), the smallest number that fits in memory.

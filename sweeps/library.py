@@ -124,8 +124,10 @@ def _read(values: Fields, *, multirun: bool) -> list[Study]:
     from sweeps.kind_configs import READERS
 
     texts = overrides.read_own(overrides.as_words(_named(values)))
-    for text in texts:
-        if (key := re.split(r"[.=]", text.lstrip("+"))[0]) in planning.OF_RUNS:
-            raise BadInput(f"{key} is a setting of runs, not of studies. Pass it to measure().")
+    keys = [re.split(r"[.=]", text.lstrip("+"))[0] for text in texts]
     configs = composition.compose_all(overrides.CommandLine(texts, multirun))
-    return [READERS[config["kind"]].read(config) for config in configs]
+    studies = [READERS[config["kind"]].read(config) for config in configs]
+    for key in (key for key in keys if key in planning.OF_RUNS):
+        if any(key not in one.study.identity_fields() for one in studies):
+            raise BadInput(f"{key} is a setting of runs, not of studies. Pass it to measure().")
+    return studies

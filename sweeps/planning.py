@@ -86,16 +86,18 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     points = composition.compose_points(line)
     configs = [point.config for point in points]
     first = configs[0]
-    for key in OF_RUNS:
-        if any(config[key] != first[key] for config in configs):
-            raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
     configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
+    planned = {name for one in configured for name in one.study.identity_fields()}  # such as the mesh of a layout
+    for key in OF_RUNS:
+        if key not in planned and any(config[key] != first[key] for config in configs):
+            raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
     named = first["store"] if line.store is None else line.store
     if not named.strip():
         raise BadInput("store= is empty. Set a folder, or store=. for this one.")
     if first["notify"] is not None and not first["notify"].strip():
         raise BadInput("notify= is empty. Set a command or a URL, or notify=null.")
-    settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
+    names = [field.name for field in dataclasses.fields(Settings) if field.name not in planned]
+    settings = Settings(**{name: first[name] for name in names})
     bounds = limits.of_configuration(first["limits"])
     if bounds[1].max_hours is not None:
         if settings.time_limit_seconds is not None:

@@ -23,7 +23,7 @@ GATHERED = "gathered"  # name of parameters that are gathered again in the backw
 
 
 class Named(meta.Partitioned[Any]):
-    """A parameter with the names of its axes. Unlike in Flax, the names alone do not shard it."""
+    """A parameter with the names of its axes. Unlike in Flax, the names do not shard it."""
 
     def unbox(self, apply_constraint: bool = False) -> Any:
         return self.value

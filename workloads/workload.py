@@ -137,7 +137,7 @@ class Model(NamedTuple):
       group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group, but shards
         may share one.
       axes: ``(inputs [B, ...]) -> pytree`` like the parameters: the names of the axes of each as a ``PartitionSpec``.
-        Inputs may be a ``jax.ShapeDtypeStruct``. None for models that cannot be sharded. See ``workloads.axes``.
+        Inputs may be a ``jax.ShapeDtypeStruct``. Other models cannot be sharded. See ``workloads.axes``.
     """
 
     init: Callable[[Array, Array], Variables]
@@ -226,7 +226,7 @@ class Workload(NamedTuple):
       evaluated_splits: names of the evaluated splits.
       evaluation_examples: maximum number of examples per split that an evaluation uses.
       update_rule, evaluated: as in Optimizer.
-      axes: function that returns the names of the axes of all parameters, as in Model, or None.
+      axes: function that returns the names of the axes of all parameters, if Model has them.
     """
 
     shapes: Splits

@@ -12,7 +12,7 @@ import numpy as np
 from harness.processes import multihost
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Settings, Source
-from harness.step import mesh, shardings
+from harness.step import layout_choices, mesh, shardings
 from harness.step.batch_partition import Division, divisions, of_settings
 from harness.step.programs import Programs, default_strategy, programs_for, workload_of
 from harness.step.programs_key import programs_key
@@ -271,9 +271,12 @@ def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source
         per_share = programs.bytes / share
         if free is None or needed <= free or len(ways) == 1:
             return programs, time.perf_counter() - began if is_new else 0.0
+    _, division = ways[-1]
+    named = layout_choices.choices(workload, study.batch_size, division, needed, free or 0)
+    such = "such as " + ", ".join(named[:-1]) + f" or {named[-1]}" if len(named) > 1 else "with shards"
     raise BadInput(
         f"batch_size={study.batch_size} of {study.dataset} needs {memory.size_text(needed)} of memory on each device, "
-        f"which has {memory.size_text(free or 0)}. Divide the batch over more devices with shards."
+        f"which has {memory.size_text(free or 0)}. Divide each trial over more devices, {such}."
     )
 
 

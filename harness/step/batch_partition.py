@@ -37,12 +37,13 @@ class Division(NamedTuple):
 
     @property
     def mesh_text(self) -> str:
-        """Returns the mesh as text, such as ``data:2;model:4``."""
-        return ";".join(f"{name}:{size}" for name, size in (("data", self.shards), *self.mesh))
+        """Returns the mesh as text, such as ``data:2 model:4``."""
+        over_data = () if self.mesh and self.shards == 1 else ((DATA, self.shards),)
+        return ";".join(f"{name}:{size}" for name, size in (*over_data, *self.mesh))
 
     @property
     def layout_text(self) -> str:
-        """Returns the layout as text, such as ``embed:data;mlp:model``."""
+        """Returns the layout as text, such as ``embed:data mlp:model``."""
         return ";".join(f"{name}:{axis}" for name, axis in self.layout)
 
     def examples(self, batch_size: int) -> int:
@@ -77,7 +78,7 @@ def requested(shards: int | None, microbatches: int | None, mesh: str | None, la
     """
     if mesh is None:
         if layout:
-            raise BadInput(f"layout={layout} needs a mesh, such as mesh=data:2;model:2")
+            raise BadInput(f"layout={layout} needs a mesh, such as mesh=data:4")
         return Request(shards, microbatches)
     sizes = dict(notation.read_mesh(mesh))
     over_data = sizes.pop(DATA, 1)

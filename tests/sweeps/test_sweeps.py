@@ -155,7 +155,7 @@ def test_workers_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [env["CUDA_VISIBLE_DEVICES"] for _, env in local.slots(None)] == ["3", "5"]
     assert [env["XLA_PYTHON_CLIENT_MEM_FRACTION"] for _, env in local.slots(4)] == ["0.450"] * 4
     assert [env["CUDA_VISIBLE_DEVICES"] for _, env in local.slots(None, 2)] == ["3,5"]
-    with pytest.raises(BadInput, match=r"shards=3: this machine has 2 GPUs. Use at most 2"):
+    with pytest.raises(BadInput, match=r"divided over 3 devices, but this machine has 2 GPUs. Use at most 2"):
         local.slots(None, 3)
 
 
