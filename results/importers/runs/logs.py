@@ -22,6 +22,7 @@ from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable, brief
 
 MOST_BYTES = 64 << 20
+GZIP = b"\x1f\x8b"  # first bytes of a compressed file
 MOST_COLUMNS = 4096
 LAST_STEP = 2**31 - 1
 NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged value: the run diverged
@@ -62,6 +63,8 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
             yield _events(places, run_map, root)
             return
         data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
+        if data.startswith(GZIP):
+            raise Unusable("is compressed. Decompress it first.")
         config = _config(first, run_map, root)
         if run_map.format == TRAINER:
             rows, config = _trainer(data)

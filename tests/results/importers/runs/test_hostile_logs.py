@@ -141,7 +141,7 @@ HOSTILE: dict[str, tuple[str, bytes | Callable[[Path, str], None], str]] = {
     "jsonl nested deeply": ("jsonl", deep(100_000) * 2, "line 1 is not JSON"),
     "jsonl with texts for numbers": ("jsonl", lines({"step": "1", "loss": "3"}), "has no row with a step"),
     "jsonl with true for steps": ("jsonl", lines({"step": True, "loss": 1}), "has no row with a step"),
-    "jsonl compressed": ("jsonl", gzip.compress(GOOD["jsonl"]), "is not JSON"),
+    "jsonl compressed": ("jsonl", gzip.compress(GOOD["jsonl"]), "is compressed"),
     "parquet cut": ("parquet", GOOD["parquet"][:-20], "is not a readable Parquet file"),
     "parquet of texts": ("parquet", parquet(step=["1", "2"], loss=["3", "2"]), "has no row with a step"),
     "parquet of lists": ("parquet", parquet(step=[1, 2], loss=[[3.0], [2.0]]), "unsupported type list"),
