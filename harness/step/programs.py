@@ -14,7 +14,6 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 
 from harness.compiled import compile_cache, hlo, jaxpr_cost
-from harness.processes import multihost
 from harness.step import evaluation, mesh, prefetch, shardings, training
 from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import ProgramsKey
@@ -285,13 +284,18 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             lambda a: mesh.device_put_sharded(np.zeros(a.shape, a.dtype), a.sharding), shared.shapes.carry
         )
 
+    @functools.partial(jax.jit, donate_argnums=0, out_shardings=_shardings(shared.shapes.carry))
+    def put_lane(carry: Any, lane: Array, state: Any) -> Any:
+        return jax.tree.map(lambda array, one: array.at[lane].set(one), carry, state)
+
     def put(carry: Any, lanes: Mapping[int, Sequence[np.ndarray]]) -> Any:
-        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, multihost.on_host(carry)))
+        shapes, structure = jax.tree.flatten(shared.shapes.carry)
         for lane, arrays in lanes.items():
-            for leaf, array in zip(leaves, arrays, strict=True):
-                leaf[lane] = array
-        carry = jax.tree.unflatten(structure, leaves)
-        return jax.tree.map(lambda a, of: mesh.device_put_sharded(a, of.sharding), carry, shared.shapes.carry)
+            # Without the axis of lanes. Each process puts the parts of its own devices.
+            of_lane = [NamedSharding(on, P(*shape.sharding.spec[1:])) for shape in shapes]
+            state = list(map(mesh.device_put_sharded, arrays, of_lane))
+            carry = put_lane(carry, np.int32(lane), jax.tree.unflatten(structure, state))
+        return carry
 
     def advance(carry: Any, spans: Spans) -> Any:
         on_devices = place(spans)

@@ -28,9 +28,9 @@ def tensors(workload: Workload, batch_size: int) -> Tensors:
     named = None if workload.axes is None else workload.axes()
     if named is None or not any(jax.tree.leaves(named)):
         raise BadInput(
-            "the model does not name the axes of its parameters, so it has no layouts. See docs/add/model.md."
+            "the model does not name the axes of its parameters, so it has no layouts. See docs/add/axes.md."
         )
-    params, state = jax.eval_shape(workload.init, jax.random.key(0))
+    params, state = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
     inputs = workload.shapes.validation.inputs
     examples = jax.ShapeDtypeStruct((batch_size, *inputs.shape[1:]), inputs.dtype)
     seen = axes.activations(workload.predict, params, state, examples)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,12 +43,14 @@ class Checkpoint(NamedTuple):
     Attributes:
       step: number of steps taken so far (epochs for a factorization).
       rows: measurements so far, as JSON-compatible data.
-      arrays: all arrays required to resume training.
+      arrays: all arrays required to resume training, or the pieces of them that one process holds.
+      places: for each piece, the number of its array and the index of its first element. None for whole arrays.
     """
 
     step: int
     rows: list[Row]
     arrays: list[np.ndarray]
+    places: list[tuple[int, list[int]]] | None = None
 
 
 class Checkpoints:
@@ -92,17 +94,28 @@ class Checkpoints:
           checkpoint: the state to save.
           part: (index, count), used if each of ``count`` processes saves the arrays on its own devices.
         """
-        if part == WHOLE and not multihost.leads():
+        if part == WHOLE and checkpoint.places is None and not multihost.leads():
             return
         durable.make_folder(self.folder)
         about = [[list(array.shape), str(array.dtype)] for array in checkpoint.arrays]
         line = {"format": FORMAT, "key": key, "step": checkpoint.step, "rows": checkpoint.rows, "arrays": about}
+        step = None
+        if checkpoint.places is not None:
+            line["places"] = checkpoint.places
+            step = checkpoint.step
         pieces = [json.dumps(line).encode() + b"\n", *map(_bytes, checkpoint.arrays)]
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)
-        path = self.folder / parts.checkpoint_file(trial, *part)
+        path = self.folder / parts.checkpoint_file(trial, *part, step)
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
+
+    def remove_older(self, steps: Mapping[int, int]) -> None:
+        """Removes checkpoints of trials, except those of these steps that were saved in parts."""
+        if multihost.leads():
+            for trial, name in list_study(self.folder).checkpoints:
+                if trial in steps and not name.startswith(f"{parts.checkpoint_file(trial)}-{steps[trial]}-"):
+                    (self.folder / name).unlink(missing_ok=True)
 
     def load(self, trial: int, key: str, part: Part = WHOLE) -> Checkpoint | None:
         """The checkpoint of a trial, or None if it is missing, damaged, or has another key."""
@@ -110,9 +123,31 @@ class Checkpoints:
             return self._load(trial, key, part)
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
-    def _load(self, trial: int, key: str, part: Part) -> Checkpoint | None:
+    def load_newest(self, trial: int, key: str, shapes: Sequence[Any]) -> Checkpoint | None:
+        """Returns the newest checkpoint of a trial with whole arrays, however it was saved, or None without one.
+
+        Every process calls this and reads the parts of all processes.
+
+        Args:
+          trial: id of the trial.
+          key: as in ``save``.
+          shapes: shape and dtype of each whole array.
+        """
+        found = self.load(trial, key)
+        names = [name for _, name in list_study(self.folder).checkpoints] if multihost.leads() else []
+        for step, count in multihost.broadcast(parts.complete_checkpoints(trial, names)):
+            if found is not None and found.step >= step:
+                break
+            pieces = [self._load(trial, key, (i, count), step) for i in range(count)]
+            joined = _joined([piece for piece in pieces if piece is not None], shapes)
+            is_missing = len(pieces) != count or None in pieces or joined is None
+            if not any(multihost.longest(float(is_missing))):
+                return joined
+        return found
+
+    def _load(self, trial: int, key: str, part: Part, step: int | None = None) -> Checkpoint | None:
         try:
-            path = self.folder / parts.checkpoint_file(trial, *part)
+            path = self.folder / parts.checkpoint_file(trial, *part, step)
             durable.check_file(path)
             with path.open("rb") as file:
                 _about(file.readline(durable.RECORD_BYTES), key)  # checked before reading further
@@ -173,7 +208,28 @@ def _read(data: bytes, key: str) -> Checkpoint:
         start += count * kind.itemsize
     if type(about["step"]) is not int or about["step"] < 1 or not all(map(_is_row, about["rows"])):
         raise ValueError("without a step, or with invalid rows")
-    return Checkpoint(about["step"], about["rows"], arrays)
+    return Checkpoint(about["step"], about["rows"], arrays, about.get("places"))
+
+
+def _joined(pieces: Sequence[Checkpoint], shapes: Sequence[Any]) -> Checkpoint | None:
+    """Returns a checkpoint with whole arrays, or None if its pieces, which are untrusted, do not fill them exactly."""
+    whole = [np.empty(shape.shape, shape.dtype) for shape in shapes]
+    filled = [0] * len(whole)
+    for piece in pieces:
+        for array, (number, start) in zip(piece.arrays, piece.places or (), strict=True):
+            if not 0 <= number < len(whole):
+                return None
+            shape = whole[number].shape
+            ends = [at + size for at, size in zip(start, array.shape, strict=False)]
+            if not len(start) == array.ndim == len(shape) or array.dtype != whole[number].dtype:
+                return None
+            if any(at < 0 or end > size for at, end, size in zip(start, ends, shape, strict=True)):
+                return None
+            whole[number][tuple(map(slice, start, ends))] = array
+            filled[number] += array.size
+    if not pieces or filled != [array.size for array in whole]:
+        return None
+    return Checkpoint(pieces[0].step, pieces[0].rows, whole)
 
 
 def _is_row(row: Any) -> bool:
@@ -190,6 +246,24 @@ def _bytes(array: np.ndarray) -> Any:
 def same_shapes(arrays: Sequence[np.ndarray], others: Iterable[Any]) -> bool:
     """Returns whether saved arrays match the shapes and dtypes of other arrays or shape structs."""
     return [(array.shape, array.dtype) for array in arrays] == [(tuple(a.shape), a.dtype) for a in others]
+
+
+class _Piece(NamedTuple):
+    """A part of an array of all lanes that this process holds: its lanes, its values and its place in the array."""
+
+    lanes: range
+    array: np.ndarray
+    place: tuple[int, list[int]]
+
+
+def _own_pieces(leaves: Sequence[jax.Array]) -> Iterator[_Piece]:
+    """Yields the parts of arrays on devices of this process, without copies of the same part."""
+    for number, leaf in enumerate(leaves):
+        for shard in leaf.addressable_shards:
+            if shard.replica_id == 0:
+                lanes, *index = shard.index
+                place = number, [part.start or 0 for part in index]
+                yield _Piece(range(*lanes.indices(leaf.shape[0])), np.asarray(shard.data), place)
 
 
 class Saver:
@@ -221,7 +295,7 @@ class Saver:
         names = self._programs.metrics
         saved = {}
         for trial in trials:
-            found = self._checkpoints.load(trial.id, self._key(trial))
+            found = self._checkpoints.load_newest(trial.id, self._key(trial), self._programs.lane_shapes)
             if found is not None and self._could_be(found):
                 self._waiting[trial.id], self._saved[trial.id] = found, found.step
                 evaluations = []
@@ -252,12 +326,35 @@ class Saver:
                 if trial in rows:
                     metrics = zip(self._programs.metrics, map(float, measured), strict=True)
                     rows[trial].append({"step": step, **dict(metrics)})
+            self._save_all(carry, live_trials, rows)
+        return bool(self._saved)
+
+    def _save_all(self, carry: Any, live_trials: Sequence[Live], rows: Mapping[int, list[Row]]) -> None:
+        """Saves trials. If their state is divided over hosts, each host saves its own parts."""
+        assert self._checkpoints is not None
+        steps = {live.trial.id: live.step for live in live_trials}
+        if not (multihost.are_many() and self._programs.division.layout):
             leaves = jax.tree.leaves(multihost.on_host(carry)) if live_trials else []
             for live in live_trials:
                 checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
                 self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)
-                self._saved[live.trial.id] = live.step
-        return bool(self._saved)
+            self._saved |= steps
+            return
+        failure: OSError | None = None
+        try:
+            pieces = list(_own_pieces(jax.tree.leaves(carry)))
+            for live in live_trials:
+                kept = [piece for piece in pieces if live.lane in piece.lanes]
+                arrays = [piece.array[live.lane - piece.lanes.start] for piece in kept]
+                checkpoint = Checkpoint(live.step, rows[live.trial.id], arrays, [piece.place for piece in kept])
+                self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint, multihost.place())
+        except OSError as error:
+            failure = error
+        if not any(multihost.longest(float(failure is not None))):  # all hosts have saved
+            self._saved |= steps
+            self._checkpoints.remove_older(steps)
+        if failure is not None:
+            raise failure
 
     def remove(self, finished: Collection[int]) -> None:
         """Removes the checkpoints of stored trials, except trials that ran out of time and may be resumed later."""

@@ -91,9 +91,23 @@ def table_file(table: str, number: int) -> str:
     return f"{table}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
 
 
-def checkpoint_file(trial: int, index: int = 0, count: int = 1) -> str:
-    """Returns the name of a trial's checkpoint from process ``index`` of ``count``."""
+def checkpoint_file(trial: int, index: int = 0, count: int = 1, step: int | None = None) -> str:
+    """Returns the name of a trial's checkpoint from process ``index`` of ``count``.
+
+    Names with a step belong to a checkpoint that is complete if there is a file from each process.
+    """
+    if step is not None:
+        return f"checkpoint-{trial:09d}-{step}-{index}-of-{count}"
     return f"checkpoint-{trial:09d}" if count == 1 else f"checkpoint-{trial:09d}-{index}-of-{count}"
+
+
+def complete_checkpoints(trial: int, names: Iterable[str]) -> list[tuple[int, int]]:
+    """Returns the (step, count) of each checkpoint of a trial that consists of parts and is complete, newest first."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for match in filter(None, map(_PATTERNS["checkpoint"].fullmatch, names)):
+        if match[2] and int(match[1]) == trial:
+            found.setdefault((int(match[2]), int(match[4])), set()).add(int(match[3]))
+    return sorted((key for key, parts in found.items() if parts == set(range(key[1]))), reverse=True)
 
 
 def attempt_file(number: int) -> str:
@@ -112,7 +126,7 @@ _PATTERNS = {  # by the first word of the name, whose plural is the field of ``L
     "confirm": re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json"),
     "claim": re.compile(r"claim-([0-9]{6})\.json"),
     "commit": re.compile(r"commit-([0-9]{6})\.json"),
-    "checkpoint": re.compile(r"checkpoint-([0-9]{9})(?:-([0-9]+)-of-([0-9]+))?"),
+    "checkpoint": re.compile(r"checkpoint-([0-9]{9})(?:(?:-([0-9]+))?-([0-9]+)-of-([0-9]+))?"),
     "attempt": re.compile(r"attempt-([1-9][0-9]{0,5})\.log"),
     "part": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
 }

@@ -88,7 +88,8 @@ def check_over_hosts(studies: Studies, settings: Settings) -> None:
     for study in studies:
         if not RUNNERS[study.kind].over_hosts:
             raise BadInput(f"{study.name} needs a single host. Use launcher=local.")
-        if RUNNERS[study.kind].saves_in_parts and settings.checkpoint_dir is None:
+        in_parts = RUNNERS[study.kind].saves_in_parts or settings.layout
+        if in_parts and settings.checkpoint_dir is None:
             raise BadInput(
                 f"{study.name}: each host saves the state of its own cores. Set checkpoint_dir to a folder or URL that "
                 "all hosts can reach."

@@ -59,6 +59,36 @@ def test_every_process_has_a_file_of_its_own(kept: Checkpoints) -> None:
     assert list(kept.folder.iterdir()) == []
 
 
+def test_parts_of_any_division_become_whole_arrays(kept: Checkpoints) -> None:
+    whole = np.arange(24, dtype=np.float32).reshape(4, 6)
+    count = np.array(7, np.int32)
+    halves = [Checkpoint(5, [{"step": 1}], [whole[:, :3], count], [(0, [0, 0]), (1, [])])]
+    halves.append(Checkpoint(5, [{"step": 1}], [whole[:2, 3:], whole[2:, 3:]], [(0, [0, 3]), (0, [2, 3])]))
+    for i, each in enumerate(halves):
+        assert kept.load_newest(3, "key", [whole, count]) is None  # a part is missing
+        kept.save(3, "key", each, part=(i, 2))
+    found = kept.load_newest(3, "key", [whole, count])
+    assert found is not None and found.step == 5
+    assert found.arrays[0].tobytes() == whole.tobytes() and found.arrays[1] == 7
+    assert kept.load_newest(3, "another", [whole, count]) is None
+    assert kept.load_newest(3, "key", [whole[:3], count]) is None
+    kept.save(3, "key", Checkpoint(9, [], [whole, count]))  # by a process that has everything
+    newest = kept.load_newest(3, "key", [whole, count])
+    assert newest is not None and newest.step == 9
+    kept.save(3, "key", Checkpoint(11, [], [whole, count], [(0, [0, 0]), (1, [])]), part=(0, 1))
+    kept.remove_older({3: 11})
+    assert [file.name for file in kept.folder.iterdir()] == ["checkpoint-000000003-11-0-of-1"]
+    kept.remove([3])
+    assert list(kept.folder.iterdir()) == []
+
+
+def test_parts_that_overlap_or_lie_outside_are_none(kept: Checkpoints) -> None:
+    whole = np.zeros((4, 6), np.float32)
+    for places in ([(0, [0, 1])], [(1, [0, 0])], [(0, [-4, 0])], [(0, [0])]):
+        kept.save(3, "key", Checkpoint(5, [], [whole], places), part=(0, 1))
+        assert kept.load_newest(3, "key", [whole]) is None
+
+
 def test_saving_takes_a_small_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(checkpoints.time, "perf_counter", lambda: now[0])

@@ -8,12 +8,13 @@ from hypothesis import given, strategies as st
 
 from harness.run import Record, Settings
 from harness.runners import engine
-from harness.step import mesh, programs
+from harness.step import layout_choices, mesh, programs, shardings
 from harness.step.batch_partition import Division, Request, divisions
 from harness.step.programs_key import programs_key
 from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
+from tests.harness.test_mesh import program
 
 
 def needed(study: BatchStudy, lanes: int, microbatches: int = 1) -> int:
@@ -98,3 +99,26 @@ def test_a_batch_of_no_whole_groups_is_refused() -> None:
         BadInput, match=r"microbatches=4 would split the 32 examples that are normalized together\. Use smaller"
     ):
         divisions(64, 32, 1, Request(None, 4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("digits_fc", "+task.model.widths=[2048,2048]"),
+        ("tiny/transformer_decoder", "task.model.d_model=256", "task.model.d_ff=1024"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_three_layouts_that_fit_are_named(words: tuple[str, ...]) -> None:
+    found = program("fitting", "0.5", *words)
+    assert found["told"].count("mesh=") == 3
+    assert len(found["needed"]) == 3  # all of them within eight devices
+    assert max(found["needed"].values()) <= 1, found
+
+
+def test_a_model_without_axes_has_no_layout_and_says_so_in_one_line(make_study: Callable[..., BatchStudy]) -> None:
+    nameless = programs.workload_of(programs_key(make_study()))._replace(axes=None)
+    assert layout_choices.choices(nameless, 64, Division(), needed=2e9, free=1e9) == []
+    with pytest.raises(BadInput, match=r"^the model does not name the axes of its parameters.*docs/add/axes\.md\.$"):
+        shardings.check(nameless, Division(2, 1, (), (("embed", "data"),)), 64)

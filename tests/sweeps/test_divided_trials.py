@@ -64,6 +64,8 @@ def test_a_trial_saved_under_one_layout_goes_on_under_another(tmp_path: Path) ->
     assert code == 0, err
     code, err = run(*slow, f"store={tmp_path}/whole")
     assert code == 0, err
+    steps = [store.read(tmp_path / name).studies["trial_steps"].tolist()[-1] for name in ("divided", "whole")]
+    assert steps[0] < steps[1]  # it did not start again
     divided, whole = measurements(tmp_path / "divided"), measurements(tmp_path / "whole")
     assert divided.shape == whole.shape
     losses = [2, 4]
@@ -99,3 +101,14 @@ def test_a_layout_that_cannot_be_is_one_line_of_the_command(tmp_path: Path) -> N
     assert err.startswith("error: layout 'mpl:model;batch:data' at character 1: no tensor has an axis 'mpl'; did you ")
     assert err.count("\n") == 1
     assert not (tmp_path / "store").exists()
+
+
+def test_a_layout_is_checked_without_starting_a_backend() -> None:
+    """Hosts of a multi-host run connect after planning, and JAX refuses that once it has a backend."""
+    words = [*LINE, "mesh=model:2", "layout=mlp:model", "store=none"]
+    code = (
+        "from sweeps import overrides, planning; import jax._src.xla_bridge as bridge; "
+        f"planning.request(overrides.command_line({words})); assert not bridge.backends_are_initialized()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from results import exit_codes, store
@@ -25,6 +26,11 @@ from ..same import assert_same
 ROOT = Path(__file__).parents[2]
 HEARTBEAT = 10
 WHOLE = ("task=digits_fc", "trials=5", "pruning=off", "task.budget.epochs=2", "lanes=4")
+# Two trials of a linear problem, whose rounding errors do not grow.
+QUADRATIC = (
+    *("task=noisy_quadratic", "optimizer=momentum", "trials=2", "pruning=off", "stop=budget", "task.targets=[]"),
+    *("task.budget={steps: 30000, epochs: null, examples: null, at_least_steps: null}", "checkpoint_seconds=0"),
+)
 # Five trials that take a quarter of a minute on two hosts.
 LONG = (
     *("task=digits_fc", "trials=5", "pruning=off", "stop=budget", "task.targets=[]", "lanes=4"),
@@ -195,6 +201,29 @@ def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
     alone(LONG, tmp_path / "alone")
     assert_same(tmp_path / "hosts", tmp_path / "alone")
     assert not list(tmp_path.glob("hosts/*/checkpoint-*"))
+
+
+@pytest.mark.slow
+def test_each_host_saves_its_own_part_and_one_host_goes_on_under_another_layout(tmp_path: Path) -> None:
+    line = [*QUADRATIC, f"checkpoint_dir={tmp_path}/saved"]
+    hosts = started([*line, "mesh=data:2", "layout=embed:data"], tmp_path / "divided")
+    until_saved(tmp_path / "saved")
+    hosts[0].send_signal(signal.SIGTERM)
+    assert ended(hosts, HEARTBEAT + 30) == [exit_codes.PREEMPTED] * 2
+    files = [path.name for path in tmp_path.glob("saved/*/checkpoint-*")]
+    trials = {name[: len("checkpoint-000000000")] for name in files}
+    steps = {name.split("-")[2] for name in files}
+    assert sorted(files) == sorted(f"{trial}-{step}-{i}-of-2" for trial in trials for step in steps for i in (0, 1))
+    alone([*line, "mesh=model:2", "layout=embed:model"], tmp_path / "divided")
+    assert not list(tmp_path.glob("saved/*/checkpoint-*"))
+    assert store.read(tmp_path / "divided").studies["trial_steps"].tolist()[-1] < 2 * 30_000  # it did not start again
+    alone(QUADRATIC, tmp_path / "whole")
+    divided, whole = (store.read(tmp_path / name).measurements for name in ("divided", "whole"))
+    order = ["trial", "step"]
+    divided, whole = (table.sort_values(order, ignore_index=True) for table in (divided, whole))
+    assert divided[order].equals(whole[order])
+    losses = [table["validation_loss"].to_numpy(np.float64) for table in (divided, whole)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 @pytest.mark.slow
