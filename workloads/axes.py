@@ -35,10 +35,12 @@ class Sharding(NamedTuple):
     Attributes:
       layout: mesh axis of each tensor axis that the partitioner divides.
       specs: pytree like the parameters of ``PartitionSpec`` over mesh axes. Parts over DATA are gathered before use.
+      precision: dtype that they are rounded to before.
     """
 
     layout: Mapping[str, str]
     specs: Params
+    precision: str
 
 
 _SHARDING: ContextVar[Sharding | None] = ContextVar("sharding", default=None)
@@ -107,14 +109,23 @@ def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Nam
         _SEEN.reset(token)
 
 
-def gathered(params: Params) -> Params:
-    """Returns whole parameters from their parts over DATA, except stacked layers, which ``stacked`` gathers."""
+def gathered(params: Params, rounded: Callable[[Array], Array]) -> Params:
+    """Returns whole and rounded parameters from their parts over DATA.
+
+    Layers that are stacked are gathered and rounded by ``stacked``, one at a time.
+
+    Args:
+      params: parameters, float32.
+      rounded: rounds an array to the precision of the network.
+    """
     sharding = _SHARDING.get()
     if sharding is None:
-        return params
+        return jax.tree.map(rounded, params)
 
     def whole(path: tuple[Any, ...], array: Array, spec: P) -> Array:
-        return array if _stack(path) else _whole(array, spec)
+        if DATA not in spec:
+            return rounded(array)
+        return array if _stack(path) and spec[0] != DATA else _whole(array, spec, sharding.precision)
 
     return jax.tree_util.tree_map_with_path(whole, params, sharding.specs)
 
@@ -126,11 +137,13 @@ def stacked(groups: tuple[Any, ...], rngs: Any, *, name: str) -> tuple[Any, Any]
         return groups, rngs
     specs = sharding.specs["params"][name]
 
+    def of_layer(array: Array, spec: P) -> Array:
+        return _whole(array, P(*spec[1:]), sharding.precision)
+
     def whole(collections: dict[str, Any]) -> dict[str, Any]:
         if "params" not in collections:
             return collections
-        params = jax.tree.map(lambda array, spec: _whole(array, P(*spec[1:])), collections["params"], specs)
-        return collections | {"params": params}
+        return collections | {"params": jax.tree.map(of_layer, collections["params"], specs)}
 
     return tuple(tuple(map(whole, group)) for group in groups), rngs
 
@@ -139,26 +152,25 @@ def _stack(path: tuple[Any, ...]) -> bool:
     return any(str(getattr(key, "key", "")).startswith(STACKED) for key in path)
 
 
-def _whole(array: Array, spec: P) -> Array:
-    """Returns an array whose parts over DATA are gathered. They are gathered again in the backward pass."""
-    return checkpoint_name(_gather(array, tuple(spec)), GATHERED) if DATA in spec else array
+def _whole(array: Array, spec: P, precision: str) -> Array:
+    """Returns an array whose parts over DATA are rounded and gathered, in the backward pass once more."""
+    return checkpoint_name(_gather(array, tuple(spec), precision), GATHERED) if DATA in spec else array
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _gather(array: Array, spec: tuple[str | None, ...]) -> Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _gather(array: Array, spec: tuple[str | None, ...], precision: str) -> Array:
     gather = functools.partial(jax.lax.all_gather, axis_name=DATA, axis=spec.index(DATA), tiled=True)
-    return _of_parts(gather, array, spec)
+    return _of_parts(gather, array.astype(precision), spec)
 
 
-def _forward(array: Array, spec: tuple[str | None, ...]) -> tuple[Array, None]:
-    return _gather(array, spec), None
+def _forward(array: Array, spec: tuple[str | None, ...], precision: str) -> tuple[Array, None]:
+    return _gather(array, spec, precision), None
 
 
-def _backward(spec: tuple[str | None, ...], nothing: None, gradient: Array) -> tuple[Array]:
+def _backward(spec: tuple[str | None, ...], precision: str, nothing: None, gradient: Array) -> tuple[Array]:
     # Sums are float32, even if the gradient of each shard is bfloat16.
-    wide = gradient.astype(jnp.promote_types(gradient.dtype, jnp.float32))
     scatter = functools.partial(jax.lax.psum_scatter, axis_name=DATA, scatter_dimension=spec.index(DATA), tiled=True)
-    return (_of_parts(scatter, wide, spec).astype(gradient.dtype),)
+    return (_of_parts(scatter, gradient.astype(jnp.float32), spec),)
 
 
 _gather.defvjp(_forward, _backward)

@@ -327,7 +327,7 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     def outputs(params: Params, state: State, inputs: Array, keys: Array | None, *, train: bool) -> tuple[Any, State]:
         if inputs.dtype == jnp.uint8:
             inputs = inputs.astype(jnp.float32) / 255.0
-        return network.apply(axes.gathered(rounded(params)), state, rounded(inputs), keys, train)
+        return network.apply(axes.gathered(params, rounded), state, rounded(inputs), keys, train)
 
     shape, dtype = shapes.validation.inputs
     one = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
@@ -359,5 +359,6 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
         evaluation_examples=row.evaluation_examples,
         update_rule=rule.update_rule,
         evaluated=rule.evaluated,
+        precision=precision,
         axes=None if network.axes is None else functools.partial(network.axes, jax.ShapeDtypeStruct(*one)),
     )

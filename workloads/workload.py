@@ -226,6 +226,7 @@ class Workload(NamedTuple):
       evaluated_splits: names of the evaluated splits.
       evaluation_examples: maximum number of examples per split that an evaluation uses.
       update_rule, evaluated: as in Optimizer.
+      precision: as in ``registry.workload``.
       axes: function that returns the names of the axes of all parameters, if Model has them.
     """
 
@@ -242,6 +243,7 @@ class Workload(NamedTuple):
     evaluation_examples: int
     update_rule: Callable[..., Any]
     evaluated: Callable[[Params, Any], Params]
+    precision: str = "float32"
     axes: Callable[[], Any] | None = None
 
 

@@ -71,7 +71,7 @@ def of_step(workload: Workload, division: Division) -> Sharding | None:
     assert workload.axes is not None  # see ``check``
     over = dict(division.layout)
     specs = jax.tree.map(lambda names: P(*map(over.get, names)), workload.axes())
-    return Sharding({name: axis for name, axis in over.items() if axis != DATA}, specs)
+    return Sharding({name: axis for name, axis in over.items() if axis != DATA}, specs, workload.precision)
 
 
 def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callable[..., Any]:

@@ -222,7 +222,7 @@ def _ask(
     shared: dict[Any, Question] = {}
     keys = {}
     # Only settings that affect costs, so that cached answers are shared between all others.
-    names = ("lanes", "lane_strategy", "shards", "microbatches")
+    names = ("lanes", "lane_strategy", "shards", "microbatches", "mesh", "layout")
     asked = Settings(**{name: getattr(request.settings, name) for name in names})
     for study in studies:
         settings = asked

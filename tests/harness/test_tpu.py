@@ -137,6 +137,27 @@ def test_a_step_over_shards_is_counted_as_before_it_is_compiled(tmp_path: Path) 
     assert exchange["bytes"] == 4 * parameters and row["parameters"] == parameters
 
 
+DECODER = "{name: transformer_decoder, layers: 26, d_model: 1792, heads: 16, d_ff: 7168, dropout: 0.0}"
+
+
+@pytest.mark.plan
+def test_a_decoder_of_a_billion_parameters_fits_if_they_are_stored_in_parts(tmp_path: Path) -> None:
+    words = ["task=pydoc_transformer", f"model={DECODER}", "optimizer=adamw", "batch_size=256", "trials=1", "lanes=1"]
+    words += ["+optimizer.space.weight_decay={scale: LOG, low: 1e-4, high: 1e-2}", "precision=bfloat16"]
+    words += ["topology=v5e:4x4"]
+    code, (row,), _ = planned(tmp_path, *words)
+    assert code == 1 and row["parameters"] > 1e9 and row["too_large_by_bytes"] > 8 * 2**30
+    code, (row,), _ = planned(tmp_path, *words, "mesh=data:16", "layout=embed:data")
+    assert code == 0 and row["topology_says"] == "fits"
+    assert 12 * row["parameters"] / 16 < row["memory_bytes"] < 8 * 2**30  # of parameters and both means, and work
+    exchanged = {each["operation"]: each for each in json.loads(row["collectives"])}
+    assert {each["axes"] for each in exchanged.values()} == {"data"}
+    # Parameters are gathered for the forward and the backward pass of each part of the batch, in bfloat16.
+    gathered = exchanged["all-gather"]["bytes"] / row["microbatches"] / row["parameters"]
+    assert 2 * 1.9 < gathered < 2 * 2.1
+    assert exchanged["reduce-scatter"]["bytes"] > 0
+
+
 @pytest.mark.plan
 def test_what_does_not_fit_ends_with_1(tmp_path: Path) -> None:
     words = ["task=web_graph", "ratings.variant=dense", "cores=8", "als.gather=all_to_all", "topology=v3:2x2"]
