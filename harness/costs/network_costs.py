@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -140,8 +141,9 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
         last = at == len(candidates) - 1
         of_device = lanes * division.devices // devices
         share = of_device * division.examples(study.batch_size) // division.microbatches
+        impossible = math.inf if division.layout else IMPOSSIBLE  # only the compiler knows what a layout saves
         too_much = usable is not None and (
-            held(share, of_device) > IMPOSSIBLE * usable or per_share * share > usable or tried == MOST_TRIED
+            held(share, of_device) > impossible * usable or per_share * share > usable or tried == MOST_TRIED
         )
         if too_much and not last:
             continue

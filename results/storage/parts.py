@@ -2,7 +2,7 @@
 
     claim-<number>.json          created exclusively; its number is a fencing token, `parts` its cut-off
     part-<seq>-<token>.arrows    part number seq of the study, written under claim `token`
-    checkpoint-<trial>           a trial under way, for the process that resumes the study
+    checkpoint-<trial>...        a trial under way, for the process that resumes the study, or the part of a host
     attempt-<number>.log         log of an unfinished attempt; see ``results.storage.attempts``
     confirm-<number>.json        requested repeats of the best trial; with -<top>, of the best candidates
     commit-<number>.json         the commit record, with the number of the claim that sealed the study
