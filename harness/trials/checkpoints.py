@@ -44,7 +44,7 @@ class Checkpoint(NamedTuple):
       step: number of steps taken so far (epochs for a factorization).
       rows: measurements so far, as JSON-compatible data.
       arrays: all arrays required to resume training, or the pieces of them that one process holds.
-      places: for each piece, the number of its array and the index of its first element. None for whole arrays.
+      places: for each piece, the number of its array and the index of its first element.
     """
 
     step: int
@@ -124,7 +124,7 @@ class Checkpoints:
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
     def load_newest(self, trial: int, key: str, shapes: Sequence[Any]) -> Checkpoint | None:
-        """Returns the newest checkpoint of a trial with whole arrays, however it was saved, or None without one.
+        """Returns the newest checkpoint of a trial with whole arrays, however it was saved.
 
         Every process calls this and reads the parts of all processes.
 
@@ -212,7 +212,7 @@ def _read(data: bytes, key: str) -> Checkpoint:
 
 
 def _joined(pieces: Sequence[Checkpoint], shapes: Sequence[Any]) -> Checkpoint | None:
-    """Returns a checkpoint with whole arrays, or None if its pieces, which are untrusted, do not fill them exactly."""
+    """Returns a checkpoint with whole arrays, if its pieces, which are untrusted, fill them exactly."""
     whole = [np.empty(shape.shape, shape.dtype) for shape in shapes]
     filled = [0] * len(whole)
     for piece in pieces:
