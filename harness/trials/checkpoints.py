@@ -208,20 +208,23 @@ def _read(data: bytes, key: str) -> Checkpoint:
         start += count * kind.itemsize
     if type(about["step"]) is not int or about["step"] < 1 or not all(map(_is_row, about["rows"])):
         raise ValueError("without a step, or with invalid rows")
-    return Checkpoint(about["step"], about["rows"], arrays, about.get("places"))
+    places = about.get("places")
+    if places is not None and [len(start) for _, start in places] != [array.ndim for array in arrays]:
+        raise ValueError("with places of other arrays")
+    return Checkpoint(about["step"], about["rows"], arrays, places)
 
 
 def _joined(pieces: Sequence[Checkpoint], shapes: Sequence[Any]) -> Checkpoint | None:
     """Returns a checkpoint with whole arrays, if its pieces, which are untrusted, fill them exactly."""
     whole = [np.empty(shape.shape, shape.dtype) for shape in shapes]
-    filled = [0] * len(whole)
+    filled = [0 for _ in whole]
     for piece in pieces:
         for array, (number, start) in zip(piece.arrays, piece.places or (), strict=True):
             if not 0 <= number < len(whole):
                 return None
             shape = whole[number].shape
-            ends = [at + size for at, size in zip(start, array.shape, strict=False)]
-            if not len(start) == array.ndim == len(shape) or array.dtype != whole[number].dtype:
+            ends = [at + size for at, size in zip(start, array.shape, strict=True)]
+            if array.ndim != len(shape) or array.dtype != whole[number].dtype:
                 return None
             if any(at < 0 or end > size for at, end, size in zip(start, ends, shape, strict=True)):
                 return None
