@@ -1,7 +1,7 @@
 """Named axes of parameters and activations, and how they are sharded while a program is traced.
 
-Models name the axes of parameters with ``named`` and those of activations with ``activation``. Both return their
-argument unless a program is traced in the context ``sharded``.
+Models name the axes of parameters with ``named`` and those of activations with ``activation``. The names have an effect
+only if a program is traced in the context ``sharded``.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Sharding(NamedTuple):
     Attributes:
       layout: mesh axis of each tensor axis that the partitioner divides.
       specs: pytree like the parameters of ``PartitionSpec`` over mesh axes. Parts over DATA are gathered before use.
-      precision: dtype that they are rounded to before.
+      precision: dtype that they are rounded to before they are gathered.
     """
 
     layout: Mapping[str, str]

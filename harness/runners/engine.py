@@ -273,7 +273,7 @@ def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source
             return programs, time.perf_counter() - began if is_new else 0.0
     _, division = ways[-1]
     named = layout_choices.choices(workload, study.batch_size, division, needed, free or 0)
-    such = "such as " + ", ".join(named[:-1]) + f" or {named[-1]}" if len(named) > 1 else "with shards"
+    such = "such as " + " or ".join(named) if named else "with shards"
     raise BadInput(
         f"batch_size={study.batch_size} of {study.dataset} needs {memory.size_text(needed)} of memory on each device, "
         f"which has {memory.size_text(free or 0)}. Divide each trial over more devices, {such}."

@@ -81,12 +81,13 @@ def requested(shards: int | None, microbatches: int | None, mesh: str | None, la
             raise BadInput(f"layout={layout} needs a mesh, such as mesh=data:4")
         return Request(shards, microbatches)
     sizes = dict(notation.read_mesh(mesh))
+    names = list(sizes)
     over_data = sizes.pop(DATA, 1)
     if shards not in (None, over_data):
         raise BadInput(f"shards={shards} contradicts mesh={mesh}, which divides batches over {over_data} devices")
     if TRIAL in sizes:
         raise BadInput(f"mesh={mesh}: the axis {TRIAL} is used for trials. Choose another name.")
-    pairs = notation.read_pairs(shapes.layout_text(layout or ""), [DATA, *sizes])
+    pairs = notation.read_pairs(shapes.layout_text(layout or ""), names)
     if pairs.pop("batch", DATA) != DATA:
         raise BadInput(f"layout={layout}: batches are divided over the mesh axis {DATA}")
     return Request(over_data, microbatches, tuple(sizes.items()), tuple(sorted(pairs.items())))

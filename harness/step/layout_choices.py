@@ -35,7 +35,7 @@ def choices(workload: Workload, batch_size: int, division: Division, needed: flo
     except BadInput:
         return []
     whole = _state_bytes(workload, Division())
-    params, _ = jax.eval_shape(workload.init, jax.random.key(0))
+    carry, _ = programs.one_lane(workload)
     data = _bytes([examples for examples in workload.shapes if examples]) if not workload.feed else 0
     rest = max(0.0, needed - data - STATES * _state_bytes(workload, division))  # activations
     found: dict[str, str] = {}  # layout by mesh
@@ -48,7 +48,7 @@ def choices(workload: Workload, batch_size: int, division: Division, needed: flo
             continue
         share = min(1.0, way.examples(batch_size) / (division.examples(batch_size) / division.microbatches))
         over = way.devices // way.shards
-        gathered = _bytes(params) / over if way.shards > 1 else 0
+        gathered = _bytes(carry.params) / over if way.shards > 1 else 0
         divided = all(name in dict(way.layout) for name in ("heads", "mlp") if name in sizes)
         held = STATES * _state_bytes(workload, way) + gathered + rest * share / (over if divided else 1)
         if held < SHARE * (free - data) and held < STATES * whole + rest:

@@ -69,7 +69,8 @@ def of_step(workload: Workload, division: Division) -> Sharding | None:
     if not division.layout:
         return None
     assert workload.axes is not None  # see ``check``
-    over = dict(division.layout)
+    # A single shard has whole parameters.
+    over = {name: axis for name, axis in division.layout if axis != DATA or division.shards > 1}
     specs = jax.tree.map(lambda names: P(*map(over.get, names)), workload.axes())
     return Sharding({name: axis for name, axis in over.items() if axis != DATA}, specs, workload.precision)
 
@@ -77,7 +78,7 @@ def of_step(workload: Workload, division: Division) -> Sharding | None:
 def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callable[..., Any]:
     """Returns a function of parameters for a step that is mapped over shards.
 
-    Parameters that are divided over shards are gathered where they are used, and again in the backward pass.
+    Parameters that are divided over shards are gathered before each use, and again in the backward pass.
     """
     if sharding is None:
         return function
@@ -96,7 +97,7 @@ def summed(grads: Params, division: Division, sharding: Sharding | None) -> Para
     """Returns gradients summed over shards. Those of divided parameters already are, since gathers add gradients."""
     if sharding is None or division.shards == 1:
         return mesh.summed(grads, division.shards)
-    return jax.tree.map(lambda g, spec: g if DATA in spec else mesh.summed(g, 2), grads, sharding.specs)
+    return jax.tree.map(lambda g, spec: g if DATA in spec else mesh.summed(g, division.shards), grads, sharding.specs)
 
 
 def constrained(carry: Any, sharding: Sharding | None) -> Any:

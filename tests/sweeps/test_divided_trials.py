@@ -85,6 +85,7 @@ def test_a_trial_saved_under_one_layout_goes_on_under_another(tmp_path: Path) ->
         (("mesh=data:2", "layout=mlp:data"), "would both be split over 'data'"),
         (("mesh=model:2", "layout=inputs:model;mlp:model"), "would both be split over 'model'"),
         (("mesh=model:2", "layout=batch:model"), "batches are divided over the mesh axis data"),
+        (("mesh=model:2", "layout=inputs:data"), "the mesh has no axis 'data'"),
         (("mesh=data:x",), "'x' is not a number of devices"),
     ],
 )
