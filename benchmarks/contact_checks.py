@@ -1,6 +1,7 @@
 """Checks of first_contact.py and their results."""
 
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ PASS, FAIL, MEASURED, NOT_MEASURED, ERROR = "pass", "fail", "measured", "not mea
 # products of bfloat16, 3e-4 in TF32 and 2e-3 in bfloat16.
 MOST_ERROR = 1e-6
 ROUNDED = 1e-4, 5e-2  # relative differences of a gradient in bfloat16
+ROUNDED_ATTENTION = 2e-2  # relative error of attention in bfloat16, whose numbers have 8 bits
 GOAL_LANES = 20.0
 LANES, LANE_STEPS, ROUNDS = 32, 300, 3
 STOPPED = 75  # exit code
@@ -110,7 +112,7 @@ def device(smoke: bool) -> Finding:
 
 
 def precision(smoke: bool) -> Finding:
-    """Measures relative errors of matmuls, compiled as in the engine, and of a bfloat16 gradient."""
+    """Measures relative errors of matmuls and attention, compiled as in the engine, and of a bfloat16 gradient."""
     import jax
     import numpy as np
     import training
@@ -148,6 +150,7 @@ def precision(smoke: bool) -> Finding:
         numbers.append(at_most(f"{name} of float32, error", error, MOST_ERROR))
         plain = relative(jax.device_get(jax.jit(function)(*arguments)), exact[name])
         numbers.append(Number(f"{name} of float32 with JAX's own setting, error", plain))
+    numbers += [attention(of_engine, rng, 16 if smoke else 256)]
     gradients = {}
     for each in ("float32", "bfloat16"):
         key = training.key_of_task("digits_fc", 64, each)
@@ -169,6 +172,38 @@ def precision(smoke: bool) -> Finding:
         )
     )
     return Finding(numbers)
+
+
+def attention(of_engine: Callable[..., Any], rng: Any, length: int) -> Number:
+    """Measures the relative error of causal attention in bfloat16 and of its gradients."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from workloads.models.layers import causal_attention
+
+    shape = (4, length, 8, 64)  # [B, T, H, K]
+    given = [jnp.asarray(rng.standard_normal(shape, np.float32), jnp.bfloat16) for _ in range(4)]
+
+    def both(q: Any, k: Any, v: Any, of_output: Any) -> Any:
+        output, backward = jax.vjp(causal_attention, q, k, v)
+        return output, *backward(of_output)
+
+    q, k, v, of_output = (np.asarray(array).astype(np.float64) for array in given)
+    scores = np.where(np.tri(length, dtype=bool), np.einsum("bthk,bshk->bhts", q, k) / math.sqrt(shape[-1]), -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    of_weights = np.einsum("bthk,bshk->bhts", of_output, v)
+    of_scores = weights * (of_weights - (of_weights * weights).sum(axis=-1, keepdims=True)) / math.sqrt(shape[-1])
+    exact = [
+        np.einsum("bhts,bshk->bthk", weights, v),
+        np.einsum("bhts,bshk->bthk", of_scores, k),
+        np.einsum("bhts,bthk->bshk", of_scores, q),
+        np.einsum("bhts,bthk->bshk", weights, of_output),
+    ]
+    found = of_engine(both, *given)
+    worst = max(relative(one, other) for one, other in zip(found, exact, strict=True))
+    return at_most("attention of bfloat16 and its gradients, error", worst, ROUNDED_ATTENTION)
 
 
 def relative(found: Any, exact: Any) -> float:
@@ -311,12 +346,14 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
     """Returns a check that measures steps per second of a network or task, and the fraction of the bfloat16 peak."""
 
     def measured(smoke: bool) -> Finding:
+        import jax
         import training
         from report import in_turn
 
         from harness.compiled import jaxpr_cost
         from harness.costs import network_costs
         from harness.step import mesh, programs
+        from results.costs import predictions
 
         key, steps = training.case(name, precision, smoke)
         devices = len(mesh.devices())
@@ -335,6 +372,11 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
             Number("operations per second", operations * rate / 1e12, "T/s"),
             Number("time from lowering to the end of the first call", ready, "s"),
         ]
+        kind, backend = jax.local_devices()[0].device_kind, jax.default_backend()
+        rates = predictions.rates(kind, backend, precision)
+        if rates is not None:
+            predicted = predictions.seconds(jaxpr_cost.of(step), rates)
+            numbers += [Number("seconds of a step / predicted from tables", 1 / rate / predicted.middle, "×")]
         most = training.peak()
         if precision != "bfloat16" or most is None:
             goal = training.GOALS.get(name) if precision == "bfloat16" else None

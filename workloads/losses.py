@@ -8,7 +8,7 @@ from typing import Any
 
 from workloads.workload import Array, ArrayPair, Loss, Metric, Product
 
-CHUNK_BYTES = 64 << 20  # size of a chunk of the outputs of a lazy product
+CHUNK_BYTES = 256 << 20  # size of a chunk of the outputs of a lazy product
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
@@ -118,25 +118,32 @@ def total_loss(
     weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
     weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
-    def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array, smoothing: Array) -> Array:
-        return total(loss(product(Product(features_NxD, kernel)), labels_N, smoothing), weights_N)
+    def of_chunk(logits_NxV: Array, labels_N: Array, weights_N: Array, smoothing: Array) -> Array:
+        return total(loss(logits_NxV, labels_N, smoothing), weights_N)
 
     def chunked(array: Array) -> Array:
         return array.reshape(count // size, size, *array.shape[labels.ndim :])
 
     @jax.custom_vjp  # of all arguments, because it must not refer to arrays of the program around it
     def summed(features: Array, kernel: Array, labels: Array, weights: Array, smoothing: Array) -> Array:
-        chunks = tuple(map(chunked, (features, labels, weights)))
-        each = jax.lax.map(lambda chunk: of_chunk(chunk[0], kernel, chunk[1], chunk[2], smoothing), chunks)
-        return jnp.sum(each)
+        def one(chunk: Any) -> Array:
+            return of_chunk(product(Product(chunk[0], kernel)), chunk[1], chunk[2], smoothing)
+
+        return jnp.sum(jax.lax.map(one, tuple(map(chunked, (features, labels, weights)))))
 
     def forward(
         features: Array, kernel: Array, labels: Array, weights: Array, smoothing: Array
     ) -> tuple[Array, ArrayPair]:
         def one(carry: ArrayPair, chunk: Any) -> tuple[ArrayPair, Array]:
-            gradient = jax.value_and_grad(of_chunk, (0, 1))
-            value, (of_features, of_kernel) = gradient(chunk[0], kernel, chunk[1], chunk[2], smoothing)
-            return (carry[0] + value, carry[1] + of_kernel.astype(jnp.float32)), of_features
+            features_NxD, labels_N, weights_N = chunk
+            logits_NxV = product(Product(features_NxD, kernel))
+            value, of_logits_NxV = jax.value_and_grad(of_chunk)(logits_NxV, labels_N, weights_N, smoothing)
+            # Both factors have the dtype of the features, as in the forward pass. JAX would multiply bfloat16 in
+            # float32, which is many times slower.
+            of_logits_NxV = of_logits_NxV.astype(features.dtype)
+            of_features_NxD = jnp.einsum("nv,dv->nd", of_logits_NxV, kernel)
+            of_kernel_VxD = jnp.einsum("nv,nd->vd", of_logits_NxV, features_NxD, preferred_element_type=jnp.float32)
+            return (carry[0] + value, carry[1] + of_kernel_VxD.T), of_features_NxD
 
         zeros = (np.float32(0), jnp.zeros(kernel.shape, jnp.float32))
         (value, of_kernel), of_features = jax.lax.scan(one, zeros, tuple(map(chunked, (features, labels, weights))))

@@ -19,7 +19,7 @@ from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import ProgramsKey
 from harness.step.training import CALL_STEPS, Spans, TrainState
 from results.aliases import Fields, Strings
-from workloads import registry
+from workloads import devices, registry
 from workloads.workload import DATA, Array, ArrayPair, Examples, Workload
 
 _WHOLE = P()
@@ -214,8 +214,9 @@ def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stag
 
     A program over an abstract mesh, which has no devices, is lowered for TPUs and cannot be compiled.
     """
-    platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
-    with jax.default_matmul_precision("highest"):
+    is_abstract = isinstance(on, AbstractMesh)
+    platforms = ("tpu",) if is_abstract else None
+    with jax.default_matmul_precision("highest"), devices.traced_for(None if is_abstract else on.devices.flat[0]):
         return program.trace(*arguments).lower(lowering_platforms=platforms)
 
 

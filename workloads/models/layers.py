@@ -11,7 +11,7 @@ import numpy as np
 from flax import linen as nn
 from jax import lax
 
-from workloads import axes
+from workloads import axes, devices
 from workloads.models.convolution import convolution
 from workloads.workload import DATA, Array, ArrayPair
 
@@ -221,7 +221,7 @@ def embedding(vocabulary: int, features: int, init: Callable[..., Any] = nn.line
 
 
 def stack(layer: type[nn.Module], length: int, name: str, *further: str, **options: Any) -> type[nn.Module]:
-    """Returns several layers that are compiled as one.
+    """Returns several layers that are compiled as one, except on a GPU.
 
     Args:
       layer: class of a layer. Call the result with ``name``.
@@ -237,6 +237,7 @@ def stack(layer: type[nn.Module], length: int, name: str, *further: str, **optio
         length=length,
         metadata_params={nn.PARTITION_NAME: axes.LAYERS},
         data_transform=functools.partial(axes.stacked, name=name),
+        unroll=length if devices.unrolls_layers() else 1,
         **options,
     )
 
@@ -276,8 +277,8 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
 def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Array:
     """Returns causal attention: means of values weighted by softmax(q · k / √K) (Vaswani et al. 2017).
 
-    ``jax.nn.dot_product_attention`` is not used because its gradient in bfloat16 cannot be lowered under strict dtype
-    promotion (JAX 0.10).
+    On a GPU, bfloat16 uses cuDNN's attention if it supports the shapes. Otherwise ``jax.nn.dot_product_attention`` is
+    not used, because its gradient in bfloat16 cannot be lowered under strict dtype promotion (JAX 0.10).
 
     Args:
       q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same floating dtype.
@@ -285,8 +286,9 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Ar
     Returns:
       [B, T, H, K] in the dtype of the inputs.
     """
-    T = q_BxTxHxK.shape[1]
-    K = q_BxTxHxK.shape[3]
+    _, T, _, K = q_BxTxHxK.shape
+    if q_BxTxHxK.dtype == jnp.bfloat16 and devices.has_flash_attention() and T % 2 == 0 and K % 8 == 0 and K <= 128:
+        return jax.nn.dot_product_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK, is_causal=True, implementation="cudnn")
     scores_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK) / math.sqrt(K)
     scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), scores_BxHxTxS, -jnp.inf)
     weights_BxHxTxS = jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype)

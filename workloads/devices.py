@@ -1,0 +1,33 @@
+"""The device that a program is traced for. Some layers have a faster form on GPUs."""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from workloads import axes
+
+_DEVICE: ContextVar[Any] = ContextVar("device", default=None)
+FLASH_CAPABILITY = 8.0  # least CUDA compute capability of cuDNN's attention
+
+
+@contextlib.contextmanager
+def traced_for(device: Any) -> Iterator[None]:
+    """Traces programs for a ``jax.Device``. Otherwise they have the form for CPUs and TPUs, which also works on GPUs."""
+    token = _DEVICE.set(device)
+    try:
+        yield
+    finally:
+        _DEVICE.reset(token)
+
+
+def unrolls_layers() -> bool:
+    """Returns whether stacked layers are unrolled, because a loop on a GPU copies the slice of each layer."""
+    device = _DEVICE.get()
+    return device is not None and device.platform == "gpu" and not axes.are_divided()
+
+
+def has_flash_attention() -> bool:
+    """Returns whether cuDNN's attention can be used, which never writes the matrix of attention weights to memory."""
+    capability = getattr(_DEVICE.get(), "compute_capability", "0")
+    return unrolls_layers() and float(capability) >= FLASH_CAPABILITY
