@@ -13,7 +13,7 @@ FLASH_CAPABILITY = 8.0  # least CUDA compute capability of cuDNN's attention
 
 @contextlib.contextmanager
 def traced_for(device: Any) -> Iterator[None]:
-    """Traces programs for a ``jax.Device``. Otherwise they have the form for CPUs and TPUs, which also works on GPUs."""
+    """Traces programs for a ``jax.Device``. Without one, they have the form for CPUs and TPUs, which GPUs also run."""
     token = _DEVICE.set(device)
     try:
         yield
