@@ -57,7 +57,7 @@ class MeasuredLayout:
     def family(self) -> tuple[object, ...]:
         """The fields that determine the loss, which is equal for all studies in a family."""
         one = self.study
-        return one.model, tuple(sorted(one.model_options.items())), one.batch_size, one.length, one.seed, one.precision
+        return one.stream, one.seed, one.precision
 
 
 @located

@@ -122,7 +122,7 @@ def _cores(job: Job) -> Outcomes:
 def _layout(job: Job) -> Outcomes:
     from harness.runners import layouts
 
-    return layouts.run(job.study, job.trials, job.on_progress, job.on_finished)
+    return layouts.run(job.study, job.trials, job.source, job.on_progress, job.on_finished)
 
 
 def _discard_kernel(study: Any) -> None:

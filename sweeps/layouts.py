@@ -10,13 +10,16 @@ from harness.compiled import topologies
 from harness.processes import processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.costs.hardware import HARDWARE, hardware_of
-from results.plans.layout import AHEAD, DEVICE, EMULATED, LayoutStudy
+from results.plans.layout import AHEAD, DEVICE, EMULATED, PRECISIONS, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
+from sweeps import networks, overrides
 from sweeps.configured_study import Config, ConfiguredStudy
+from workloads import packages, registry
 from workloads.layouts import shapes
-from workloads.layouts.notation import Layout, Refused, read_layout, read_mesh
+from workloads.layouts.notation import Layout, Refused, Tensors, read_layout, read_mesh
 from workloads.layouts.shapes import SHAPES, Shape
+from workloads.workload import STACKED
 
 ON_INVALID = ("error", "record")
 MOST_EMULATED = 64  # devices, because XLA's threads deadlock with several hundred
@@ -24,8 +27,10 @@ MOST_EMULATED = 64  # devices, because XLA's threads deadlock with several hundr
 
 @dataclasses.dataclass
 class StepConfig:
+    task: str | None = None  # a task that trains a network, or a Transformer of the following shape
     model: str = MISSING  # a key of ``workloads.layouts.shapes.SHAPES``
     shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # overridden sizes of the shape
+    optimizer: str = "adam"
     batch_size: int = MISSING
     length: int = MISSING
     steps: int = 3
@@ -50,22 +55,22 @@ class Keys:
 def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
     """Returns the study of a configuration. Raises BadInput if it is invalid, unless ``on_invalid=record``."""
     step = config["step"]
-    shape = _shape(step)
     for key in ("batch_size", "length"):
         check_int(f"step.{key}", step[key], 1)
     check_choice("on_invalid", config["on_invalid"], ON_INVALID)
+    check_choice("step.precision", step["precision"], PRECISIONS)
+    registry.check("optimizer", step["optimizer"])
     engine = config["engine"]
     hardware = _hardware(engine, config["hardware"])
     for key in ("mesh", "layout"):
         if config[key] is None:
             raise BadInput(f"{key}=null: a value is needed")
+    source, fields, tensors = _of_shape(step) if step["task"] is None else _of_task(config)
     text = shapes.layout_text(config["layout"].strip())
-    mesh, layout, count = _read(config, shape, text)
+    mesh, layout, count = _read(config, tensors, text)
     study = LayoutStudy(
-        model="_".join([step["model"], *(f"{name}{value}".lower() for name, value in sorted(step["shape"].items()))]),
-        model_options=dataclasses.asdict(shape),
+        **fields,
         batch_size=step["batch_size"],
-        length=step["length"],
         mesh=mesh,
         layout=str(layout),
         strict=config["strict"] or isinstance(layout, Layout),
@@ -78,9 +83,58 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
         space=SearchSpace({}),
         seed=config["seed"],
         trials=1 if config["trials"] is None else config["trials"],
+        optimizer=step["optimizer"],
     )
     _check_devices(study)
-    return ConfiguredStudy(study)
+    return ConfiguredStudy(study, source)
+
+
+def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
+    """Returns the plan's fields of a Transformer, and its named axes."""
+    shape = _shape(step)
+    changed = [f"{name}{value}".lower() for name, value in sorted(step["shape"].items())]
+    fields = {
+        "model": "_".join([step["model"], *changed]),
+        "model_options": dataclasses.asdict(shape),
+        "length": step["length"],
+    }
+    if packages.is_qualified(step["optimizer"]):
+        fields["packages"] = {"optimizer": packages.identity("optimizer", step["optimizer"])}
+    return None, fields, shapes.tensors(shape, step["batch_size"], step["length"])
+
+
+def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
+    """Returns the options of a task's own data set, the plan's fields of its step, and the model's named axes."""
+    from harness.step import shardings
+
+    step = config["step"]
+    task = overrides.task(step["task"])
+    if step["shape"]:
+        raise BadInput(f"step.shape changes a Transformer of step.model. Leave it out with step.task={step['task']}.")
+    name, optimizer = task["dataset"], step["optimizer"]
+    registry.check("dataset", name)
+    source = dict(config[name] or {}) if name in registry.OWN_DATASETS else None
+    dataset = registry.dataset(name, source)
+    options, model = networks.model_options(task, dataset)
+    if step["batch_size"] % model.group:
+        raise BadInput(
+            f"step.batch_size={step['batch_size']} cuts groups of {model.group} examples that the model normalizes "
+            f"together. Use a multiple of {model.group}."
+        )
+    workload = registry.workload(dataset, task["model"]["name"], options, optimizer, step["precision"])
+    labels = workload.shapes.validation.labels.shape
+    fields = {
+        "model": task["model"]["name"],
+        "model_options": options,
+        "length": labels[1] if len(labels) > 1 else 1,
+        "dataset": name,
+        "dataset_version": dataset.version(),
+        "packages": registry.package_identities(name, task["model"]["name"], optimizer),
+    }
+    tensors = shardings.tensors(workload, step["batch_size"])
+    if step["rematerialization"] == "full" and not any(STACKED in name for name in tensors.tensors):
+        raise BadInput("step.rematerialization=full: the model has no stacked layers to compute again. Use none.")
+    return source, fields, tensors
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
@@ -139,16 +193,14 @@ def _devices(engine: str, asked: int | None) -> int | None:
     return there
 
 
-def _read(config: Config, shape: Shape, text: str) -> tuple[str, Layout | str, int]:
+def _read(config: Config, tensors: Tensors, text: str) -> tuple[str, Layout | str, int]:
     """Reads the mesh, the layout and the number of devices. With ``on_invalid=record``, invalid texts are kept."""
     given = config["mesh"].strip()
-    step = config["step"]
     asked = _devices(config["engine"], config["devices"])
     mesh = None
     try:
         mesh = read_mesh(given, asked)
-        model = shapes.tensors(shape, step["batch_size"], step["length"])
-        layout = read_layout(text, mesh, model, strict=config["strict"])
+        layout = read_layout(text, mesh, tensors, strict=config["strict"])
     except Refused:
         if config["on_invalid"] == "error":
             raise

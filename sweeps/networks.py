@@ -27,7 +27,11 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     registry.check("dataset", task["dataset"])
     source = dict(config[task["dataset"]] or {}) if task["dataset"] in registry.OWN_DATASETS else None
     dataset = registry.dataset(task["dataset"], source)
-    options = _model_options(config, task, dataset)
+    options, model = model_options(task, dataset)
+    asked = requested(*(config[key] for key in ("shards", "microbatches", "mesh", "layout")))
+    (division, *_) = divisions(max(config["batch_size"], 1), model.group, asked.shards or 1, asked)
+    if division.layout:
+        _check_layout(dataset, task["model"]["name"], options, config, division)
     targets = _targets(task, dataset)
     measured = registry.metrics(dataset)
     for target in targets:
@@ -132,8 +136,12 @@ def _model(chosen: object) -> Config:
     return model
 
 
-def _model_options(config: Config, task: Config, dataset: Dataset) -> Config:
-    """Returns the options of the model, with the defaults of its function. Raises BadInput for wrong ones."""
+def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
+    """Returns the options of a task's model, with the defaults of its function, and the model.
+
+    Raises:
+      BadInput: an option is wrong, or the model does not take this data set.
+    """
     name, of = task["model"].get("name"), task["dataset"]
     registry.check("model", name)
     if dataset.models is not None and name not in dataset.models:
@@ -152,11 +160,7 @@ def _model_options(config: Config, task: Config, dataset: Dataset) -> Config:
         raise BadInput(f"task.model: {error}") from None
     if not isinstance(model, Model):
         raise BadInput(f"task.model: {name} returns {type(model).__name__}, not workloads.workload.Model")
-    asked = requested(*(config[key] for key in ("shards", "microbatches", "mesh", "layout")))
-    (division, *_) = divisions(max(config["batch_size"], 1), model.group, asked.shards or 1, asked)
-    if division.layout:
-        _check_layout(dataset, name, options, config, division)
-    return options
+    return options, model
 
 
 def _check_layout(dataset: Dataset, model: str, options: Config, config: Config, division: Division) -> None:

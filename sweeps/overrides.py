@@ -16,7 +16,7 @@ import conf
 from results.aliases import Fields
 from results.bad_input import BadInput, check_choice, first_line
 from results.cli import OUTPUT_FLAGS, as_pairs
-from sweeps.schema import StudyConfig
+from sweeps.schema import StudyConfig, TaskConfig
 
 Words = tuple[str, ...]  # words of a command line
 
@@ -87,6 +87,18 @@ def read_own(words: Sequence[str]) -> Words:
 def file_of(group: str, name: str) -> Path:
     """Returns the YAML file of a choice in a group."""
     return own_files.get(group, {}).get(name) or Path(conf.__path__[0]) / group / f"{name}.yaml"
+
+
+def task(name: str) -> Fields:
+    """Returns the keys of a task that trains a network, as plain data. Raises BadInput for any other name."""
+    check_choice("step.task", name, options("task"))
+    path = file_of("task", name)
+    if path.read_text().startswith("# @package _global_"):
+        raise BadInput(f"step.task={name}: this task does not train a network. Use one such as digits_cnn.")
+    defaults = OmegaConf.to_container(OmegaConf.structured(TaskConfig))
+    found = OmegaConf.to_container(OmegaConf.load(path))
+    assert isinstance(defaults, dict) and isinstance(found, dict)
+    return {str(key): value for key, value in (defaults | found).items()}
 
 
 def _shipped(group: str) -> set[str]:

@@ -36,11 +36,13 @@ class Sharding(NamedTuple):
       layout: mesh axis of each tensor axis that the partitioner divides.
       specs: pytree like the parameters of ``PartitionSpec`` over mesh axes. Parts over DATA are gathered before use.
       precision: dtype that they are rounded to before they are gathered.
+      rematerialized: whether stacked layers are computed again in the backward pass.
     """
 
     layout: Mapping[str, str]
     specs: Params
     precision: str
+    rematerialized: bool = False
 
 
 _SHARDING: ContextVar[Sharding | None] = ContextVar("sharding", default=None)
@@ -87,6 +89,18 @@ def are_divided() -> bool:
     """Returns whether the partitioner divides named axes of the program that is traced."""
     sharding = _SHARDING.get()
     return sharding is not None and bool(sharding.layout)
+
+
+def batch_is_divided() -> bool:
+    """Returns whether the partitioner divides the batch of the program that is traced."""
+    sharding = _SHARDING.get()
+    return sharding is not None and "batch" in sharding.layout
+
+
+def are_rematerialized() -> bool:
+    """Returns whether stacked layers of the program that is traced are computed again in the backward pass."""
+    sharding = _SHARDING.get()
+    return sharding is not None and sharding.rematerialized
 
 
 @contextlib.contextmanager

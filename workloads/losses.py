@@ -106,12 +106,16 @@ def total_loss(
       weights: as in ``total``.
       label_smoothing: float32[].
     """
-    if not isinstance(outputs, Product):
-        return total(loss(product(outputs), labels, label_smoothing), weights)
     import jax
     import jax.numpy as jnp
     import numpy as np
 
+    from workloads import axes
+
+    if isinstance(outputs, Product) and axes.batch_is_divided():  # chunks would be divided instead of their examples
+        outputs = axes.activation(product(outputs), "batch", *("" for _ in labels.shape[1:]), "vocab")
+    if not isinstance(outputs, Product):
+        return total(loss(product(outputs), labels, label_smoothing), weights)
     features, kernel = outputs
     count = labels.size
     size = largest_divisor(count, max(1, CHUNK_BYTES // (4 * kernel.shape[-1])))

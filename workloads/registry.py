@@ -29,7 +29,7 @@ from workloads.models.options import SIZES
 from workloads.models.quadratic import quadratic
 from workloads.models.resnet import resnet, resnet_basic
 from workloads.models.simple_cnn import simple_cnn
-from workloads.models.transformer import transformer, transformer_decoder
+from workloads.models.transformer import transformer, transformer_decoder, transformer_rotary
 from workloads.models.vgg import vgg
 from workloads.workload import (
     Array,
@@ -150,6 +150,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "vgg": vgg,
     "lstm_projected": lstm_projected,
     "transformer_decoder": transformer_decoder,
+    "transformer_rotary": transformer_rotary,
 }
 
 

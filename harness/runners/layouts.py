@@ -1,59 +1,82 @@
 """Runs the trials of a layout study: compiles a step for the mesh and counts its costs. Some engines also time it."""
 
-import dataclasses
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from harness.compiled import hlo, topologies
-from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
+from harness.compiled import hlo, jaxpr_cost, topologies
+from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Source
+from harness.step import shardings
+from harness.step.partitioned import PartitionedStep, drawn, partitioned
+from harness.step.training import TrainState
 from harness.trials.scheduler import TrialOutcome
-from results.aliases import Fields, Row
+from results.aliases import Row
 from results.costs import collectives
 from results.costs.hardware import HARDWARE
 from results.plans import layout as plans
 from results.plans.layout import LayoutStudy
 from results.plans.study import Trial
-from workloads.layouts import shapes, transformer
-from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_mesh
+from workloads import registry
+from workloads.layouts import shapes
+from workloads.layouts.notation import Layout, Mesh, Refused, Tensors, read_layout, read_mesh
 from workloads.layouts.shapes import Shape
-from workloads.layouts.transformer import State
+from workloads.workload import Examples, Workload
 
+Gradients = dict[tuple[str, ...], np.ndarray]  # by the keys that lead to a parameter
 LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
 WARM = 3  # untimed steps
 TIMED = 20  # timed steps
 # Emulated devices are not timed, so their programs may be slow. This halves compile time.
-UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-# JAX's matmul precision settings. By default, TPUs and GPUs round float32 inputs.
-PRODUCTS = {"float32": "highest", "bfloat16": None}
+UNHURRIED: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class LaidOutStudy(NamedTuple):
-    """A study with its model's shape, its parsed mesh and its parsed layout."""
+    """A study with its workload, the number of its classes, the sizes of its axes, its mesh and its layout."""
 
     study: LayoutStudy
-    shape: Shape
+    workload: Workload
+    classes: int
+    sizes: Mapping[str, int]
     mesh: Mesh
     layout: Layout
 
+    def on(self, devices: list[Any]) -> PartitionedStep:
+        """Returns the step on devices, of which the mesh takes the first."""
+        study = self.study
+        rematerialized = study.rematerialization == "full"
+        return partitioned(
+            self.workload, study.optimizer, self.mesh, self.layout, devices, rematerialized=rematerialized
+        )
 
-def laid(study: LayoutStudy) -> LaidOutStudy:
+
+def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
     """Parses the mesh and the layout of a study. Raises Refused if either is invalid."""
-    shape = Shape(**study.model_options)
+    workload, classes, tensors = described(study, source)
     mesh = read_mesh(study.mesh, study.device_count)
-    model = shapes.tensors(shape, study.batch_size, study.length)
-    return LaidOutStudy(study, shape, mesh, read_layout(study.layout, mesh, model, strict=study.strict))
+    layout = read_layout(study.layout, mesh, tensors, strict=study.strict)
+    return LaidOutStudy(study, workload, classes, tensors.sizes, mesh, layout)
+
+
+def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensors]:
+    """Returns the workload of a study, the number of its classes, and its named axes."""
+    if study.dataset == plans.COUNTING:
+        shape = Shape(**study.model_options)
+        row = shapes.dataset(shape, study.length)
+        workload = registry.workload(row, "transformer_rotary", shape.options, study.optimizer, study.precision)
+        return workload, shape.vocab, shapes.tensors(shape, study.batch_size, study.length)
+    row = registry.dataset(study.dataset, source)
+    workload = registry.workload(row, study.model, study.model_options, study.optimizer, study.precision)
+    return workload, row.classes, shardings.tensors(workload, study.batch_size)
 
 
 def run(
-    study: LayoutStudy, trials: Sequence[Trial], on_progress: OnProgress, on_finished: OnFinished
+    study: LayoutStudy, trials: Sequence[Trial], source: Source, on_progress: OnProgress, on_finished: OnFinished
 ) -> dict[int, TrialOutcome]:
     """Runs the trials of a study one after another, and reports each as it ends."""
     outcomes: dict[int, TrialOutcome] = {}
@@ -61,7 +84,7 @@ def run(
     for trial in trials:
         on_progress(RunProgress(COMPILING))
         try:
-            record = engine(laid(study), trial, on_progress)
+            record = engine(laid(study, source), trial, on_progress)
         except Refused as refusal:
             row = {"refusal": refusal.kind, "explanation": str(refusal)}
             record = _record(trial, [], row, TrialOutcome("INFEASIBLE", None, 1))
@@ -75,16 +98,21 @@ def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed
     """Runs the steps of a trial on the devices of this process, and times further steps."""
     began = time.perf_counter()
     study = one.study
-    program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
+    step = one.on(jax.devices())
+    program = step.lowered(step.step, study.batch_size).compile(compiler_options=_options(timed=timed))
     row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
     compiled = time.perf_counter()
     on_progress(RunProgress(TRAINING))
-    state, losses, gradients = _steps(one, program, trial, study.budget_steps)
+    state, losses = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
+    if not timed:
+        row["gradient_difference"] = _difference(
+            _changes(_first_state(one, step, trial), state), _reference(one, trial)
+        )
+    state, further = _steps(one, step, program, trial, state, range(1, study.budget_steps))
+    losses += further
     train_seconds = time.perf_counter() - compiled
     if timed:
-        row |= _timed(one, program, trial, state)
-    else:
-        row["gradient_difference"] = _difference(gradients, _reference_gradients(study, trial))
+        row |= _timed(one, step, program, trial, state)
     finite = bool(np.isfinite(losses).all())
     end = TrialOutcome("COMPLETE" if finite else "INFEASIBLE", None, len(losses))
     on_progress(RunProgress(TRAINING, {study.budget_steps: 1}, {}, len(losses), train_seconds, 0.0))
@@ -98,8 +126,9 @@ def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> 
     if len(devices) != one.mesh.size:
         message = f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
         raise Refused("devices", None, message)
+    step = one.on(devices)
     try:
-        program = _compile(one, trial, {}, devices)
+        program = step.lowered(step.step, one.study.batch_size).compile()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -130,9 +159,10 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
     memory = program.memory_analysis()
     assert text is not None and memory is not None  # CPUs, GPUs and TPUs have both
     found = hlo.read(text).check()
-    ideal = one.shape.flops(one.study.batch_size, one.study.length)
+    ideal = ideal_flops(one)
     executed = found.flops * one.mesh.size
-    if executed < (1 - LOST) * ideal and not found.loops[1]:
+    thin = any(one.sizes[name] == one.mesh[axis] for name, axis in one.layout.items())  # some products become sums
+    if executed < (1 - LOST) * ideal and not found.loops[1] and not thin:
         raise hlo.Unparsed(
             f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
         )
@@ -166,83 +196,112 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
     }
 
 
-def _compile(one: LaidOutStudy, trial: Trial, options: Fields, devices: list | None = None) -> jax.stages.Compiled:
-    return lowered(one, trial, devices).compile(compiler_options=dict(options))
+def ideal_flops(one: LaidOutStudy) -> float:
+    """Returns the FLOPs of the matmuls and convolutions of a step, each done once. Traces it on a single device."""
+    step = one._replace(mesh=Mesh({"data": 1}), layout=Layout({})).on(jax.devices())._replace(rematerialized=False)
+    seed = jax.ShapeDtypeStruct((), jnp.uint32)
+    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.gradients)(step.carry(), step.batch(one.study.batch_size), seed))
 
 
-def lowered(one: LaidOutStudy, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
-    """Lowers the step of a study for devices, by default those of this process. Float32 matmuls keep full precision."""
-    placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
-    program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
-    given = jax.eval_shape(lambda: transformer.start(one.shape, jnp.uint32(trial.seed)))
-    tokens = jax.ShapeDtypeStruct((one.study.batch_size, one.study.length + 1), jnp.int32)
-    with jax.default_matmul_precision(PRODUCTS[one.study.precision]):
-        return program.lower(given, tokens)
+def _options(*, timed: bool) -> dict[str, Any]:
+    return {} if timed or jax.default_backend() != "cpu" else dict(UNHURRIED)
+
+
+def _begin(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> TrainState:
+    """Returns the initial state, placed on its devices."""
+    own = jax.tree.map(lambda leaf: leaf.sharding, step.carry())
+    if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
+        return jax.device_put(_first_state(one, step, trial), own)
+    return jax.jit(step.start, out_shardings=own)(jnp.uint32(trial.seed))
+
+
+_KEPT: dict[str, tuple[Hashable, Any]] = {}  # the last result of each kind, which many layouts share
+
+
+def _kept(name: str, key: Hashable, compute: Callable[[], Any]) -> Any:
+    if _KEPT.get(name, (None, None))[0] != key:
+        _KEPT[name] = key, compute()
+    return _KEPT[name][1]
+
+
+def _first_state(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> TrainState:
+    """Returns the initial state as NumPy arrays."""
+
+    def compute() -> TrainState:
+        return jax.tree.map(np.asarray, jax.jit(step.start)(jnp.uint32(trial.seed)))
+
+    return _kept("state", (one.study.stream, trial.seed), compute)
 
 
 def _steps(
-    one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, steps: int
-) -> tuple[State, list[float], dict[str, np.ndarray]]:
-    """The state after some steps, the loss before each step, and the gradient of the first step, up to a factor."""
-    state = _begin(one, trial)
+    one: LaidOutStudy,
+    step: PartitionedStep,
+    program: jax.stages.Compiled,
+    trial: Trial,
+    state: TrainState,
+    steps: range,
+) -> tuple[TrainState, list[float]]:
+    """Returns the state after some steps, and the loss before each."""
     losses = []
-    gradients = {}
-    for at in range(steps):
-        state, loss = program(state, _tokens(one, trial, at))
+    for at in steps:
+        state, loss = program(state, _batch(one, step, trial, at), np.uint32(trial.seed))
         losses.append(float(loss))
-        if at == 0:  # Adam's mean is now a tenth of the first gradient
-            gradients = {name: np.asarray(value) for name, value in state.mean.items()}
-    return state, losses, gradients
+    return state, losses
 
 
-def _begin(one: LaidOutStudy, trial: Trial) -> State:
-    """Returns the initial state, placed on its devices."""
-    placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
-    own = transformer.shardings(one.shape, placed)
-    if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
-        return jax.device_put(_first_state(one.shape, trial.seed), own)
-    return jax.jit(functools.partial(transformer.start, one.shape), out_shardings=own)(jnp.uint32(trial.seed))
+def _batch(one: LaidOutStudy, step: PartitionedStep, trial: Trial, at: int) -> Examples:
+    """Returns the batch of a step, placed on its devices. Its numbers are random."""
+    size = one.study.batch_size
+    key = (one.study.stream, trial.seed, at)
+    of_step = _kept(f"batch {at}", key, lambda: drawn(one.workload, one.classes, size, trial.seed, at))
+    return jax.device_put(of_step, jax.tree.map(lambda leaf: leaf.sharding, step.batch(size)))
 
 
-@functools.lru_cache(maxsize=1)
-def _first_state(shape: Shape, seed: int) -> State:
-    return jax.tree.map(np.asarray, jax.jit(functools.partial(transformer.start, shape))(jnp.uint32(seed)))
+def _changes(before: TrainState, after: TrainState) -> Gradients:
+    """Returns the change of the first array that the optimizer keeps for each parameter.
+
+    After the first step, this is a multiple of the gradient if the optimizer has momentum.
+    """
+    known = {shardings.names(path) for path, _ in jax.tree_util.tree_leaves_with_path(before.params)}
+    pairs = zip(jax.tree_util.tree_leaves_with_path(before.optimizer), jax.tree.leaves(after.optimizer), strict=True)
+    found: Gradients = {}
+    for (path, old), new in pairs:
+        names = shardings.names(path)
+        own = next((names[i:] for i in range(len(names)) if names[i:] in known), None)
+        if own is not None and own not in found:
+            found[own] = np.asarray(new, np.float64) - old
+    return found
 
 
-def _tokens(one: LaidOutStudy, trial: Trial, at: int) -> Array:
+def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
+    """Returns the same multiples on one device. Every layout must agree with them."""
     study = one.study
-    placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
-    drawn = _drawn(one.shape.vocab, study.batch_size, study.length, trial.seed, at)
-    return jax.device_put(drawn, placed.sharding(transformer.TOKEN_AXES))
+
+    def compute() -> Gradients:
+        alone = one._replace(mesh=Mesh({"data": 1}), layout=Layout({}))
+        step = alone.on(jax.devices())
+        program = step.lowered(step.step, study.batch_size).compile(compiler_options=dict(UNHURRIED))
+        state, _ = _steps(alone, step, program, trial, _begin(alone, step, trial), range(1))
+        return _changes(_first_state(alone, step, trial), state)
+
+    return _kept("reference", (study.stream, study.precision, study.rematerialization, trial.seed), compute)
 
 
-_drawn = functools.lru_cache(maxsize=256)(transformer.draw)
-_REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # only the last one
-
-
-def _reference_gradients(study: LayoutStudy, trial: Trial) -> dict[str, np.ndarray]:
-    """Returns the first gradient computed on one device, up to the same factor. Every layout must agree with it."""
-    alone = laid(dataclasses.replace(study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1))
-    key = alone.study.plan_json, trial.seed
-    if key not in _REFERENCES:
-        _REFERENCES.clear()
-        _REFERENCES[key] = _steps(alone, _compile(alone, trial, UNHURRIED), trial, 1)[2]
-    return _REFERENCES[key]
-
-
-def _difference(gradients: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> float:
+def _difference(gradients: Gradients, others: Gradients) -> float:
     """Returns the largest relative difference of two gradients over all parameters, in the Euclidean norm."""
-    pairs = [(gradients[name].astype(np.float64), others[name].astype(np.float64)) for name in others]
-    return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
+    pairs = [(gradients[name], others[name]) for name in others]
+    return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs)
 
 
-def _timed(one: LaidOutStudy, program: jax.stages.Compiled, trial: Trial, state: State) -> Row:
+def _timed(
+    one: LaidOutStudy, step: PartitionedStep, program: jax.stages.Compiled, trial: Trial, state: TrainState
+) -> Row:
     """Returns the seconds of each timed step, after some warm-up steps."""
-    tokens = [_tokens(one, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
+    batches = [_batch(one, step, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
     seconds = []
-    for given in jax.block_until_ready(tokens):
+    for given in jax.block_until_ready(batches):
         began = time.perf_counter()
-        state, _ = jax.block_until_ready(program(state, given))
+        state, _ = jax.block_until_ready(program(state, given, np.uint32(trial.seed)))
         seconds.append(time.perf_counter() - began)
     low, median, high = np.percentile(seconds[WARM:], [25, 50, 75])
     return {"step_seconds": median, "step_seconds_low": low, "step_seconds_high": high, "timed_steps": TIMED}

@@ -127,14 +127,14 @@ def like_parameters(params: Params, specs: Params, state: Any) -> Any:
     several stacked layers. Others are replicated.
     """
     known = {
-        _names(path): (leaf.shape, spec)
+        names(path): (leaf.shape, spec)
         for (path, leaf), spec in zip(jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(specs), strict=True)
     }
 
     def spec_of(path: Any, leaf: Any) -> P:
-        names = _names(path)
-        for start in range(len(names) + 1):
-            shape, spec = known.get(names[start:], (None, P()))
+        own = names(path)
+        for start in range(len(own) + 1):
+            shape, spec = known.get(own[start:], (None, P()))
             if shape == leaf.shape:
                 return spec
             if shape is not None and shape[1:] == leaf.shape:
@@ -144,6 +144,6 @@ def like_parameters(params: Params, specs: Params, state: Any) -> Any:
     return jax.tree_util.tree_map_with_path(spec_of, state)
 
 
-def _names(path: Any) -> tuple[str, ...]:
+def names(path: Any) -> tuple[str, ...]:
     """Returns the keys of a path, without indices of lists."""
     return tuple(str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey))

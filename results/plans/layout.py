@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 from results.aliases import Fields
@@ -15,6 +16,7 @@ from results.plans.trial_request import MOST_TRIALS
 PRECISIONS = ("float32", "bfloat16")
 REMATERIALIZATIONS = ("none", "full")
 # Uses of the compiled step. ``tpu-aot`` is followed by a colon and a topology.
+COUNTING = "counting"  # the tokens of ``workloads.layouts.shapes``
 EMULATED, DEVICE, AHEAD = "cpu-emulated", "device", "tpu-aot"
 ENGINES = (EMULATED, DEVICE, AHEAD)
 _OWN_NAME = 60  # maximum letters of mesh and layout in a study's name
@@ -61,10 +63,10 @@ class LayoutStudy(Untargeted):
     a layout, with its reason, is a result.
 
     Attributes:
-      model: name of the model shape.
-      model_options: options of the model shape.
-      batch_size: global batch size, in sequences.
-      length: tokens per sequence.
+      model: name of the model shape, or of the model of a task.
+      model_options: options of the model.
+      batch_size: global batch size, in sequences or other examples.
+      length: tokens per sequence, or 1.
       mesh: axes and their sizes, such as ``data:2;model:4``.
       layout: tensor axes and the mesh axes they are split over, such as ``batch:data;heads:model``.
       strict: whether pairs with unknown axes are errors. Otherwise they are ignored, as in Mesh-TensorFlow.
@@ -78,6 +80,10 @@ class LayoutStudy(Untargeted):
       space: empty, because layouts have no metaparameters.
       seed: seed of the parameters and the data.
       trials: 1, or more, each with its own seed. Not part of the identity.
+      dataset, dataset_version: data set of a task, which gives the shapes of a batch of random numbers, or ``counting``
+        for a model shape. Omitted from the plan at their defaults, like the following fields.
+      optimizer: name in the registry of ``workloads``.
+      packages: as in ``BatchStudy``.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
@@ -98,6 +104,10 @@ class LayoutStudy(Untargeted):
     space: SearchSpace
     seed: int
     trials: int
+    dataset: str = COUNTING
+    dataset_version: str = ""
+    optimizer: str = "adam"
+    packages: Fields = dataclasses.field(default_factory=dict)
     comparable: str = COMPARABLE
     digits: int = DIGITS[-1]
 
@@ -116,8 +126,12 @@ class LayoutStudy(Untargeted):
             "budget_steps",
         }
     )
-    dataset: ClassVar[str] = "counting"
-    optimizer: ClassVar[str] = "adam"
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {
+        "dataset": COUNTING,
+        "dataset_version": "",
+        "optimizer": "adam",
+        "packages": {},
+    }
     stop: ClassVar[str] = "budget"
     source: ClassVar[None] = None
 
@@ -154,9 +168,9 @@ class LayoutStudy(Untargeted):
         return f"{self.model}-{self.engine_name.replace('-', '_')}-{where}"
 
     @property
-    def batch_unit(self) -> tuple[str, int]:
+    def batch_unit(self) -> tuple[str, int | None]:
         """The unit of the batch size, and the tokens of a sequence."""
-        return "sequences", self.length
+        return ("sequences", self.length) if self.length > 1 else ("examples", None)
 
     @property
     def model_label(self) -> str:

@@ -60,7 +60,7 @@ def main(model: str, batch: str, length: str, how: str, *words: str) -> None:
             0,
             1,
         )
-        layouts.run(study, [Trial(0, 5, {})], lambda progress: None, records.append)
+        layouts.run(study, [Trial(0, 5, {})], None, lambda progress: None, records.append)
         metrics = records[-1].metrics
         row = {name: values[-1] for name, values in metrics.items() if name != "train_loss"}
         losses = [float(loss) for loss in metrics.get("train_loss", ())]

@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.compiled import jaxpr_cost
-from workloads.layouts import shapes, transformer
+from harness.step import shardings
+from harness.step.partitioned import PartitionedStep, drawn, partitioned
+from harness.step.training import TrainState
+from workloads import registry
+from workloads.layouts import shapes
 from workloads.layouts.notation import REFUSALS, Layout, Mesh, Refused, Tensors, read_layout, read_mesh
 from workloads.layouts.shapes import PRESETS, SHAPES, Shape
+from workloads.workload import Examples
 
 BERT = "batch:batch,vocab:model,intermediate:model,num_heads:model,experts:batch"  # as its run_pretraining.py has it
 SMALL = shapes.tensors(SHAPES["small"], 16, 64)
@@ -181,34 +187,62 @@ def test_shapes_have_the_parameters_that_are_published() -> None:
 class TestTransformer:
     """On one device, against NumPy in float64."""
 
-    def start(self, shape: Shape) -> tuple[transformer.Placed, transformer.State, np.ndarray]:
-        placed = transformer.on_devices(Mesh(data=1), Layout({}), jax.devices())
-        return placed, transformer.start(shape, jnp.uint32(3)), transformer.draw(shape.vocab, 4, 12, 3, 0)
+    def start(self, shape: Shape) -> tuple[PartitionedStep, TrainState, Examples]:
+        workload = registry.workload(shapes.dataset(shape, 12), "transformer_rotary", shape.options, "adam")
+        step = partitioned(workload, "adam", {"data": 1}, {}, jax.devices(), rematerialized=True)
+        return step, step.start(jnp.uint32(3)), drawn(workload, shape.vocab, 4, 3, 0)
 
     def test_loss_and_gradient(self, shape: Shape) -> None:
-        placed, state, tokens = self.start(shape)
-
-        def loss(params: Mapping[str, jax.Array]) -> jax.Array:
-            return transformer.loss(shape, placed, "float32", "full", params, jnp.asarray(tokens))
-
-        value, gradient = jax.jit(jax.value_and_grad(loss))(state.params)
-        exact = {name: np.asarray(each, np.float64) for name, each in state.params.items()}
-        assert float(value) == pytest.approx(numpy_loss(shape, exact, tokens), rel=2e-6)
+        step, carry, batch = self.start(shape)
+        (value, _), gradient = jax.jit(step.gradients)(carry, batch, jnp.uint32(3))
+        exact, own = (weights(shape, tree) for tree in (carry.params, gradient))
+        assert float(value) == pytest.approx(numpy_loss(shape, exact, batch), rel=2e-6)
         rng, tiny = np.random.default_rng(0), 1e-6
         for name in exact:
             direction = rng.normal(size=exact[name].shape)
             there, back = (exact | {name: exact[name] + sign * tiny * direction} for sign in (1, -1))
-            slope = (numpy_loss(shape, there, tokens) - numpy_loss(shape, back, tokens)) / (2 * tiny)
-            own = np.asarray(gradient[name], np.float64)
-            assert float(np.sum(own * direction)) == pytest.approx(slope, rel=1e-3, abs=1e-5 * np.linalg.norm(own))
+            slope = (numpy_loss(shape, there, batch) - numpy_loss(shape, back, batch)) / (2 * tiny)
+            found = float(np.sum(own[name] * direction))
+            assert found == pytest.approx(slope, rel=1e-3, abs=1e-5 * np.linalg.norm(own[name]))
 
     def test_operations_are_those_of_the_program(self, shape: Shape) -> None:
-        placed, state, tokens = self.start(shape)
-        jaxpr = jax.make_jaxpr(transformer.step(shape, placed))(state, tokens)
-        assert jaxpr_cost.matrix_flops(jaxpr) == shape.flops(4, 12)
+        step, carry, batch = self.start(shape)
+        once = step._replace(rematerialized=False)
+        assert jaxpr_cost.matrix_flops(jax.make_jaxpr(once.step)(carry, batch, jnp.uint32(3))) == shape.flops(4, 12)
+
+    def test_named_axes_are_those_of_the_model(self, shape: Shape) -> None:
+        """Layouts are checked without the model, by the axes that the shape lists."""
+        step, _, _ = self.start(shape)
+        found, listed = shardings.tensors(step.workload, 4), shapes.tensors(shape, 4, 12)
+        assert dict(found.sizes) == {name: listed.sizes[name] for name in found.sizes}
+        assert set(listed.sizes) - set(found.sizes) == set()
+        own = [tuple(axes) for name, axes in listed.tensors.items() if name in shapes.parameters(shape)]
+        assert sorted(tuple(axes) for name, axes in found.tensors.items() if "activation" not in name) == sorted(own)
+        activations = {axes for name, axes in found.tensors.items() if "activation" in name}
+        assert activations == set(shapes.ACTIVATIONS.values())
 
 
-def numpy_loss(shape: Shape, w: Mapping[str, np.ndarray], tokens: np.ndarray) -> float:
+def weights(shape: Shape, params: Any) -> dict[str, np.ndarray]:
+    """The arrays of the model by the names that ``numpy_loss`` gives them, float64."""
+    layer = params["params"]["stacked"]
+    *gate, enter, leave = [layer[f"Dense_{i}"]["kernel"] for i in range(3 if shape.gated else 2)]
+    found = {
+        "table": params["params"]["Embed_0"]["embedding"],
+        "scale_attention": layer["RMSNorm_0"]["scale"],
+        **{name: layer[f"DenseGeneral_{i}"]["kernel"] for i, name in enumerate(("query", "key", "value", "out"))},
+        "scale_hidden": layer["RMSNorm_1"]["scale"],
+        "enter": enter,
+        "leave": leave,
+        "scale_last": params["params"]["RMSNorm_0"]["scale"],
+    }
+    if gate:
+        found["gate"] = gate[0]
+    if not shape.tied:
+        found["predict"] = params["params"]["Dense_0"]["kernel"]
+    return {name: np.asarray(each, np.float64) for name, each in found.items()}
+
+
+def numpy_loss(shape: Shape, w: Mapping[str, np.ndarray], batch: Examples) -> float:
     """The mean cross-entropy of the model, one sequence and head at a time."""
 
     def norm(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -225,8 +259,8 @@ def numpy_loss(shape: Shape, w: Mapping[str, np.ndarray], tokens: np.ndarray) ->
         return powers / powers.sum(axis=-1, keepdims=True)
 
     losses = []
-    for sequence in tokens:
-        x = w["table"][sequence[:-1]] * (shape.embed**0.5 if shape.tied else 1)
+    for sequence, following in zip(*batch, strict=True):
+        x = w["table"][sequence] * (shape.embed**0.5 if shape.tied else 1)
         for i in range(shape.layers):
             h = norm(x, w["scale_attention"][i])
             for head in range(shape.heads):
@@ -243,5 +277,5 @@ def numpy_loss(shape: Shape, w: Mapping[str, np.ndarray], tokens: np.ndarray) ->
                 hidden = entered / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (entered + 0.044715 * entered**3)))
             x = x + hidden @ w["leave"][i]
         logits = norm(x, w["scale_last"]) @ (w["table"].T if shape.tied else w["predict"])
-        losses += list(-np.log(softmax(logits)[np.arange(len(logits)), sequence[1:]]))
+        losses += list(-np.log(softmax(logits)[np.arange(len(logits)), following]))
     return float(np.mean(losses))

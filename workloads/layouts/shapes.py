@@ -3,8 +3,12 @@
 import dataclasses
 import math
 
+import numpy as np
+
 from results.bad_input import check_choice
+from workloads import losses, workload
 from workloads.layouts.notation import Tensors
+from workloads.workload import ArrayShape, Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +34,19 @@ class Shape:
     vocab: int
     gated: bool = False
     tied: bool = False
+
+    @property
+    def options(self) -> dict[str, int | bool]:
+        """Returns the options of the model ``transformer_rotary``."""
+        return {
+            "layers": self.layers,
+            "d_model": self.embed,
+            "heads": self.heads,
+            "kv": self.kv,
+            "d_ff": self.mlp,
+            "gated": self.gated,
+            "tied": self.tied,
+        }
 
     @property
     def parameters(self) -> int:
@@ -136,6 +153,23 @@ def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
     if shape.tied:
         del by_name["predict"]
     return by_name
+
+
+def dataset(shape: Shape, length: int) -> Dataset:
+    """Returns a data set of sequences of ``length`` tokens, of which only the shapes are used."""
+    tokens = ArrayShape((length,), np.dtype(np.int32))
+    splits = workload.shapes((1, 1, None), tokens, tokens)
+    return Dataset(
+        load=lambda: splits,
+        version=lambda: "",
+        train_examples=None,
+        evaluation_examples=1,
+        classes=shape.vocab,
+        splits=("validation",),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        shapes=lambda: splits,
+    )
 
 
 def tensors(shape: Shape, batch: int, length: int) -> Tensors:

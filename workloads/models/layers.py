@@ -18,6 +18,7 @@ from workloads.workload import DATA, Array, ArrayPair
 STATISTICS = "statistics"  # Flax collection of the running statistics
 _LECUN = nn.initializers.lecun_normal()
 _HE = nn.initializers.he_normal()
+_SCORES = ("batch", "heads", "length", "memory_length")  # axes of attention scores
 CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
 
 
@@ -161,6 +162,24 @@ class LayerNorm(nn.Module):
         return _normalized(x, mean, variance, scale_C, bias_C, self.epsilon)
 
 
+class RMSNorm(nn.Module):
+    """Division of each position by the root mean square of its channels (Zhang & Sennrich 2019, arXiv 1910.07467).
+
+    Attributes:
+      epsilon: added to mean squares.
+    """
+
+    epsilon: float = 1e-6
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Normalizes [..., C] in any floating dtype and keeps the dtype. Mean squares are float32."""
+        scale_C = self.param("scale", axes.named(nn.initializers.ones, "embed"), (x.shape[-1],), jnp.float32)
+        wide = x.astype(jnp.float32)
+        normalized = wide * lax.rsqrt(jnp.square(wide).mean(axis=-1, keepdims=True) + self.epsilon)
+        return normalized.astype(x.dtype) * scale_C.astype(x.dtype)
+
+
 def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any], axis: str) -> ArrayPair:
     """Returns the two parameters [C] of a norm."""
     return (
@@ -179,6 +198,29 @@ def dense(
     """Returns a Flax layer whose kernel has the axes ``inputs`` and ``outputs``."""
     bias_init = axes.named(nn.initializers.zeros, outputs)
     return nn.Dense(features, kernel_init=axes.named(kernel_init, inputs, outputs), bias_init=bias_init, **options)
+
+
+def into_heads(heads: int, kv: int) -> nn.DenseGeneral:
+    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel has the axes ``embed``, ``heads`` and ``kv``."""
+    return nn.DenseGeneral((heads, kv), use_bias=False, kernel_init=axes.named(_LECUN, "embed", "heads", "kv"))
+
+
+def out_of_heads(features: int) -> nn.DenseGeneral:
+    """Returns a Flax layer from [..., H, K] to [..., D], whose kernel has the axes ``heads``, ``kv`` and ``embed``."""
+    kernel_init = axes.named(_LECUN, "heads", "kv", "embed")
+    return nn.DenseGeneral(features, axis=(-2, -1), use_bias=False, kernel_init=kernel_init)
+
+
+def rotated(x_BxTxHxK: Array) -> Array:
+    """Rotates pairs of numbers of each head by angles proportional to the position (Su et al. 2021, arXiv 2104.09864).
+
+    The first half of the K numbers is paired with the second half.
+    """
+    _, T, _, K = x_BxTxHxK.shape
+    angles_TxK = np.arange(T)[:, None] * 1e4 ** (-np.arange(K // 2) / (K // 2))
+    sin, cos = (f(angles_TxK)[:, None].astype(x_BxTxHxK.dtype) for f in (np.sin, np.cos))
+    first, second = jnp.split(x_BxTxHxK, 2, axis=-1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
 def heads_apart(count: int, heads: int) -> Callable[..., Array]:
@@ -231,7 +273,7 @@ def stack(layer: type[nn.Module], length: int, name: str, *further: str, **optio
       options: further arguments of ``nn.scan``.
     """
     return nn.scan(
-        layer,
+        nn.remat(layer) if axes.are_rematerialized() else layer,
         variable_axes=dict.fromkeys(("params", *further), 0),
         split_rngs={"params": True},
         length=length,
@@ -289,9 +331,9 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Ar
     _, T, _, K = q_BxTxHxK.shape
     if q_BxTxHxK.dtype == jnp.bfloat16 and devices.has_flash_attention() and T % 2 == 0 and K % 8 == 0 and K <= 128:
         return jax.nn.dot_product_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK, is_causal=True, implementation="cudnn")
-    scores_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK) / math.sqrt(K)
-    scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), scores_BxHxTxS, -jnp.inf)
-    weights_BxHxTxS = jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype)
+    products_BxHxTxS = axes.activation(_products(q_BxTxHxK, k_BxTxHxK), *_SCORES)
+    scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), products_BxHxTxS / math.sqrt(K), -jnp.inf)
+    weights_BxHxTxS = axes.activation(jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype), *_SCORES)
     return jnp.einsum("bhts,bshk->bthk", weights_BxHxTxS, v_BxTxHxK)
 
 

@@ -35,6 +35,13 @@ def check_whole(**options: object) -> None:
             raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
+def check_bool(**options: object) -> None:
+    """Raises ValueError unless all options are true or false."""
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, not {value!r}")
+
+
 def check_share(**options: object) -> None:
     """Raises ValueError unless all options are numbers in [0, 1)."""
     for name, value in options.items():

@@ -1,11 +1,12 @@
-"""Transformers for next-token prediction: a small one, and the decoder of Vaswani et al. without an encoder."""
+"""Causal Transformers for next-token prediction, which share their layers."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from workloads.models.options import check_heads, check_share, check_whole
+from workloads.models.options import check_bool, check_heads, check_share, check_whole
 from workloads.workload import STACKED, Array, Model, Product, flax_model, flax_model_in_training
 
 
@@ -34,55 +35,33 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.axes import activation, named
-        from workloads.models.layers import dense, embedding, heads_apart
+        from workloads.axes import named
+        from workloads.models import layers as parts
 
-        def normalized(x_BTxD: Array) -> Array:
+        def normalized(x_NxD: Array) -> Array:
             norm = nn.LayerNorm(use_bias=False, dtype=jnp.float32, scale_init=named(nn.initializers.ones, "embed"))
             with jax.numpy_dtype_promotion("standard"):  # Flax converts bfloat16 to float32 by promotion
-                return activation(norm(x_BTxD).astype(x_BTxD.dtype), "", "act_embed")
+                return _named(norm(x_NxD).astype(x_NxD.dtype), "act_embed")
 
         class Transformer(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array) -> Array:
                 B, T = tokens_BxT.shape
-                tokens = embedding(classes, d_model)
+                tokens = parts.embedding(classes, d_model)
                 learned = named(nn.initializers.normal(d_model**-0.5), "", "embed")
                 positions_TxD = self.param("positions", learned, (T, d_model))
                 # Matrices instead of [B, T, D]: matmuls that contract one axis are faster on CPUs, especially in
                 # gradients.
-                x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
+                x_NxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
                 for _ in range(layers):
-                    qkv = dense(3 * d_model, "embed", "qkv", use_bias=False, dot_general=heads_apart(3, heads))
-                    qkv_BTx3xHxK = activation(qkv(normalized(x_BTxD)), "", "", "heads", "kv")
-                    y_BxTxHxK = _causal_attention(qkv_BTx3xHxK.reshape(B, T, 3, heads, d_model // heads))
-                    y_BTxD = activation(y_BxTxHxK.reshape(B * T, d_model), "", "heads")
-                    x_BTxD += dense(d_model, "heads", "embed", use_bias=False)(y_BTxD)
-                    x_BTxD = activation(x_BTxD, "", "act_embed")
-                    y_BTx4D = activation(
-                        dense(4 * d_model, "embed", "mlp", use_bias=False)(normalized(x_BTxD)), "", "mlp"
-                    )
-                    x_BTxD += dense(d_model, "mlp", "embed", use_bias=False)(nn.gelu(activation(y_BTx4D, "", "mlp")))
-                    x_BTxD = activation(x_BTxD, "", "act_embed")
-                wide_BTxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_BTxD), tokens.embedding))
-                return activation(jnp.dot(wide_BTxD, wide_VxD.T), "", "vocab").reshape(B, T, classes)
+                    x_NxD = _named(x_NxD + _attended(normalized(x_NxD), (B, T), heads, _attention), "act_embed")
+                    x_NxD = _named(x_NxD + _fed(normalized(x_NxD), 4 * d_model, nn.gelu, use_bias=False), "act_embed")
+                wide_NxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_NxD), tokens.embedding))
+                return _named(jnp.dot(wide_NxD, wide_VxD.T), "vocab").reshape(B, T, classes)
 
         return Transformer()
 
     return flax_model(network)
-
-
-def _causal_attention(qkv_BxTx3xHxK: Array) -> Array:
-    """Attends from each position to itself and earlier ones: [B, T, H, K] from queries, keys and values."""
-    import jax
-    import jax.numpy as jnp
-
-    q_BxHxTxK, k_BxHxTxK, v_BxHxTxK = qkv_BxTx3xHxK.transpose(2, 0, 3, 1, 4)
-    T, K = q_BxHxTxK.shape[-2:]
-    products_BxHxTxT = jnp.einsum("bhtk,bhsk->bhts", q_BxHxTxK, k_BxHxTxK, preferred_element_type=jnp.float32)
-    scores_BxHxTxT = jnp.where(np.tri(T, dtype=bool), products_BxHxTxT / np.float32(np.sqrt(K)), -jnp.inf)
-    weights_BxHxTxT = jax.nn.softmax(scores_BxHxTxT).astype(v_BxHxTxK.dtype)
-    return jnp.einsum("bhts,bhsk->bthk", weights_BxHxTxT, v_BxHxTxK)
 
 
 def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_ff: int, dropout: float) -> Model:
@@ -118,50 +97,163 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.axes import activation
-        from workloads.models.layers import (
-            LayerNorm,
-            causal_attention,
-            dense,
-            dropout as dropped,
-            embedding,
-            heads_apart,
-            stack,
-        )
+        from workloads.models.layers import LayerNorm, causal_attention, dropout as dropped, embedding, stack
 
-        def residual(x_BxTxD: Array) -> Array:
-            return activation(x_BxTxD, "batch", "length", "act_embed")
+        def attention(qkv_BxTx3xHxK: Array) -> Array:
+            return causal_attention(*jnp.moveaxis(qkv_BxTx3xHxK, 2, 0))
 
         class Layer(nn.Module):
             @nn.compact
             def __call__(self, x_BxTxD: Array, number: Array, keys_B: Array | None) -> tuple[Array, None]:
-                B, T, D = x_BxTxD.shape
-                qkv = dense(3 * D, "embed", "qkv", use_bias=False, dot_general=heads_apart(3, heads))
-                qkv_BxTx3xHxK = activation(qkv(residual(LayerNorm()(x_BxTxD))), "batch", "length", "", "heads", "kv")
-                q_BxTxHxK, k_BxTxHxK, v_BxTxHxK = jnp.moveaxis(qkv_BxTx3xHxK, 2, 0)
-                y_BxTxHxK = causal_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK)
-                y_BxTxD = activation(y_BxTxHxK.reshape(B, T, D), "batch", "length", "heads")
-                y_BxTxD = residual(dense(D, "heads", "embed", use_bias=False)(y_BxTxD))
-                x_BxTxD += dropped(y_BxTxD, keys_B, dropout, 2 * number + 1)
-                y_BxTxF = nn.relu(dense(d_ff, "embed", "mlp")(residual(LayerNorm()(x_BxTxD))))
-                y_BxTxF = activation(y_BxTxF, "batch", "length", "mlp")
-                y_BxTxD = residual(dense(D, "mlp", "embed")(y_BxTxF))
-                return x_BxTxD + dropped(y_BxTxD, keys_B, dropout, 2 * number + 2), None
+                y_BxTxD = _named(LayerNorm()(x_BxTxD), "act_embed")
+                y_BxTxD = _attended(y_BxTxD, x_BxTxD.shape[:2], heads, attention)
+                x_BxTxD += dropped(_residual(y_BxTxD), keys_B, dropout, 2 * number + 1)
+                y_BxTxD = _fed(_named(LayerNorm()(x_BxTxD), "act_embed"), d_ff, nn.relu, use_bias=True)
+                return x_BxTxD + dropped(_residual(y_BxTxD), keys_B, dropout, 2 * number + 2), None
 
         class TransformerDecoder(nn.Module):
             @nn.compact
             def __call__(self, tokens_BxT: Array, keys_B: Array | None, train: bool) -> Product:
                 embed = embedding(classes, d_model, nn.initializers.normal(d_model**-0.5))
-                x_BxTxD = residual(embed(tokens_BxT)) * math.sqrt(d_model)
+                x_BxTxD = _residual(embed(tokens_BxT)) * math.sqrt(d_model)
                 x_BxTxD += positions(tokens_BxT.shape[1], d_model).astype(x_BxTxD.dtype)
                 x_BxTxD = dropped(x_BxTxD, keys_B, dropout, 0)
                 of_layers = stack(Layer, layers, STACKED, in_axes=(0, nn.broadcast))
                 x_BxTxD, _ = of_layers(name=STACKED)(x_BxTxD, jnp.arange(layers), keys_B)
-                return Product(residual(LayerNorm()(x_BxTxD)), embed.embedding.T)
+                return Product(_named(LayerNorm()(x_BxTxD), "act_embed"), embed.embedding.T)
 
         return TransformerDecoder()
 
     return flax_model_in_training(network)
+
+
+def transformer_rotary(
+    classes: int, layers: int, d_model: int, heads: int, kv: int, d_ff: int, gated: bool, tied: bool
+) -> Model:
+    """Pre-norm blocks with RMS norms and rotary positions, as in Llama (Touvron et al. 2023, arXiv 2302.13971).
+
+    There are no biases and no dropout.
+
+    Args:
+      classes: size of the vocabulary V.
+      layers: number of layers. They are compiled as one.
+      d_model: size D of the residual stream.
+      heads: number H of attention heads.
+      kv: dimensions K of a head, an even number.
+      d_ff: units F of each feed-forward.
+      gated: whether the feed-forward is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise it uses GELU.
+      tied: whether the embedding, multiplied by √D at the input, is also the read-out.
+
+    Returns:
+      A model of inputs int32[B, T] with logits [B, T, V] in the dtype of the network. Logits at t depend on inputs up
+      to t. The number of parameters is V × D × (2 − tied) + layers × (4 × D × H × K + (2 + gated) × D × F + 2 × D) + D.
+
+    Raises:
+      ValueError: a size is not a positive integer, ``kv`` is odd, or ``gated`` or ``tied`` is not a bool.
+    """
+    check_whole(layers=layers, d_model=d_model, heads=heads, kv=kv, d_ff=d_ff)
+    check_bool(gated=gated, tied=tied)
+    if kv % 2:
+        raise ValueError(f"kv must be even, because positions rotate pairs of numbers, not {kv}")
+
+    def network() -> Any:
+        from flax import linen as nn
+        from jax import numpy as jnp
+
+        from workloads.models.layers import (
+            RMSNorm,
+            causal_attention,
+            dense,
+            embedding,
+            into_heads,
+            out_of_heads,
+            rotated,
+            stack,
+        )
+
+        def fed(x_BxTxD: Array) -> Array:
+            if not gated:
+                return _fed(x_BxTxD, d_ff, nn.gelu, use_bias=False)
+            gate_BxTxF = _named(dense(d_ff, "embed", "mlp", use_bias=False)(x_BxTxD), "mlp")
+            return _fed(x_BxTxD, d_ff, lambda y_BxTxF: nn.silu(gate_BxTxF) * y_BxTxF, use_bias=False)
+
+        class Layer(nn.Module):
+            @nn.compact
+            def __call__(self, x_BxTxD: Array, nothing: None) -> tuple[Array, None]:
+                y_BxTxD = _named(RMSNorm()(x_BxTxD), "act_embed")
+                q_BxTxHxK = _named(rotated(into_heads(heads, kv)(y_BxTxD)), "heads", "kv")
+                k_BxTxHxK = _named(rotated(into_heads(heads, kv)(y_BxTxD)), "heads", "kv", positions="memory_length")
+                v_BxTxHxK = _named(into_heads(heads, kv)(y_BxTxD), "heads", "kv", positions="memory_length")
+                y_BxTxHxK = _named(causal_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK), "heads", "kv")
+                x_BxTxD = _residual(x_BxTxD + out_of_heads(d_model)(y_BxTxHxK))
+                return _residual(x_BxTxD + fed(_named(RMSNorm()(x_BxTxD), "act_embed"))), None
+
+        class TransformerRotary(nn.Module):
+            @nn.compact
+            def __call__(self, tokens_BxT: Array) -> Array:
+                embed = embedding(classes, d_model, nn.initializers.normal(d_model**-0.5))
+                x_BxTxD = _residual(
+                    _named(embed(_named(tokens_BxT)), "act_embed") * (math.sqrt(d_model) if tied else 1)
+                )
+                x_BxTxD, _ = stack(Layer, layers, STACKED)(name=STACKED)(x_BxTxD, None)
+                x_BxTxD = _named(RMSNorm()(x_BxTxD), "act_embed")
+                if tied:
+                    return _named(jnp.dot(x_BxTxD, embed.embedding.T), "vocab")
+                return _named(dense(classes, "embed", "vocab", use_bias=False)(x_BxTxD), "vocab")
+
+        return TransformerRotary()
+
+    return flax_model(network)
+
+
+def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callable[[Array], Array]) -> Array:
+    """Returns attention within each of B sequences of T positions, projected to the shape of ``x``.
+
+    Args:
+      x: [B, T, D] or [B · T, D].
+      positions: B and T.
+      heads: number of heads.
+      attention: function from queries, keys and values [B, T, 3, H, K] to [B, T, H, K].
+    """
+    from workloads.models.layers import dense, heads_apart
+
+    D = x.shape[-1]
+    qkv = dense(3 * D, "embed", "qkv", use_bias=False, dot_general=heads_apart(3, heads))
+    y = attention(_named(qkv(x), "", "heads", "kv").reshape(*positions, 3, heads, D // heads))
+    return dense(D, "heads", "embed", use_bias=False)(_named(y.reshape(x.shape), "heads"))
+
+
+def _attention(qkv_BxTx3xHxK: Array) -> Array:
+    """Returns causal attention in the order of operations of ``transformer``, whose published results depend on it."""
+    import jax
+    from jax import numpy as jnp
+
+    q_BxHxTxK, k_BxHxTxK, v_BxHxTxK = qkv_BxTx3xHxK.transpose(2, 0, 3, 1, 4)
+    T, K = q_BxHxTxK.shape[-2:]
+    products_BxHxTxT = jnp.einsum("bhtk,bhsk->bhts", q_BxHxTxK, k_BxHxTxK, preferred_element_type=jnp.float32)
+    scores_BxHxTxT = jnp.where(np.tri(T, dtype=bool), products_BxHxTxT / np.float32(np.sqrt(K)), -jnp.inf)
+    weights_BxHxTxT = jax.nn.softmax(scores_BxHxTxT).astype(v_BxHxTxK.dtype)
+    return jnp.einsum("bhts,bhsk->bthk", weights_BxHxTxT, v_BxHxTxK)
+
+
+def _fed(x: Array, d_ff: int, activated: Callable[[Array], Array], *, use_bias: bool) -> Array:
+    """Returns the output of a feed-forward layer of F units, in the shape of ``x``."""
+    from workloads.models.layers import dense
+
+    y = activated(_named(dense(d_ff, "embed", "mlp", use_bias=use_bias)(x), "mlp"))
+    return dense(x.shape[-1], "mlp", "embed", use_bias=use_bias)(_named(y, "mlp"))
+
+
+def _residual(x_BxTxD: Array) -> Array:
+    return _named(x_BxTxD, "act_embed", positions="act_length")
+
+
+def _named(x: Array, *names: str, positions: str = "length") -> Array:
+    """Names the last axes of an activation. Before them are batch and positions, or both as one axis."""
+    from workloads.axes import activation
+
+    leading = ("batch", positions) if x.ndim > len(names) + 1 else ("",)
+    return activation(x, *leading, *names)
 
 
 def positions(length: int, d_model: int) -> np.ndarray:
