@@ -13,7 +13,10 @@ import pandas as pd
 from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
 from results import store
+from results.aliases import Row
 from results.bad_input import BadInput
+from results.costs import collectives
+from results.costs.hardware import HARDWARE
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
@@ -86,7 +89,29 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
     last = {name: None if pd.isna(value) else value for name, value in rows.iloc[-1].items()}
     losses = rows["train_loss"].to_numpy(np.float64) if "train_loss" in rows else np.empty(0)
     (study,) = kinds.of_type([commit.study], LayoutStudy)
-    return MeasuredLayout(study, losses, {str(name): value for name, value in last.items()})
+    row = {str(name): value for name, value in last.items()}
+    return MeasuredLayout(study, losses, row | (predicted(study, row) if row["refusal"] is None else {}))
+
+
+def predicted(study: LayoutStudy, row: Row) -> Row:
+    """Returns the predicted columns of a step from its counted columns."""
+    hardware = HARDWARE[row["hardware"]]
+    mesh = {name: int(size) for name, size in (pair.split(":") for pair in study.mesh.split(";"))}
+    counted = [
+        collectives.from_total(one["operation"], one["axes"], one["count"], one["bytes"], one["wire_bytes"], mesh)
+        for one in json.loads(row["collectives"])
+    ]
+    chips = [int(size) for size in study.topology.partition(":")[2].split("x")] if study.topology else None
+    of_device = row["executed_flops"] / study.device_count
+    over = collectives.links(hardware, mesh, chips)
+    found = collectives.predict(hardware, of_device, row["peak_bytes"], counted, over, study.precision)
+    return {
+        "predicted_compute_seconds": found.compute_seconds,
+        "predicted_memory_seconds": found.memory_seconds,
+        "predicted_exchange_seconds": found.exchange_seconds,
+        "predicted_step_seconds": found.step_seconds,
+        "predicted_fits": found.fits,
+    }
 
 
 def no_layout(folder: Folder) -> BadInput:

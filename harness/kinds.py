@@ -155,6 +155,8 @@ RUNNERS = {
         _layout,
         evaluations=lambda study: np.arange(1, study.budget_steps + 1),
         process=lambda study: (study.kind, study.devices),
+        counts=_lazy("harness.costs.layout_costs", "counts"),
+        verdict=_lazy("harness.costs.layout_costs", "verdict"),
     ),
 }
 

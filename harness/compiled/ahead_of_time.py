@@ -36,6 +36,7 @@ class CompilationResult(NamedTuple):
       usable: bytes that programs may use on a device, or None if the compiler does not report it.
       why: the compiler's message if the program does not fit.
       found: the parsed program, or None if it does not fit.
+      program: the compiled program, or None if it does not fit.
       processor_seconds: CPU seconds of lowering and compiling.
     """
 
@@ -44,6 +45,7 @@ class CompilationResult(NamedTuple):
     usable: float | None = None
     why: str = ""
     found: Compiled | None = None
+    program: jax.stages.Compiled | None = None
     processor_seconds: float = 0.0
 
 
@@ -85,7 +87,7 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
     text = program.as_text()
     assert text is not None
     found = hlo.read(text).check()
-    return CompilationResult(True, hlo.peak_bytes(program), found=found, processor_seconds=seconds)
+    return CompilationResult(True, hlo.peak_bytes(program), found=found, program=program, processor_seconds=seconds)
 
 
 def refused(message: str, argument_bytes: float) -> CompilationResult:

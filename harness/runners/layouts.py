@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from harness.compiled import hlo, jaxpr_cost, topologies
+from harness.compiled import ahead_of_time, hlo, jaxpr_cost, topologies
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Source
 from harness.step import shardings
 from harness.step.partitioned import PartitionedStep, drawn, partitioned
@@ -18,7 +18,6 @@ from harness.step.training import TrainState
 from harness.trials.scheduler import TrialOutcome
 from results.aliases import Row
 from results.costs import collectives
-from results.costs.hardware import HARDWARE
 from results.plans import layout as plans
 from results.plans.layout import LayoutStudy
 from results.plans.study import Trial
@@ -30,6 +29,7 @@ from workloads.workload import Examples, Workload
 
 Gradients = dict[tuple[str, ...], np.ndarray]  # by the keys that lead to a parameter
 LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
+SEED = jax.ShapeDtypeStruct((), np.dtype("uint32"))
 WARM = 3  # untimed steps
 TIMED = 20  # timed steps
 # Emulated devices are not timed, so their programs may be slow. This halves compile time.
@@ -100,7 +100,7 @@ def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed
     study = one.study
     step = one.on(jax.devices())
     program = step.lowered(step.step, study.batch_size).compile(compiler_options=_options(timed=timed))
-    row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
+    row = accounts(one, program)
     compiled = time.perf_counter()
     on_progress(RunProgress(TRAINING))
     state, losses = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
@@ -127,13 +127,12 @@ def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> 
         message = f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
         raise Refused("devices", None, message)
     step = one.on(devices)
-    try:
-        program = step.lowered(step.step, one.study.batch_size).compile()
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise Refused("memory", None, " ".join(str(error).split())[:500]) from None
-    row = accounts(one, program, topologies.chips(devices))
+    given = step.carry(), step.batch(one.study.batch_size)
+    lower = functools.partial(step.lowered, step.step, one.study.batch_size)
+    made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
+    if made.program is None:
+        raise Refused("memory", None, made.why)
+    row = accounts(one, made.program)
     return _record(trial, [], row, TrialOutcome("COMPLETE", None, 1), time.perf_counter() - began)
 
 
@@ -144,13 +143,14 @@ ENGINES: dict[str, Callable[[LaidOutStudy, Trial, OnProgress], Record]] = {
 }
 
 
-def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[int] | None) -> Row:
-    """Returns the counts of a compiled step and its predicted cost, as columns of ``results.plans.layout``.
+def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
+    """Returns the counts of a compiled step, as columns of ``results.plans.layout``.
+
+    Predictions are not stored. They are derived from these columns when they are read.
 
     Args:
       one: study with its parsed mesh and layout.
       program: compiled step of the study.
-      chips: number of chips along each torus dimension, or None without a torus.
 
     Raises:
       Unparsed: part of the compiled program cannot be parsed.
@@ -167,17 +167,13 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
             f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
         )
     totals = collectives.totals(found.collectives, one.mesh)
-    peak = hlo.peak_bytes(program)
-    hardware = HARDWARE[one.study.hardware]
-    over = collectives.links(hardware, one.mesh, chips)
-    predicted = collectives.predict(hardware, found.flops, peak, found.collectives, over, one.study.precision)
     return {
         "ideal_flops": float(ideal),
         "executed_flops": float(executed),
         "redundancy": executed / ideal,
         "argument_bytes": memory.argument_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
-        "peak_bytes": peak,
+        "peak_bytes": hlo.peak_bytes(program),
         "wire_bytes": sum(wire for _, _, wire in totals.values()),
         "collectives": json.dumps(
             [
@@ -187,20 +183,19 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled, chips: Sequence[in
         ),
         "unknown_loops": found.loops[1],
         "hardware": one.study.hardware,
-        "predicted_compute_seconds": predicted.compute_seconds,
-        "predicted_memory_seconds": predicted.memory_seconds,
-        "predicted_exchange_seconds": predicted.exchange_seconds,
-        "predicted_step_seconds": predicted.step_seconds,
-        "predicted_fits": predicted.fits,
         "scheduled_cycles": found.cycles or None,
     }
 
 
+def whole_step(one: LaidOutStudy) -> PartitionedStep:
+    """Returns the step on a single device."""
+    return one._replace(mesh=Mesh({"data": 1}), layout=Layout({})).on(jax.devices())
+
+
 def ideal_flops(one: LaidOutStudy) -> float:
-    """Returns the FLOPs of the matmuls and convolutions of a step, each done once. Traces it on a single device."""
-    step = one._replace(mesh=Mesh({"data": 1}), layout=Layout({})).on(jax.devices())._replace(rematerialized=False)
-    seed = jax.ShapeDtypeStruct((), jnp.uint32)
-    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.gradients)(step.carry(), step.batch(one.study.batch_size), seed))
+    """Returns the FLOPs of the matmuls and convolutions of a step, each done once."""
+    step = whole_step(one)._replace(rematerialized=False)
+    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.gradients)(step.carry(), step.batch(one.study.batch_size), SEED))
 
 
 def _options(*, timed: bool) -> dict[str, Any]:
@@ -278,11 +273,10 @@ def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
     study = one.study
 
     def compute() -> Gradients:
-        alone = one._replace(mesh=Mesh({"data": 1}), layout=Layout({}))
-        step = alone.on(jax.devices())
+        step = whole_step(one)
         program = step.lowered(step.step, study.batch_size).compile(compiler_options=dict(UNHURRIED))
-        state, _ = _steps(alone, step, program, trial, _begin(alone, step, trial), range(1))
-        return _changes(_first_state(alone, step, trial), state)
+        state, _ = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
+        return _changes(_first_state(one, step, trial), state)
 
     return _kept("reference", (study.stream, study.precision, study.rematerialization, trial.seed), compute)
 

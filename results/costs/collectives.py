@@ -102,6 +102,21 @@ def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
     return sums
 
 
+def from_total(operation: str, axes: str, count: int, whole: float, wire: float, mesh: Axes) -> Collective:
+    """Returns a collective that stands for a row of ``totals``: their mean, executed ``count`` times.
+
+    Groups over mixed axes have the size that follows from the wire bytes, and consist of neighbours.
+    """
+    devices = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
+    along = [i for i, name in enumerate(mesh) if name in axes.split("+")]
+    size = math.prod(devices.shape[i] for i in along)
+    if not along and operation not in _PASSED:
+        share = wire / whole / (2 if operation == "all-reduce" else 1)
+        size = round(1 / (1 - share))
+    grouped = np.moveaxis(devices, along, range(-len(along), 0)).reshape(-1, size)
+    return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (count,), "")
+
+
 class Prediction(NamedTuple):
     """Predicted seconds of a step and of its parts, and whether the step fits in memory."""
 
