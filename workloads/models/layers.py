@@ -219,7 +219,8 @@ def rotated(x_BxTxHxK: Array) -> Array:
     _, T, _, K = x_BxTxHxK.shape
     angles_TxK = np.arange(T)[:, None] * 1e4 ** (-np.arange(K // 2) / (K // 2))
     sin, cos = (f(angles_TxK)[:, None].astype(x_BxTxHxK.dtype) for f in (np.sin, np.cos))
-    first, second = jnp.split(x_BxTxHxK, 2, axis=-1)
+    first = x_BxTxHxK[..., : K // 2]
+    second = x_BxTxHxK[..., K // 2 :]
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
