@@ -133,7 +133,7 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
     }
     tensors = shardings.tensors(workload, step["batch_size"])
     if step["rematerialization"] == "full" and not any(STACKED in name for name in tensors.tensors):
-        raise BadInput("step.rematerialization=full: the model has no stacked layers to compute again. Use none.")
+        raise BadInput("step.rematerialization=full: the model has no stacked layers to compute again. Leave it out.")
     return source, fields, tensors
 
 

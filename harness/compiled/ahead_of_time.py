@@ -35,8 +35,8 @@ class CompilationResult(NamedTuple):
       needed: bytes that the program needs on a device, including arguments and results, or None if unknown.
       usable: bytes that programs may use on a device, or None if the compiler does not report it.
       why: the compiler's message if the program does not fit.
-      found: the parsed program, or None if it does not fit.
-      program: the compiled program, or None if it does not fit.
+      found: the parsed program, if it fits.
+      program: the compiled program, if it fits.
       processor_seconds: CPU seconds of lowering and compiling.
     """
 

@@ -170,7 +170,7 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
     return {
         "ideal_flops": float(ideal),
         "executed_flops": float(executed),
-        "redundancy": executed / ideal,
+        "redundancy": executed / ideal if ideal else None,  # some models have no matmul
         "argument_bytes": memory.argument_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
         "peak_bytes": hlo.peak_bytes(program),

@@ -175,6 +175,23 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
             "layout=\"'batch:data,heads:data'\"",
         ),
         (["on_invalid=no"], "unknown on_invalid"),
+        (["step.task=digit_fc"], "unknown step.task 'digit_fc'; did you mean 'digits_fc'?"),
+        (["step.task=movielens"], "step.task=movielens: this task does not train a network"),
+        (
+            ["step.task=digits_fc", "+step.shape.layers=2"],
+            "step.shape changes a Transformer of step.model. Leave it out",
+        ),
+        (
+            ["step.task=digits_fc", "layout=fsdp"],
+            "layout 'batch:data;embed:data' at character 12: no tensor has an axis 'embed'",
+        ),
+        (["step.task=tiny/resnet", "step.batch_size=12"], "step.batch_size=12 cuts groups of 8 examples"),
+        (
+            ["step.task=digits_fc", "step.rematerialization=full"],
+            "step.rematerialization=full: the model has no stacked",
+        ),
+        (["step.optimizer=adan"], "unknown optimizer 'adan'; did you mean 'adam'?"),
+        (["step.precision=float16"], "unknown step.precision 'float16'"),
         (["refused=store"], "refused is now on_invalid. Use on_invalid=record"),
     ],
 )
@@ -183,6 +200,42 @@ def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"error: {line}"), err
     assert err.count("\n") == 1
+
+
+TASKS = {
+    "digits_fc": "sgd",
+    "digits_cnn": "momentum",
+    "pydoc_transformer": "adamw",
+    "tiny/fully_connected": "nesterov",
+    "tiny/lstm_projected": "lamb",
+    "tiny/resnet": "lars",
+    "tiny/resnet_basic": "muon",
+    "tiny/transformer_decoder": "adam",
+    "tiny/vgg": "momentum",
+}
+QUICK = ("digits_cnn", "tiny/transformer_decoder")
+
+
+@pytest.mark.parametrize("task", [pytest.param(t, marks=() if t in QUICK else pytest.mark.slow) for t in TASKS])
+def test_a_step_of_any_task_has_the_loss_and_gradient_of_one_device(task: str, tmp_path: Path) -> None:
+    words = ["task=layouts", f"step.task={task}", f"step.optimizer={TASKS[task]}", "step.batch_size=16", "step.steps=2"]
+    words += [
+        "mesh='data:2;model:2'",
+        "layout=batch:data,'batch:data;mlp:model'",
+        "devices=4",
+        f"store={tmp_path}",
+        "-m",
+    ]
+    assert sweeps_cli.main(words) == 0
+    found = measured_layouts.load(tmp_path)
+    assert len(found) == 2 and measured_layouts.table(found)["same_loss"].all()
+    for one in found:
+        assert one.number("gradient_difference") < 1e-5
+        assert one.study.optimizer == TASKS[task] and one.study.dataset != "counting"
+        assert one.number("predicted_step_seconds") > 0
+    whole, divided = sorted(found, key=lambda one: len(one.study.layout))
+    assert whole.number("redundancy") == pytest.approx(2, rel=0.01)  # both devices along ``model`` repeat all
+    assert divided.number("redundancy") < 2
 
 
 def planned(*words: str) -> LayoutStudy:
