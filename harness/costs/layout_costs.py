@@ -16,14 +16,14 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
     """Counts the costs of a step, as if all devices of the mesh shared its work and its memory evenly."""
     one = layouts.laid(study, source)
     step = layouts.whole_step(one)
-    jaxpr = jax.make_jaxpr(step.step)(step.carry(), step.batch(study.batch_size), layouts.SEED)
+    jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)
     work = jaxpr_cost.of(jaxpr)
     share = one.mesh.size
     held = jaxpr_cost.held_bytes(jaxpr) / share
     return Counts(
         step=Work(work.flops / share, work.fused_bytes / share, work.most_bytes / share, work.operations),
         evaluation=Work(),
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(step.carry().params)),
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(step.carry.params)),
         held_bytes=held,
         equations=jaxpr_cost.equations(jaxpr),
         devices=share,
@@ -40,7 +40,7 @@ def verdict(study: LayoutStudy, source: Source, settings: Settings, topology: st
         there = number_of(len(devices), "device")
         raise BadInput(f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but topology={topology} has {there}")
     step = one.on(devices)
-    given = step.carry(), step.batch(study.batch_size)
+    given = step.carry, step.batch(study.batch_size)
     lower = functools.partial(step.lowered, step.step, study.batch_size)
     made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
     how = f"1 trial on {number_of(one.mesh.size, 'device')}, {study.layout or 'replicated'}"

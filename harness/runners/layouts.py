@@ -13,7 +13,7 @@ import numpy as np
 from harness.compiled import ahead_of_time, hlo, jaxpr_cost, topologies
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Source
 from harness.step import shardings
-from harness.step.partitioned import PartitionedStep, drawn, partitioned
+from harness.step.partitioned import PartitionedStep, drawn, partitioned, placements
 from harness.step.training import TrainState
 from harness.trials.scheduler import TrialOutcome
 from results.aliases import Row
@@ -127,7 +127,7 @@ def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> 
         message = f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
         raise Refused("devices", None, message)
     step = one.on(devices)
-    given = step.carry(), step.batch(one.study.batch_size)
+    given = step.carry, step.batch(one.study.batch_size)
     lower = functools.partial(step.lowered, step.step, one.study.batch_size)
     made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
     if made.program is None:
@@ -195,7 +195,7 @@ def whole_step(one: LaidOutStudy) -> PartitionedStep:
 def ideal_flops(one: LaidOutStudy) -> float:
     """Returns the FLOPs of the matmuls and convolutions of a step, each done once."""
     step = whole_step(one)._replace(rematerialized=False)
-    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.gradients)(step.carry(), step.batch(one.study.batch_size), SEED))
+    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.gradients)(step.carry, step.batch(one.study.batch_size), SEED))
 
 
 def _options(*, timed: bool) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _options(*, timed: bool) -> dict[str, Any]:
 
 def _begin(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> TrainState:
     """Returns the initial state, placed on its devices."""
-    own = jax.tree.map(lambda leaf: leaf.sharding, step.carry())
+    own = placements(step.carry)
     if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
         return jax.device_put(_first_state(one, step, trial), own)
     return jax.jit(step.start, out_shardings=own)(jnp.uint32(trial.seed))
@@ -249,7 +249,7 @@ def _batch(one: LaidOutStudy, step: PartitionedStep, trial: Trial, at: int) -> E
     size = one.study.batch_size
     key = (one.study.stream, trial.seed, at)
     of_step = _kept(f"batch {at}", key, lambda: drawn(one.workload, one.classes, size, trial.seed, at))
-    return jax.device_put(of_step, jax.tree.map(lambda leaf: leaf.sharding, step.batch(size)))
+    return jax.device_put(of_step, placements(step.batch(size)))
 
 
 def _changes(before: TrainState, after: TrainState) -> Gradients:

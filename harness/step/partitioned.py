@@ -3,6 +3,7 @@
 Unlike in ``training``, arrays are whole in the program, and the layout names the mesh axis of every axis.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ class PartitionedStep(NamedTuple):
       on: mesh of devices.
       layout: mesh axis of each divided axis.
       rematerialized: whether stacked layers are computed again in the backward pass.
+      carry: shapes of the state of a trial, with their shardings.
     """
 
     workload: Workload
@@ -38,23 +40,11 @@ class PartitionedStep(NamedTuple):
     on: Mesh
     layout: Mapping[str, str]
     rematerialized: bool
+    carry: TrainState
 
     def start(self, seed: Array) -> TrainState:
         """Returns the initial state of a trial with a seed, uint32[]."""
-        params, state = self.workload.init(jax.random.key(seed))
-        return TrainState(params, state, self.rule.init(params))
-
-    def carry(self) -> TrainState:
-        """Returns the shapes of the state of a trial, with their shardings."""
-        assert self.workload.axes is not None  # see ``shardings.tensors``
-        shapes = jax.eval_shape(self.start, jax.ShapeDtypeStruct((), jnp.uint32))
-        named = jax.tree.map(lambda names: P(*map(self.layout.get, names)), self.workload.axes())
-        specs = shardings.of_carry(shapes, Sharding(self.layout, named, self.workload.precision))
-
-        def placed(leaf: Any, spec: P) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(self.on, spec))
-
-        return jax.tree.map(placed, shapes, specs)
+        return _start(self.workload, self.rule, seed)
 
     def batch(self, size: int) -> Examples:
         """Returns the shapes of a batch of ``size`` examples, with their shardings."""
@@ -75,26 +65,31 @@ class PartitionedStep(NamedTuple):
         sharding = Sharding(self.layout, whole, self.workload.precision, self.rematerialized)
         with axes.sharded(sharding), jax.sharding.use_abstract_mesh(self.on.abstract_mesh):
             value, grads = jax.value_and_grad(loss, has_aux=True)(carry.params)
-        own = jax.tree.map(lambda leaf: leaf.sharding, self.carry().params)
-        return value, jax.lax.with_sharding_constraint(grads, own)
+        return value, jax.lax.with_sharding_constraint(grads, placements(self.carry.params))
 
     def step(self, carry: TrainState, batch: Examples, seed: Array) -> tuple[TrainState, Array]:
         """Returns the next state, and the loss before the step."""
         (value, state), grads = self.gradients(carry, batch, seed)
         updates, optimizer = self.rule.update(grads, carry.optimizer, carry.params)
         after = TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
-        return jax.tree.map(jax.lax.with_sharding_constraint, after, _shardings(self.carry())), value
+        return jax.tree.map(jax.lax.with_sharding_constraint, after, placements(self.carry)), value
 
     def lowered(self, function: Callable[..., Any], size: int) -> jax.stages.Lowered:
         """Lowers ``step``, which donates the state, or ``gradients``. Float32 matmuls keep full precision."""
         donated = (0,) if function == self.step else ()
         seed = jax.ShapeDtypeStruct((), jnp.uint32)
         with jax.default_matmul_precision("highest" if self.workload.precision == "float32" else None):
-            return jax.jit(function, donate_argnums=donated).lower(self.carry(), self.batch(size), seed)
+            return jax.jit(function, donate_argnums=donated).lower(self.carry, self.batch(size), seed)
 
 
-def _shardings(shapes: Any) -> Any:
+def placements(shapes: Any) -> Any:
+    """Returns the shardings of shapes."""
     return jax.tree.map(lambda leaf: leaf.sharding, shapes)
+
+
+def _start(workload: Workload, rule: optax.GradientTransformation, seed: Array) -> TrainState:
+    params, state = workload.init(jax.random.key(seed))
+    return TrainState(params, state, rule.init(params))
 
 
 def partitioned(
@@ -122,7 +117,15 @@ def partitioned(
     row = registry.get_optimizer(optimizer)
     tuned = {name: METAPARAMETERS.get(name, 1e-3) for name in row.tuned}
     rule = row.update_rule(**{name: np.float32(value) for name, value in {**row.defaults, **tuned}.items()})
-    return PartitionedStep(workload, rule, on, layout, rematerialized)
+    assert workload.axes is not None  # see ``shardings.tensors``
+    shapes = jax.eval_shape(functools.partial(_start, workload, rule), jax.ShapeDtypeStruct((), jnp.uint32))
+    named = jax.tree.map(lambda names: P(*map(layout.get, names)), workload.axes())
+    specs = shardings.of_carry(shapes, Sharding(layout, named, workload.precision))
+
+    def placed(leaf: Any, spec: P) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(on, spec))
+
+    return PartitionedStep(workload, rule, on, layout, rematerialized, jax.tree.map(placed, shapes, specs))
 
 
 def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Examples:
