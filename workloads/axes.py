@@ -123,22 +123,29 @@ def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Nam
         _SEEN.reset(token)
 
 
-def gathered(params: Params, rounded: Callable[[Array], Array]) -> Params:
+def rounded(tree: Any, precision: str) -> Any:
+    """Returns arrays of which those in float32 are rounded to a precision, float32 or bfloat16."""
+    if precision == "float32":
+        return tree
+    return jax.tree.map(lambda a: a.astype(precision) if a.dtype == jnp.float32 else a, tree)
+
+
+def gathered(params: Params, precision: str) -> Params:
     """Returns whole and rounded parameters from their parts over DATA.
 
     Layers that are stacked are gathered and rounded by ``stacked``, one at a time.
 
     Args:
       params: parameters, float32.
-      rounded: rounds an array to the precision of the network.
+      precision: precision of the network, float32 or bfloat16.
     """
     sharding = _SHARDING.get()
     if sharding is None:
-        return jax.tree.map(rounded, params)
+        return rounded(params, precision)
 
     def whole(path: tuple[Any, ...], array: Array, spec: P) -> Array:
         if DATA not in spec:
-            return rounded(array)
+            return rounded(array, precision)
         return array if _stack(path) and spec[0] != DATA else _whole(array, spec, sharding.precision)
 
     return jax.tree_util.tree_map_with_path(whole, params, sharding.specs)

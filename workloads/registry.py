@@ -320,15 +320,11 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
     network = get_model(model)(classes=row.classes, **options)
     shapes = row.shapes() if row.shapes else shapes_of(row.load())
 
-    def rounded(tree: Any) -> Any:
-        if precision == "float32":
-            return tree
-        return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a, tree)
-
     def outputs(params: Params, state: State, inputs: Array, keys: Array | None, *, train: bool) -> tuple[Any, State]:
         if inputs.dtype == jnp.uint8:
             inputs = inputs.astype(jnp.float32) / 255.0
-        return network.apply(axes.gathered(params, rounded), state, rounded(inputs), keys, train)
+        inputs = axes.rounded(inputs, precision)
+        return network.apply(axes.gathered(params, precision), state, inputs, keys, train)
 
     shape, dtype = shapes.validation.inputs
     one = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
