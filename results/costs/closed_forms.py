@@ -32,7 +32,7 @@ TOKENS: Names = ("batch", "length")
 _WIDTH = 4  # bytes of float32 and int32
 
 
-class Product(NamedTuple):
+class Matmul(NamedTuple):
     """A matmul, which sums over the axes that its result does not have.
 
     Attributes:
@@ -50,26 +50,26 @@ class Product(NamedTuple):
 # axis length until they are gathered.
 BLOCK = (
     (
-        Product("query", STREAM, ("act_embed", "heads", "kv"), QUERIES),
-        Product("key", STREAM, ("act_embed", "heads", "kv"), QUERIES),
-        Product("value", STREAM, ("act_embed", "heads", "kv"), QUERIES),
+        Matmul("query", STREAM, ("act_embed", "heads", "kv"), QUERIES),
+        Matmul("key", STREAM, ("act_embed", "heads", "kv"), QUERIES),
+        Matmul("value", STREAM, ("act_embed", "heads", "kv"), QUERIES),
     ),
-    (Product("scores", QUERIES, KEYS, SCORES),),
-    (Product("attended", SCORES, KEYS, QUERIES),),
-    (Product("out", QUERIES, ("heads", "kv", "act_embed"), STREAM),),
+    (Matmul("scores", QUERIES, KEYS, SCORES),),
+    (Matmul("attended", SCORES, KEYS, QUERIES),),
+    (Matmul("out", QUERIES, ("heads", "kv", "act_embed"), STREAM),),
     (
-        Product("enter", STREAM, ("act_embed", "mlp"), HIDDEN),
-        Product("gate", STREAM, ("act_embed", "mlp"), HIDDEN),
+        Matmul("enter", STREAM, ("act_embed", "mlp"), HIDDEN),
+        Matmul("gate", STREAM, ("act_embed", "mlp"), HIDDEN),
     ),
-    (Product("leave", HIDDEN, ("mlp", "act_embed"), STREAM),),
+    (Matmul("leave", HIDDEN, ("mlp", "act_embed"), STREAM),),
 )
-PREDICT = Product("predict", STREAM, ("act_embed", "vocab"), LOGITS)
+PREDICT = Matmul("predict", STREAM, ("act_embed", "vocab"), LOGITS)
 # Copies of each activation of a block that XLA for CPUs holds at the peak, fitted to compiled layouts.
 _COPIES = ((6, STREAM), (4, ("batch", "act_length", "act_embed")), (4, QUERIES), (4, SCORES), (4, HIDDEN))
 
 
 class Costs(NamedTuple):
-    """Costs of a training step for one device.
+    """Costs of one training step on one device.
 
     Attributes:
       flops: FLOPs of matmuls, two per multiply-add.
@@ -127,7 +127,7 @@ def closed_form(
 
 
 class _Step:
-    """Adds up the FLOPs and collectives of a step, part by part."""
+    """The FLOPs and collectives of a step, which are added part by part."""
 
     def __init__(
         self,
@@ -144,6 +144,7 @@ class _Step:
         self._again = rematerialized
         self._tied = "predict" not in parameters
         self._layout = {name: axis for name, axis in layout.items() if mesh[axis] > 1}
+        self._own = {name: size // mesh.get(layout.get(name, ""), 1) for name, size in sizes.items()}
         self._length, self._stream, self._memory = map(self._layout.get, ("length", "act_length", "memory_length"))
         embed, self._wide = map(self._layout.get, ("embed", "act_embed"))
         differ = embed != self._wide
@@ -154,31 +155,33 @@ class _Step:
     def add_products(self, joined: bool) -> None:
         """Adds the products of all matmuls, and the all-reduces of those that sum over a split axis."""
         for row in BLOCK:
-            own = [each for each in row if each.name != "gate" or "gate" in self._parameters]
-            for product in own:
-                first = own[0].name
-                self._add(product, "result", f"result of {first}", self._layers)
-                if self._again and product.name != "leave":  # nothing needs its result again
-                    self._add(product, "result", f"result of {first} again", self._layers)
-                summed = product is own[0] or not joined
-                self._add(product, "given", f"input of {first}", self._layers, summed=summed)
-                name = "gradients of keys and values" if product.weight == KEYS else "gradients"
-                self._add(product, "weight", name, self._layers)
+            first = row[0].name
+            for matmul in row:
+                if matmul.name == "gate" and "gate" not in self._parameters:
+                    continue
+                self._add(matmul, "result", f"result of {first}", self._layers)
+                if self._again and matmul.name != "leave":  # nothing needs its result again
+                    self._add(matmul, "result", f"result of {first} again", self._layers)
+                summed = matmul.name == first or not joined
+                self._add(matmul, "given", f"input of {first}", self._layers, summed=summed)
+                name = "gradients of keys and values" if matmul.weight == KEYS else "gradients"
+                self._add(matmul, "weight", name, self._layers)
         self._add(PREDICT, "result", "result of predict", 1)
         self._add(PREDICT, "given", "input of predict", 1)
-        self._add(PREDICT, "weight", "gradients", 1)
+        self._add(PREDICT, "weight", "gradients", 1, summed=not (joined and self._tied))  # summed with the table
 
-    def _add(self, matmul: Product, output: str, name: str, times: int, *, summed: bool = True) -> None:
+    def _add(self, matmul: Matmul, output: str, name: str, times: int, *, summed: bool = True) -> None:
         """Adds one product of a matmul, whose output is its result, or the gradient of ``given`` or of ``weight``."""
         split = self._split(matmul, output)
         kept: Names = getattr(matmul, output)
-        axes = {*matmul.given, *matmul.weight, *matmul.result}
-        self.flops += 2 * times * self.elements(axes, split)
-        if summed:
-            for axis in {split[each] for each in axes.difference(kept) if each in split}:
-                self._send("all-reduce", axis, self.elements(kept, split), times, name)
+        own = {each: self._sizes[each] for each in (*matmul.given, *matmul.weight, *matmul.result)}
+        for each, axis in split.items():
+            own[each] //= self._mesh[axis]
+        self.flops += 2 * times * math.prod(own.values())
+        for axis in {axis for each, axis in split.items() if summed and each not in kept}:
+            self._send("all-reduce", axis, math.prod(own[each] for each in kept), times, name)
 
-    def _split(self, matmul: Product, output: str) -> dict[str, str]:
+    def _split(self, matmul: Matmul, output: str) -> dict[str, str]:
         """Returns the mesh axis that divides each axis of a product.
 
         These are the axes of the layout, except for the length, which keys and the residual stream split differently.
@@ -208,25 +211,27 @@ class _Step:
                 times = self._layers if stacked else 1
                 if stacked or scale:
                     times *= 3 if self._again and stacked and scale else 2
-                one = self._whole(axes[1:] if stacked else axes, "embed")
+                one = self.elements(axes[1:] if stacked else axes, "embed")
                 self._send("all-gather", self._gathered, one, times, name)
             if self._sliced:
-                self._send("all-gather", self._sliced, self._whole(axes, "embed", "layers"), 1, f"gradient of {name}")
+                self._send("all-gather", self._sliced, self.elements(axes, "embed", "layers"), 1, f"gradient of {name}")
             if over_layers and stacked:
-                self._send("all-gather", over_layers, self._whole(axes, "layers"), 1 if scale else 2, f"all of {name}")
+                times = 1 if scale else 2
+                self._send("all-gather", over_layers, self.elements(axes, "layers"), times, f"layers of {name}")
 
     def add_activations(self) -> None:
         """Adds the gathers of activations that the next product needs whole."""
         if self._length and not self._memory:
-            self._send("all-gather", self._length, self._whole(KEYS, "memory_length"), 2 * self._layers, "keys, values")
+            keys = self.elements(KEYS, "memory_length")
+            self._send("all-gather", self._length, keys, 2 * self._layers, "keys and values")
         if self._memory and not self._length:
             self._send("all-gather", self._memory, self.elements(STREAM), self._layers, "gradient of projections")
         for axis in (self._length, self._stream):
             if axis and self._length != self._stream:
                 times = (6 if self._again and axis == self._stream else 4) * self._layers + 2
-                self._send("all-gather", axis, self._whole(STREAM, "length"), times, "residual stream")
+                self._send("all-gather", axis, self.elements(STREAM, "length"), times, "residual stream")
         if self._sliced and not self._tied:
-            self._send("all-gather", self._sliced, self._whole(STREAM, "act_embed"), 1, "input of predict")
+            self._send("all-gather", self._sliced, self.elements(STREAM, "act_embed"), 1, "input of predict")
 
     def add_norms(self) -> None:
         """Adds the all-reduces of norms, of gradients of their scales, and of softmax."""
@@ -252,7 +257,7 @@ class _Step:
             self._send("all-reduce", self._layout["vocab"], looked_up, 1, "lookup")
         summed = self._over("batch", "length")
         if self._gathered in summed:  # each device looks up a slice of the embeddings of all tokens
-            self._send("all-gather", self._gathered, self._whole(TOKENS, "batch"), 1, "tokens", _WIDTH)
+            self._send("all-gather", self._gathered, self.elements(TOKENS, "batch"), 1, "tokens", _WIDTH)
             self._send("all-to-all", self._gathered, looked_up, 2, "lookup")
         elif self._gathered:
             self._send("all-gather", self._gathered, looked_up, 1, "lookup")
@@ -265,8 +270,10 @@ class _Step:
         for axis in self._over("batch", "length"):
             self._send("all-reduce", axis, 1, 1, "gradients", _WIDTH)
         if "vocab" in self._layout:
-            for each in ("largest logit", "sum of logits", "input of predict"):
-                self._send("all-reduce", self._layout["vocab"], self.elements(TOKENS), 1, each, _WIDTH)
+            over, tokens = self._layout["vocab"], self.elements(TOKENS)
+            self._send("all-reduce", over, tokens, 1, "largest logit")
+            for each in ("sum of logits", "input of predict"):
+                self._send("all-reduce", over, tokens, 1, each, _WIDTH)
 
     def activation_bytes(self, parameters: int) -> int:
         """Returns the estimated bytes of activations and gradients, which have as many elements as the parameters."""
@@ -278,14 +285,9 @@ class _Step:
             blocks = block + self._layers * self.elements(("batch", "act_length", "act_embed"))
         return self._width * (blocks + 2 * self.elements(LOGITS)) + _WIDTH * parameters
 
-    def elements(self, axes: Iterable[str], split: Mapping[str, str] | None = None) -> int:
-        """Returns the elements that a device has of a tensor with these axes, split as in the layout by default."""
-        over = self._layout if split is None else split
-        return math.prod(self._sizes[each] // (self._mesh[over[each]] if each in over else 1) for each in axes)
-
-    def _whole(self, axes: Iterable[str], *whole: str) -> int:
-        """Returns the elements of a tensor of which some axes are not split."""
-        return self.elements(axes, {name: axis for name, axis in self._layout.items() if name not in whole})
+    def elements(self, axes: Iterable[str], *whole: str) -> int:
+        """Returns the number of elements that a device has of a tensor. The axes in ``whole`` are not split."""
+        return math.prod(self._sizes[each] if each in whole else self._own[each] for each in axes)
 
     def _over(self, *names: str) -> set[str]:
         """Returns the mesh axes that split these axes."""
