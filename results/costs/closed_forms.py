@@ -104,7 +104,8 @@ def closed_form(
         embeddings is also the read-out. With ``gate``, the hidden layer is gated.
       mesh: sizes of the mesh axes, in order.
       layout: mesh axis that each tensor axis is split over. It must be valid.
-      width: bytes of a number that is sent. It is 4 on CPUs in all precisions, and 2 for bfloat16 on TPUs.
+      width: bytes of a number that is held in activations or sent. It is 4 on CPUs, which send bfloat16 as float32, and
+        2 for bfloat16 on TPUs.
       rematerialized: whether blocks are computed again in the backward pass.
       joined: whether the gradients of an activation are added before they are summed over devices, as on TPUs. On
         CPUs, they are summed over devices first.
@@ -192,11 +193,11 @@ class _Step:
         if matmul.name in ("key", "value") and self._memory:
             length = self._memory
         elif matmul.name == "value" and output == "given":
-            length = None
+            length = None  # the gradient of values is whole
         elif matmul.name == "query" and output != "result":
-            length = length or self._memory
+            length = length or self._memory  # to be added to the gradients of the other projections
         elif matmul.name in ("out", "leave") and output != "given" and self._stream not in split.values():
-            length = length or self._stream
+            length = length or self._stream  # each device uses a slice of the input
         elif matmul.name == "predict" and output == "result" and self._sliced and not self._tied:
             del split["act_embed"]  # its input is gathered
         return split | {"length": length} if length else split
@@ -311,7 +312,7 @@ def _collectives(sent: Sent, mesh: Axes) -> tuple[tuple[Collective, ...], Totals
     return tuple(found), totals
 
 
-@functools.cache
+@functools.lru_cache
 def _first_group(mesh: tuple[tuple[str, int], ...], axis: str) -> Groups:
     """Returns the group of the first device along a mesh axis. The last axis varies fastest."""
     apart = 1
