@@ -118,10 +118,10 @@ def closed_form(
     step.add_table()
     step.add_loss()
     arguments = sum(map(step.elements, parameters.values()))
-    tokens = step.elements(("batch",)) * (sizes["length"] + 1)
+    tokens = step.elements(("batch",)) * 2 * sizes["length"]  # inputs and labels
     return Costs(
         step.flops,
-        _WIDTH * (3 * arguments + tokens + 1),  # and the number of the step
+        _WIDTH * (3 * arguments + tokens + 1),  # and the number of steps of Adam
         step.activation_bytes(arguments),
         *_collectives(step.sent, mesh),
     )

@@ -10,13 +10,13 @@ import json
 import sys
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 
 from harness.runners import layouts
 from harness.runners.layouts import LaidOutStudy
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
-from results.plans.study import Trial
 from workloads.layouts.notation import Refused
 from workloads.layouts.shapes import Shape
 
@@ -50,7 +50,7 @@ def valid(seed: int) -> Iterator[LaidOutStudy]:
     """Those of the drawn studies whose layout is accepted."""
     for study in drawn(seed):
         try:
-            yield layouts.laid(study)
+            yield layouts.laid(study, None)
         except Refused:
             continue
 
@@ -58,9 +58,10 @@ def valid(seed: int) -> Iterator[LaidOutStudy]:
 def main(count: str, seed: str) -> None:
     """Prints the counts."""
     for _, one in zip(range(int(count)), valid(int(seed)), strict=False):
-        program = layouts.lowered(one, Trial(0, 5, {})).compile(compiler_options=dict(layouts.UNHURRIED))
-        row = layouts.accounts(one, program, None)
         study = one.study
+        step = one.on(jax.devices())
+        program = step.lowered(step.step, study.batch_size).compile(compiler_options=dict(layouts.UNHURRIED))
+        row = layouts.accounts(one, program)
         own = {
             "shape": study.model_options,
             "batch": study.batch_size,
