@@ -26,7 +26,7 @@ class Presentation(NamedTuple):
     question: str
     answers: bool = False
     figures: tuple[str, ...] = ()
-    optimizer_label: Callable[[Any], str] = lambda study: str(study.optimizer)
+    optimizer_label: Callable[[Any], str] = lambda study: study.labels.optimizer
 
 
 STEPS_TO_TARGET = (BATCH, PAPER)
@@ -71,4 +71,4 @@ def drawn(commits: Iterable[HasKind]) -> set[str]:
 
 def labels(study: Plan) -> tuple[str, str, str]:
     """Returns the data set, model and optimizer for filters."""
-    return study.dataset, study.model_label, PRESENTATIONS[study.kind].optimizer_label(study)
+    return *study.labels[:2], PRESENTATIONS[study.kind].optimizer_label(study)

@@ -72,7 +72,7 @@ def load(folder: Folder) -> list[MeasuredLayout]:
         commits = kinds.of_kind(store.catalogue(folder), LayoutStudy.kind)
         found = [one for commit in commits if (one := _measured(commit)) is not None]
         return sorted(
-            found, key=lambda one: (one.study.model_label, one.study.engine, one.study.mesh, one.study.layout)
+            found, key=lambda one: (one.study.labels.model, one.study.engine, one.study.mesh, one.study.layout)
         )
 
     return retry(read)
@@ -141,8 +141,8 @@ def as_text(layouts: Sequence[MeasuredLayout]) -> str:
     """Formats the table for a reader: accepted layouts, by cost."""
     shown = [one for one in layouts if not one.refused]
     rows = []
-    for one in sorted(shown, key=lambda each: (each.study.model_label, each.study.engine, each.number("wire_bytes"))):
-        names = {"model": one.study.model_label, "mesh": one.study.mesh, "layout": one.study.layout or "replicated"}
+    for one in sorted(shown, key=lambda each: (each.study.labels.model, each.study.engine, each.number("wire_bytes"))):
+        names = {"model": one.study.labels.model, "mesh": one.study.mesh, "layout": one.study.layout_label}
         numbers = {
             "redundancy": f"{one.number('redundancy'):.2f}",
             "MB sent": f"{one.number('wire_bytes') / 1e6:,.2f}",

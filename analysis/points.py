@@ -89,5 +89,5 @@ def _title(curve: CoreCurve) -> str:
     one = curve.representative
     device = one.hardware and one.hardware.device_kind
     study = one.study
-    words = (study.dataset, study.model_label, study.optimizer, study.solver, study.table_dtype, curve.distinction)
+    words = (*study.labels, study.solver, study.table_dtype, curve.distinction)
     return " · ".join(word for word in (*words, device) if word)

@@ -22,12 +22,12 @@ def in_words(study: Plan) -> str:
 
 def check(studies: Iterable[Plan]) -> None:
     """Raises BadInput if studies with the same data set and model have batch sizes in different units."""
-    first: dict[tuple[str, str], Plan] = {}
+    first: dict[tuple[str, ...], Plan] = {}
     for study in studies:
-        other = first.setdefault((study.dataset, study.model_label), study)
+        other = first.setdefault(study.labels[:2], study)
         if of_study(other) != of_study(study):
             raise BadInput(
-                f"{study.dataset} · {study.model_label} has batch sizes in {in_words(other)} and in {in_words(study)}, "
+                f"{' · '.join(study.labels[:2])} has batch sizes in {in_words(other)} and in {in_words(study)}, "
                 f"which cannot be compared. {_conversion(other, study)} Import the runs again, with one unit."
             )
 

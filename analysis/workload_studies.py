@@ -13,7 +13,7 @@ from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
 from results.durable import Folder, located
 from results.plans import kinds
-from results.plans.kinds import KINDS
+from results.plans.kinds import KINDS, along, place
 from results.plans.plan import Plan
 from results.plans.study import canonical, decimal, digest
 from results.storage.commits import Commit
@@ -87,7 +87,7 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
     """Returns the workloads of batch-size studies, sorted."""
 
     def names(commit: Commit) -> tuple[str, str, str]:
-        return commit.study.dataset, commit.study.model_label, commit.study.optimizer
+        return commit.study.labels
 
     found = alike(commits, names, lambda commit: shared_plan(commit.study))
     by_names = sorted(found, key=lambda one: (names(one.members[0]), one.key))
@@ -95,7 +95,7 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
         WorkloadStudies(
             *names(one.members[0]),
             one.distinction,
-            tuple(sorted(one.members, key=lambda commit: (commit.study.batch_size or 0, commit.name))),
+            tuple(sorted(one.members, key=lambda commit: (along(commit.study), commit.name))),
         )
         for one in by_names
     ]
@@ -144,8 +144,8 @@ def alike(
 
 
 def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> dict[str, Any]:
-    """Returns the plan shared by all studies of a curve, without its axis and the fields that may vary along it."""
-    return {field: value for field, value in study.plan().items() if field not in (*varied, KINDS[study.kind].along)}
+    """Returns the plan shared by all studies of a curve, without its axes and the fields that may vary along it."""
+    return {field: value for field, value in study.plan().items() if field not in (*varied, *KINDS[study.kind].axes)}
 
 
 def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
@@ -177,13 +177,13 @@ def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
 
 
 def _names(study: Plan, field: str) -> list[str]:
-    values = study.plan() | {"pruning": study.pruning, "unit": units.of_study(study)[0]}
+    values = study.plan() | {"pruning": study.search.pruning, "unit": units.of_study(study)[0]}
     own = [str(values.get(field, ""))]
-    return [*own, study.model_label] if field == "model" else own
+    return [*own, study.labels.model] if field == "model" else own
 
 
 def _available(commits: Sequence[Commit]) -> str:
-    names = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in commits}
+    names = {"/".join(one.study.labels) for one in commits}
     return f"The store has {text.first_few(sorted(names))}." if names else "The store has no study over batch sizes."
 
 
@@ -217,10 +217,10 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
         own = {at: plans[name] for at, name in rows["study"].items() if name in plans}
         shared = {at: _shared(plan) for at, plan in own.items()}
         curves = {digest(plan): plan for plan in shared.values()}
-        same: dict[tuple[str, object], list[Hashable]] = {}
+        same: dict[tuple[str, tuple[int, ...]], list[Hashable]] = {}
         for at, plan in shared.items():
             differs[at] = distinction(digest(plan), curves)
-            same.setdefault((digest(plan), own[at].batch_size), []).append(at)
+            same.setdefault((digest(plan), place(own[at])), []).append(at)
         for members in same.values():
             for at, words in zip(members, _separations([_varied(own[at]) for at in members]), strict=True):
                 apart[at] = ", ".join(filter(None, (differs[at], words)))
@@ -237,10 +237,9 @@ def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _shared(study: Plan) -> dict[str, object]:
-    """Returns the plan shared along a curve, with its axis unless the table shows it."""
-    along = KINDS[study.kind].along
-    beside = {} if along == ALONG else {along: study.plan()[along]}
-    return shared_plan(study) | beside
+    """Returns the plan shared along a curve, with its axes that the table does not show."""
+    plan = study.plan()
+    return shared_plan(study) | {axis: plan[axis] for axis in KINDS[study.kind].axes if axis != ALONG}
 
 
 def _varied(study: Plan) -> dict[str, Any]:

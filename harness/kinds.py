@@ -74,6 +74,8 @@ class Runner(NamedTuple):
         without predicted costs.
       process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
         process.
+      examples: function that returns the number of examples in a step, on which its cost depends.
+      lanes: whether a program runs several trials, and can divide a batch over devices.
     """
 
     run: Callable[[Job], Outcomes]
@@ -85,6 +87,8 @@ class Runner(NamedTuple):
     counts: Callable[[Any, Source, Settings], Counts] | None = None
     verdict: Callable[[Any, Source, Settings, str], Verdict] | None = None
     process: Callable[[Any], Hashable] = lambda study: study.name
+    examples: Callable[[Any], int] = lambda study: 0
+    lanes: bool = False
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
@@ -125,6 +129,10 @@ def _layout(job: Job) -> Outcomes:
     return layouts.run(job.study, job.trials, job.on_progress, job.on_finished)
 
 
+def _every_step(study: Any) -> np.ndarray:
+    return np.arange(1, study.budget_steps + 1)
+
+
 def _discard_kernel(study: Any) -> None:
     """Removes the cached kernel, which may have crashed the process, so that it is recompiled."""
     from workloads.factorization import fused
@@ -136,6 +144,8 @@ def _discard_kernel(study: Any) -> None:
 RUNNERS = {
     "batch": Runner(
         _batch,
+        lanes=True,
+        examples=lambda study: study.batch_size,
         evaluations=lambda study: study.evaluations,
         programs=_lazy("harness.step.programs_key", "programs_key"),
         over_hosts=True,
@@ -144,7 +154,7 @@ RUNNERS = {
     ),
     "cores": Runner(
         _cores,
-        evaluations=lambda study: np.arange(1, study.epochs + 1),
+        evaluations=_every_step,
         after_death=_discard_kernel,
         over_hosts=True,
         saves_in_parts=True,
@@ -153,7 +163,8 @@ RUNNERS = {
     ),
     "layout": Runner(
         _layout,
-        evaluations=lambda study: np.arange(1, study.budget_steps + 1),
+        examples=lambda study: study.batch_size,
+        evaluations=_every_step,
         process=lambda study: (study.kind, study.devices),
     ),
 }

@@ -10,7 +10,7 @@ from omegaconf import MISSING
 from harness.kinds import Job
 from harness.run import TRAINING, Record, RunProgress
 from harness.trials.scheduler import TrialOutcome
-from results.plans.plan import Plan
+from results.plans.plan import Labels, Plan, Search
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
@@ -33,12 +33,6 @@ class ToyStudy(Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "toy"
-    optimizer: ClassVar[str] = "sgd"
-    model_label: ClassVar[str] = "quadratic_1.0"
-    pruning: ClassVar[str] = "off"
-    stop: ClassVar[str] = "budget"
-    ends_at: ClassVar[tuple[Target, ...]] = ()
-    source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         for field in ("batch_size", "width", "budget_steps"):
@@ -52,9 +46,14 @@ class ToyStudy(Plan):
         return f"toy-w{self.width}-b{self.batch_size}"
 
     @property
-    def most_evaluations(self) -> int:
-        """Of a trial."""
-        return self.budget_steps
+    def labels(self) -> Labels:
+        """Its names in tables."""
+        return Labels(self.dataset, "quadratic_1.0", "sgd")
+
+    @property
+    def search(self) -> Search:
+        """The search of its trials."""
+        return Search(self.space, self.targets)
 
 
 @dataclasses.dataclass

@@ -147,10 +147,10 @@ def no_factorization(folder: Folder) -> BadInput:
 
 
 def _order(study: Factorization) -> tuple[object, ...]:
-    along = kinds.KINDS[study.kind].along
+    axes = kinds.KINDS[study.kind].axes
     formats = (DTYPES.index(study.table_dtype), DTYPES.index(study.solver_dtype))
     names = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
-    return (*names, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
+    return (*names, *(str(value) for field, value in study.plan().items() if field not in axes), study.cores)
 
 
 def _measured(commit: Commit) -> MeasuredFactorization:

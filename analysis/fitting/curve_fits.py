@@ -26,6 +26,7 @@ from analysis.workload_studies import WorkloadStudies
 from results import progress
 from results.bad_input import BadInput
 from results.durable import Folder, located
+from results.plans.kinds import along
 from results.plans.study import Target, TargetRequest, decimal
 from results.printing import Report
 from results.rules.answers import MINIMUM, Rule
@@ -140,7 +141,7 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     by_size: dict[int, list[pd.DataFrame]] = {}
     at_start = curves.met_at_start(curve)
     for one, rows in curve.trials_by_rule:
-        size = one.study.batch_size or 0
+        size = along(one.study)
         if size not in at_start:
             by_size.setdefault(size, []).append(rows[rows["trial"].isin(ids_by_study.get(one.study.name, set()))])
     return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}

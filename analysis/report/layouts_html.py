@@ -51,7 +51,7 @@ def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
     sent = one.number("wire_bytes") / 1e6
     lines = [
         one.study.mesh,
-        one.study.layout or "replicated",
+        one.study.layout_label,
         f"{how}: {seconds * 1e3:.4g} ms",
         f"sent: {sent:,.4g} MB",
         f"redundancy: {one.number('redundancy'):.3g}",
@@ -84,10 +84,10 @@ def _row(group_number: int, one: MeasuredLayout) -> Html:
     explanation = one.row.get("explanation")
     refused = one.row["refusal"].replace("_", " ") if one.refused else ""
     cells = [
-        one.study.model_label,
+        one.study.labels.model,
         one.study.engine,
         one.study.mesh,
-        one.study.layout or "replicated",
+        one.study.layout_label,
         _number(one.number("redundancy"), ".2f"),
         _number(one.number("wire_bytes") / 1e6, ",.2f"),
         _number(one.number("peak_bytes") / 1e6, ",.1f"),

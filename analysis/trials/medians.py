@@ -79,7 +79,7 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
         expected_steps=best_of.expected_steps(low, high),
         fall=best_of.fall(high),
         sampled_enough=best_of.sampled_enough(low, high),
-        edges=edges.find_edges(values, high, of.study.space),
+        edges=edges.find_edges(values, high, of.study.search.space),
     )
 
 
