@@ -117,7 +117,7 @@ def _curves(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
 def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
     for pair in pair_up(a.factorized, b.factorized, contradictions.plan_of, contradictions.comparison_key):
         study = (pair.a or pair.b).study
-        naming = study.dataset, study.model_label, study.solver, None
+        naming = *study.labels[:2], study.solver, None
         yield _row(SECONDS, naming, contradictions.of_times(pair), study.plan()) | {"cores": study.cores}
         for name in RECALLS:
             yield _row(name, naming, contradictions.of_recalls(pair, name), study.plan()) | {"cores": study.cores}

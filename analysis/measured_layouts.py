@@ -89,7 +89,7 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
     return MeasuredLayout(study, losses, {str(name): value for name, value in last.items()})
 
 
-def no_layout(folder: Folder) -> BadInput:
+def nothing(folder: Folder) -> BadInput:
     """Returns the error for a store without layouts."""
     fill = f"python -m sweeps +experiment=layouts/quickstart store={quoted(folder)} -m"
     return BadInput(f"no layout in {folder} has run. Fill it with `{fill}`.")

@@ -51,8 +51,17 @@ import pyarrow as pa
 PLAYS = Column("plays", pa.int64(), "how often it was played")
 kinds.KINDS["toy"] = kinds.Kind(toy.ToyStudy, axes=("width", "batch_size"), unit="play", columns=(PLAYS,))
 RUNNERS["toy"] = Runner(toy.run)
-kind_configs.READERS["toy"] = kind_configs.Reader("toy", toy.Keys, ("toy",), toy.read, "report")
-kind_views.PRESENTATIONS["toy"] = kind_views.Presentation("toys over widths", "How toys fare.")
+kind_configs.READERS["toy"] = kind_configs.Reader("toy", toy.Keys, ("toy",), toy.read, "toys")
+kind_views.PRESENTATIONS["toy"] = kind_views.Presentation(
+    "toys over widths",
+    "How toys fare.",
+    load="toy.load",
+    source="toy",
+    columns=toy.COLUMNS,
+    figures={"toy_plays": kind_views.Figure("toy", "toy.drawn", "plays of toys against width")},
+    section=kind_views.Section("toys", "Toys", "toy"),
+    command=kind_views.Command("toys", "how toys fare", "Toys, a row per study.\\n\\n", "toy"),
+)
 """
 TASK = """\
 # @package _global_
@@ -267,7 +276,7 @@ def swept(here: Path) -> Path:
     """A store of toys and networks that look alike, by one command."""
     line = "sweeps task=toy,noisy_quadratic optimizer=sgd batch_size=4,16,64,256 trials=4 pruning=off store=all -m"
     (out,) = told(here, f"{line} task.budget.steps=400").values()
-    assert "analysis report" in out
+    assert "analysis toys" in out
     assert "analysis steps" in out
     return here / "all"
 
@@ -329,11 +338,16 @@ def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
     assert all("\nnoise," in table for table in (*without[:5], without[5].replace("\nsteps,", "\n")))
     for folder in ("drawn", "steps", "scatter"):
         pictures = {path.name: path.read_bytes() for path in (here / f"{folder}-none").glob("*.png")}
+        others = {path.name: path.read_bytes() for path in (here / f"{folder}-all").glob("*.png")}
         assert pictures
-        assert pictures == {path.name: path.read_bytes() for path in (here / f"{folder}-all").glob("*.png")}
+        assert ("toy_plays-all.png" in others) == (folder == "drawn")
+        assert pictures == {name: content for name, content in others.items() if name != "toy_plays-all.png"}
     pages = [(here / f"{name}.html").read_text() for name in ("all", "none")]
     assert [page.count("toys over widths") > 0 for page in pages] == [True, False]
     assert "How toys fare." in pages[0]
+    assert [page.count('<section id="toys"') for page in pages] == [1, 0]
+    assert [page.count('href="#toys">Toys<') for page in pages] == [1, 0]
+    assert "How often toys were played." in pages[0]
     data = [
         json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', p, re.S)[1]) for p in pages
     ]
@@ -344,6 +358,15 @@ def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
 @pytest.mark.slow
 def test_a_store_of_a_new_kind_alone(here: Path, swept: Path) -> None:
     shutil.copytree(swept, here / "toys", ignore=shutil.ignore_patterns("noise-*"))
-    told(here, "analysis report --store toys --out toys.html")
+    lines = ["analysis report --store toys --out toys.html", "analysis toys --store toys --csv"]
+    lines += ["analysis figures --store toys --out toys-drawn", "analysis figures --list", "analysis toys --store toys"]
+    said = told(here, *lines)
+    names = sorted(store.names(here / "toys"), key=lambda name: int(name.split("-")[2][1:]))
+    assert said[lines[1]].splitlines() == ["study,width,plays", *(f"{name},3,90" for name in names)]
+    assert "next: python -m analysis figures --store toys" in said[lines[4]]
+    assert (here / "toys-drawn" / "toy_plays-all.svg").exists()
+    assert "plays of toys against width" in said[lines[3]]
+    assert "plays  how often it was played" in told(here, "analysis toys --help")["analysis toys --help"]
+    assert '<section id="toys"' in (here / "toys.html").read_text()
     done = refused(here, "analysis steps --store toys")
     assert "no study in toys has steps to target: its kinds have no targets" in done

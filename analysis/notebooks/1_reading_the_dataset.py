@@ -247,7 +247,7 @@ Markdown(
 # DuckDB and Arrow open in one line. For example, polars finds the lowest validation loss of each data set:
 
 # %%
-measured = {c.study.dataset: [] for c in commits if "validation_loss" in c.metrics}
+measured = {c.study.labels.dataset: [] for c in commits if "validation_loss" in c.metrics}
 measured = {name: [c for c in commits if c.study.labels.dataset == name] for name in measured}
 pl.concat(
     pl.scan_parquet(sorted({c.files["measurements"].path for c in own}), hive_partitioning=False)
