@@ -1,11 +1,14 @@
-"""How kinds of studies appear in tables, figures and reports: what reads them, and what shows them."""
+"""How kinds of studies appear in tables, figures and reports, and the functions that read and show them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from analysis import columns, help_text
+from results.aliases import StringMap
 from results.plans.plan import HasKind, Plan
+
+K = TypeVar("K", bound=HasKind)
 
 # Figure sources.
 BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layout", "paper"
@@ -53,8 +56,8 @@ class Command(NamedTuple):
       name: name of the command.
       summary: its description in one line.
       help: its help, before the columns.
-      module: dotted name of a module with the functions ``table``, ``as_text`` and ``notes`` of the studies, and
-        ``nothing``, which returns the error for a store without such studies.
+      module: dotted name of a module with the functions ``table``, ``as_text`` and ``remarks`` of the studies, and
+        ``absent``, which returns the error for a store without such studies.
       fits: dotted name of the function that returns the table and the text of the option ``--fit``, if there is one.
       fit_help: help of this option.
     """
@@ -77,7 +80,7 @@ class Presentation(NamedTuple):
       optimizer_label: function that returns a plan's optimizer, for the report's filters.
       load: dotted name of the function that reads the studies of a store. All but those of source ``batch`` return
         objects with the attribute ``study``.
-      source: source of their figures. Kinds with the same source are drawn together.
+      source: source of their figures, the name of a kind. Kinds with the same source are drawn together.
       columns: columns of their table, with their meanings.
       figures: rows of their figures, by name.
       section: section of the report page.
@@ -90,7 +93,7 @@ class Presentation(NamedTuple):
     optimizer_label: Callable[[Any], str] = lambda study: str(study.labels.optimizer)
     load: str = ""
     source: str = ""
-    columns: Mapping[str, str] = MappingProxyType({})
+    columns: StringMap = MappingProxyType({})
     figures: Mapping[str, Figure] = MappingProxyType({})
     section: Section | None = None
     command: Command | None = None
@@ -203,9 +206,9 @@ PRESENTATIONS = {
 }
 
 
-def kinds_drawn_as(source: str) -> tuple[str, ...]:
-    """Returns the kinds with figures from this source."""
-    return tuple(kind for kind, row in PRESENTATIONS.items() if row.source == source)
+def drawn_as(source: str, commits: Iterable[K]) -> list[K]:
+    """Returns the studies with figures from this source."""
+    return [commit for commit in commits if PRESENTATIONS[commit.kind].source == source]
 
 
 def drawn(commits: Iterable[HasKind]) -> set[str]:

@@ -5,7 +5,6 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ import pandas as pd
 from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
 from results import store
+from results.aliases import Json
 from results.bad_input import BadInput
 from results.durable import Folder, located
 from results.plans import kinds
@@ -36,7 +36,7 @@ class MeasuredLayout:
 
     study: LayoutStudy
     losses: np.ndarray
-    row: dict[str, Any]
+    row: Json
 
     @property
     def refused(self) -> bool:
@@ -49,7 +49,7 @@ class MeasuredLayout:
         return math.nan if value is None else float(value)
 
     @functools.cached_property
-    def collectives(self) -> list[dict[str, Any]]:
+    def collectives(self) -> list[Json]:
         """The operation, axes, count, bytes and wire_bytes of each collective."""
         return list(json.loads(self.row.get("collectives") or "[]"))
 
@@ -89,7 +89,7 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
     return MeasuredLayout(study, losses, {str(name): value for name, value in last.items()})
 
 
-def nothing(folder: Folder) -> BadInput:
+def absent(folder: Folder) -> BadInput:
     """Returns the error for a store without layouts."""
     fill = f"python -m sweeps +experiment=layouts/quickstart store={quoted(folder)} -m"
     return BadInput(f"no layout in {folder} has run. Fill it with `{fill}`.")
@@ -134,6 +134,14 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
         result.append(
             "emulated devices are not timed: their seconds are predicted, like those of programs compiled ahead of time"
         )
+    return result
+
+
+def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
+    """Returns the notes, and how to read the reasons for rejections."""
+    result = notes(layouts)
+    if any(one.refused for one in layouts):
+        result.append("--csv explains each refusal")
     return result
 
 

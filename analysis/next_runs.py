@@ -22,7 +22,7 @@ from analysis.fitting.extents import GAIN, UNKNOWN, Data, Extent
 from analysis.fitting.suggestions import NEW, OPEN, REPEATS, TRIALS, Suggestion
 from analysis.trials import steps
 from results import progress
-from results.aliases import Fields
+from results.aliases import Fields, Strings
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.plans.kinds import along
@@ -222,7 +222,7 @@ def _tasks() -> list[tuple[str, Fields]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(words: tuple[str, ...]) -> str | None:
+def _plan(words: Strings) -> str | None:
     command = [sys.executable, "-m", "sweeps.plan", *words, "trials=1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return str(json.loads(done.stdout)[0]["study"]) if done.returncode == 0 else None

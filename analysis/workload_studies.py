@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis import kind_views, text, units
 from results import store
+from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
 from results.durable import Folder, located
@@ -75,7 +76,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
       BadInput: there is no store, a condition is invalid, or no study meets the conditions.
     """
     conditions = [_conditions(one) for one in where]
-    commits = kinds.of_kind(store.catalogue(folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
+    commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(folder))
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
@@ -118,8 +119,8 @@ class Alike(NamedTuple, Generic[T]):
 def alike(
     items: Iterable[T],
     names: Callable[[T], Hashable],
-    shared: Callable[[T], Mapping[str, Any]],
-    in_words: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+    shared: Callable[[T], Fields],
+    in_words: Callable[[Fields], Fields] = dict,
 ) -> list[Alike[T]]:
     """Groups items with the same names and the same shared plan, in order of first appearance by name.
 
@@ -143,12 +144,12 @@ def alike(
     ]
 
 
-def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> dict[str, Any]:
+def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> Json:
     """Returns the plan shared by all studies of a curve, without its axes and the fields that may vary along it."""
     return {field: value for field, value in study.plan().items() if field not in (*varied, *KINDS[study.kind].axes)}
 
 
-def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
+def distinction(key: str, plans: Mapping[str, Fields]) -> str:
     """Returns the fields and values in which the plan ``key`` differs from the others in ``plans``, or empty.
 
     Data options are separate fields.
@@ -158,7 +159,7 @@ def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
     return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
 
 
-def _conditions(text: str) -> Mapping[str, str]:
+def _conditions(text: str) -> StringMap:
     conditions = {}
     for condition in text.split(","):
         field, equals, value = condition.partition("=")
@@ -170,14 +171,14 @@ def _conditions(text: str) -> Mapping[str, str]:
     return conditions
 
 
-def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
+def _meets(study: Plan, conditions: StringMap) -> bool:
     return all(
         any(fnmatch.fnmatchcase(name, value) for name in _names(study, field)) for field, value in conditions.items()
     )
 
 
 def _names(study: Plan, field: str) -> list[str]:
-    values = study.plan() | {"pruning": study.search.pruning, "unit": units.of_study(study)[0]}
+    values = study.plan() | {"pruning": study.search.pruning, "unit": study.batch_unit[0]}
     own = [str(values.get(field, ""))]
     return [*own, study.labels.model] if field == "model" else own
 
@@ -187,7 +188,7 @@ def _available(commits: Sequence[Commit]) -> str:
     return f"The store has {text.first_few(sorted(names))}." if names else "The store has no study over batch sizes."
 
 
-def _with_options(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _with_options(plan: Fields) -> Json:
     """Returns a plan with data options as fields, such as ``dataset.seed`` next to the study's ``seed``."""
     options = plan.get("dataset_options", {})
     fields = {name: value for name, value in plan.items() if name != "dataset_options"}
@@ -228,7 +229,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 
-def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
+def _separations(contents: Sequence[Fields]) -> list[str]:
     """Returns the fewest fields, with their values, that separate some plain data."""
     every = dict.fromkeys(field for content in contents for field in content)
     words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
@@ -242,13 +243,13 @@ def _shared(study: Plan) -> dict[str, object]:
     return shared_plan(study) | {axis: plan[axis] for axis in KINDS[study.kind].axes if axis != ALONG}
 
 
-def _varied(study: Plan) -> dict[str, Any]:
+def _varied(study: Plan) -> Json:
     """Returns the fields that may vary along a curve, with nested names such as space.learning_rate.low."""
     plan = study.plan()
     return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
 
 
-def _leaves(content: Mapping[str, Any], within: str) -> Iterator[tuple[str, Any]]:
+def _leaves(content: Fields, within: str) -> Iterator[tuple[str, Any]]:
     for name, value in content.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{within}{name}.")

@@ -18,7 +18,6 @@ from harness.run import OnFinished, OnProgress, Settings, Source
 from harness.trials.scheduler import BestSteps, Outcomes
 from results.bad_input import BadInput
 from results.costs.counts import Counts, Verdict
-from results.plans.batch_study import evaluation_steps
 from results.plans.kinds import from_plan
 from results.plans.study import Trial
 
@@ -62,7 +61,7 @@ class Runner(NamedTuple):
     Attributes:
       run: function that runs a job and returns the outcome of each trial.
       evaluations: function that returns the steps at which a study's trials are evaluated and may end, up to the
-        budget.
+        budget. By default these are all steps.
       programs: function that returns the key of a study's compiled programs. Studies with equal keys share them.
       over_hosts: whether multi-host runs are supported.
       saves_in_parts: whether each process of a multi-host run saves a part of a trial. All then need access to one
@@ -79,7 +78,7 @@ class Runner(NamedTuple):
     """
 
     run: Callable[[Job], Outcomes]
-    evaluations: Callable[[Any], np.ndarray] = lambda study: evaluation_steps(study.budget_steps, 1.1)
+    evaluations: Callable[[Any], np.ndarray] = lambda study: np.arange(1, study.budget_steps + 1)
     programs: Callable[[Any], Hashable] = lambda study: study.name
     over_hosts: bool = False
     saves_in_parts: bool = False
@@ -129,10 +128,6 @@ def _layout(job: Job) -> Outcomes:
     return layouts.run(job.study, job.trials, job.on_progress, job.on_finished)
 
 
-def _every_step(study: Any) -> np.ndarray:
-    return np.arange(1, study.budget_steps + 1)
-
-
 def _discard_kernel(study: Any) -> None:
     """Removes the cached kernel, which may have crashed the process, so that it is recompiled."""
     from workloads.factorization import fused
@@ -154,7 +149,6 @@ RUNNERS = {
     ),
     "cores": Runner(
         _cores,
-        evaluations=_every_step,
         after_death=_discard_kernel,
         over_hosts=True,
         saves_in_parts=True,
@@ -164,7 +158,6 @@ RUNNERS = {
     "layout": Runner(
         _layout,
         examples=lambda study: study.batch_size,
-        evaluations=_every_step,
         process=lambda study: (study.kind, study.devices),
     ),
 }

@@ -106,7 +106,7 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
 
 @durable.located
 def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
-    """Returns the requested studies that are not visible, sorted by name. By default ``seen`` is what is visible."""
+    """Returns the requested studies that are not in ``seen``, or not visible, sorted by name."""
     requested = set(names(store))
     unseen = requested.difference([commit.name for commit in catalogue(store)] if seen is None else seen)
     return [plan for plan in (stored_plan(store, name) for name in sorted(unseen)) if plan is not None]

@@ -146,12 +146,12 @@ def as_text(toys: Sequence[MeasuredToy]) -> str:
     return table(toys).to_string()
 
 
-def notes(toys: Sequence[MeasuredToy]) -> list[str]:
+def remarks(toys: Sequence[MeasuredToy]) -> list[str]:
     """Notes on the table."""
-    return []
+    return [f"{len(toys)} toys were played"]
 
 
-def nothing(folder: Folder) -> BadInput:
+def absent(folder: Folder) -> BadInput:
     """The error for a store without toys."""
     return BadInput(f"no toy in {folder}")
 

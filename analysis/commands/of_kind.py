@@ -15,9 +15,9 @@ def run(options: argparse.Namespace) -> None:
     module = importlib.import_module(own.module)
     found = pkgutil.resolve_name(row.load)(options.store)
     if not found:
-        raise module.nothing(options.store)
+        raise module.absent(options.store)
     waiting = [plan.name for plan in store.waiting(options.store) if kind_views.PRESENTATIONS[plan.kind] == row]
-    for note in text.notes({"not in the table, because no run has ended yet": waiting}) + module.notes(found):
+    for note in text.notes({"not in the table, because no run has ended yet": waiting}) + module.remarks(found):
         say(f"note: {note}")
     folder = quoted(options.store)
     then = f"figures --store {folder} --out figures"

@@ -128,7 +128,7 @@ def of_commits(commits: Sequence[Commit]) -> list[MeasuredFactorization]:
     return sorted(measured, key=lambda one: _order(one.study))
 
 
-def nothing(folder: Folder) -> BadInput:
+def absent(folder: Folder) -> BadInput:
     """Returns the error for a store without factorizations."""
     names = [plan.name for plan in kinds.of_type(store.waiting(folder), Factorization)]
     if names:
@@ -236,6 +236,9 @@ def notes(factorizations: Sequence[MeasuredFactorization]) -> list[str]:
             ],
         }
     )
+
+
+remarks = notes  # on the printed table
 
 
 def emulated_label(one: MeasuredFactorization) -> str:

@@ -198,8 +198,7 @@ def write_all(
             continue
         if source not in {*present, PUBLISHED}:
             if name is not None:
-                (kind, *_) = kind_views.kinds_drawn_as(BATCH if source == PAPER else source)
-                report(Skipped(name, f"{folder} has no study of kind {kind}"))
+                report(Skipped(name, f"{folder} has no study of kind {BATCH if source == PAPER else source}"))
             continue
         try:
             data = (

@@ -15,9 +15,9 @@ from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results import store
+from results.aliases import Strings
 from results.catalog.overview import Overview
 from results.durable import Folder
-from results.plans import kinds
 from results.plans.kinds import along
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
@@ -52,7 +52,7 @@ class Curve(NamedTuple):
     exact: bool
     rule: Rule = MINIMUM
     split: bool = False
-    notes: tuple[str, ...] = ()
+    notes: Strings = ()
     at_edge: Mapping[int, Sequence[Edge] | None] = MappingProxyType({})
     trials_by_rule: Sequence[tuple[StudyTrials, pd.DataFrame]] = ()
 
@@ -95,7 +95,7 @@ class Curve(NamedTuple):
         return text.goal(self.target, self.rule)
 
     @property
-    def tuned(self) -> tuple[str, ...]:
+    def tuned(self) -> Strings:
         """The metaparameters that differ between trials."""
         every = pd.concat([rows[one.metaparameters] for one, rows in self.trials_by_rule], ignore_index=True)
         return tuple(str(name) for name in every if every[name].nunique() > 1)
@@ -124,7 +124,7 @@ class Points(NamedTuple):
     high: np.ndarray
     weights: np.ndarray
     trials: int | None
-    notes: tuple[str, ...]
+    notes: Strings
     refusal: str
     sample: Sample | None = None
     trial_counts: np.ndarray | None = None
@@ -134,7 +134,7 @@ class Points(NamedTuple):
 
 def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
-    commits = kinds.of_kind(store.catalogue(overview.folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
+    commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(overview.folder))
     by_name = {commit.name: commit for commit in commits}
     units.check(commit.study for commit in commits)
     unsorted = [
@@ -272,7 +272,7 @@ def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
     return Sample(low, high, common, repeated)
 
 
-def no_points(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
+def no_points(notes: Strings = (), refusal: str = "") -> Points:
     """No points."""
     return Points(np.empty(0), np.empty(0), np.empty(0), np.empty(0), None, notes, refusal)
 

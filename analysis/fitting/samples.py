@@ -14,6 +14,7 @@ from analysis.fitting.shapes import TrialEvidence
 from analysis.trials import edges, trials
 from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
+from results.aliases import Strings
 from results.plans.kinds import KINDS, along
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
@@ -154,7 +155,7 @@ class Outcomes(NamedTuple):
     """
 
     trials: pd.DataFrame
-    notes: tuple[str, ...]
+    notes: Strings
     at_edge: Mapping[int, Sequence[Edge] | None]
 
 
@@ -184,7 +185,7 @@ def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
     return edges.find_edges(values, trials.bounds(rows)[1], own.study.search.space)
 
 
-def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, Strings]:
     """Adds the preceding evaluation to trials for which only their end was published.
 
     Args:

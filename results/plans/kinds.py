@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar, cast
 
-from results.aliases import Fields
+from results.aliases import Fields, Strings
 from results.bad_input import BadInput, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     """
 
     plan: type[Plan]
-    axes: tuple[str, ...]
+    axes: Strings
     unit: str = "step"
     columns: tuple[Column, ...] = ()
     endings: frozenset[tuple[str, str | None]] = OF_OURS
