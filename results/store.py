@@ -17,7 +17,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -102,6 +102,14 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
     path = store / name / plan_file(listing.plans[-1])
     record = durable.read_sealed(path)
     return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
+
+
+@durable.located
+def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
+    """Returns the requested studies that are not in ``seen``, or not visible, sorted by name."""
+    requested = set(names(store))
+    unseen = requested.difference([commit.name for commit in catalogue(store)] if seen is None else seen)
+    return [plan for plan in (stored_plan(store, name) for name in sorted(unseen)) if plan is not None]
 
 
 @durable.located

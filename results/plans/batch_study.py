@@ -9,7 +9,7 @@ import numpy as np
 
 from results.aliases import Fields, Json
 from results.bad_input import BadInput, check_choice
-from results.plans.plan import Plan
+from results.plans.plan import Labels, Plan, Search
 from results.plans.search_space import SearchSpace, finite
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest, check_repeats
@@ -80,7 +80,6 @@ class BatchStudy(Plan):
     OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}, "precision": "float32", "packages": {}}
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they only end trials
-    source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_int("batch_size", self.batch_size, 1, MOST_STEPS)
@@ -119,9 +118,15 @@ class BatchStudy(Plan):
         return TrialRequest(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
 
     @property
-    def ends_at(self) -> tuple[Target, ...]:
-        """The targets that end a trial once it has reached them all."""
-        return self.targets if self.stop == "target" else ()
+    def search(self) -> Search:
+        """The search of its trials."""
+        ends_at = self.targets if self.stop == "target" else ()
+        return Search(self.space, self.targets, ends_at, self.stop, self.pruning)
+
+    @property
+    def batch_unit(self) -> tuple[str, None]:
+        """The unit of the batch size."""
+        return "examples", None
 
     @property
     def slug(self) -> str:
@@ -129,11 +134,11 @@ class BatchStudy(Plan):
         return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}".replace(":", ".")
 
     @property
-    def model_label(self) -> str:
-        """The model's name, then its options sorted by name, for tables: fully_connected_64."""
+    def labels(self) -> Labels:
+        """Its names in tables. A model's options are sorted by name, as in fully_connected_64."""
         values = [self.model_options[name] for name in sorted(self.model_options)]
         numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
-        return "_".join([self.model, *map(str, numbers)])
+        return Labels(self.dataset, "_".join([self.model, *map(str, numbers)]), self.optimizer)
 
     @property
     def evaluations(self) -> np.ndarray:
