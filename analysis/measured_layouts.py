@@ -100,9 +100,8 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
         collectives.from_total(one["operation"], one["axes"], one["count"], one["bytes"], one["wire_bytes"], mesh)
         for one in json.loads(row["collectives"])
     ]
-    chips = [int(size) for size in study.topology.partition(":")[2].split("x")] if study.topology else None
     of_device = row["executed_flops"] / study.device_count
-    over = collectives.links(hardware, mesh, chips)
+    over = collectives.links(hardware, mesh, study.chips)
     found = collectives.predict(hardware, of_device, row["peak_bytes"], counted, over, study.precision)
     return {
         "predicted_compute_seconds": found.compute_seconds,

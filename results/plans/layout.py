@@ -159,6 +159,12 @@ class LayoutStudy(Plan):
         return self.engine.partition(":")[2]
 
     @property
+    def chips(self) -> list[int] | None:
+        """The chips along each direction of the topology, if there is one."""
+        sizes = self.topology.partition(":")[2]
+        return [int(size) for size in sizes.split("x")] if sizes else None
+
+    @property
     def layout_label(self) -> str:
         """The layout, for tables."""
         return self.layout or "replicated"
