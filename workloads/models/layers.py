@@ -325,7 +325,7 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array, *, wi
 
     Args:
       q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same floating dtype.
-      wide_products: whether the products q · k are float32. Otherwise they are rounded to the dtype of the inputs, which
+      wide_products: whether the products q · k are float32. Otherwise they have the dtype of the inputs, which
         takes less memory.
 
     Returns:
