@@ -16,7 +16,8 @@ from results.aliases import Json, Row
 from results.bad_input import BadInput
 from results.costs import collectives
 from results.costs.hardware import HARDWARE
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
 from results.printing import quoted

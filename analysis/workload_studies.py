@@ -12,7 +12,8 @@ from results import store
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.kinds import KINDS, along, place
 from results.plans.plan import Plan

@@ -14,7 +14,8 @@ from analysis.columns import EPOCHS as COLUMNS
 from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.factorization import Factorization
 from results.printing import quoted

@@ -15,6 +15,7 @@ from analysis.kind_views import BATCH, PAPER, Figure
 from results import durable, printing
 from results.aliases import Strings
 from results.bad_input import BadInput, check_choice
+from results.located import located
 from results.plans.study import TargetRequest
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def listing() -> str:
     return "\n".join(lines[1:])
 
 
-@durable.located
+@located
 def write_all(
     folder: "Folder",
     out: str | Path,
@@ -228,7 +229,7 @@ def _load(source: str, folder: "Folder", target: TargetRequest, on_progress: "Re
     return load(folder, target, on_progress) if source == BATCH else load(folder)
 
 
-@durable.located
+@located
 def write_kind(
     folder: "Folder",
     out: str | Path,
@@ -251,7 +252,7 @@ def write_kind(
         report(item)
 
 
-@durable.located
+@located
 def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report | None" = None) -> "Pictures":
     """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
 

@@ -26,7 +26,8 @@ from analysis.workload_studies import WorkloadStudies
 from results import progress
 from results.aliases import Strings
 from results.bad_input import BadInput
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans.kinds import along
 from results.plans.study import Target, TargetRequest, decimal
 from results.printing import Report

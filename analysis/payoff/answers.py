@@ -24,7 +24,8 @@ from analysis.trials import steps
 from results import progress, store
 from results.aliases import Json, Strings
 from results.bad_input import BadInput, check_choice
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.papers import published_numbers
 from results.plans.study import TargetRequest
 from results.printing import Report

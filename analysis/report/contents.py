@@ -12,8 +12,9 @@ from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
 from results.aliases import Row
 from results.bad_input import BadInput, check_choice
-from results.durable import Folder, located
+from results.durable import Folder
 from results.grouping import grouped
+from results.located import located
 from results.plans.plan import Plan
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted

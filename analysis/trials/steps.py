@@ -13,7 +13,8 @@ from analysis.trials import rerun_targets
 from results import printing, store
 from results.bad_input import BadInput, check_choice
 from results.catalog.overview import Overview, survey
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import RERUNS, Target, TargetRequest, decimal
