@@ -21,6 +21,7 @@ EMULATED, DEVICE, AHEAD = "cpu-emulated", "device", "tpu-aot"
 ENGINES = (EMULATED, DEVICE, AHEAD)
 _OWN_NAME = 60  # maximum letters of mesh and layout in a study's name
 
+_SUPERSEDED = "superseded (now derived from counted columns)"
 _PER_DEVICE = "bytes per device, from the compiler"
 # Layout measurements have these columns after the loss: the reason for a rejection, counts from the compiled step,
 # predictions, and measurements.
@@ -37,11 +38,17 @@ COLUMNS = (
     Column("collectives", TEXT, "counted: operation, mesh axes, count, bytes and wire bytes, JSON"),
     Column("unknown_loops", INT32, "counted: loops without a known trip count, each counted as one iteration"),
     Column("hardware", TEXT, "device of the predictions"),
-    Column("predicted_compute_seconds", FLOAT64, "predicted: matmuls of a step at the device's peak"),
-    Column("predicted_memory_seconds", FLOAT64, "predicted: reading and writing the device's memory once a step"),
-    Column("predicted_exchange_seconds", FLOAT64, "predicted: collectives of a step, latency and bytes"),
-    Column("predicted_step_seconds", FLOAT64, "predicted: a step without overlap of these"),
-    Column("predicted_fits", BOOL, "predicted: whether peak_bytes fit in the device's memory"),
+    Column("predicted_compute_seconds", FLOAT64, f"predicted: matmuls of a step at the device's peak, {_SUPERSEDED}"),
+    Column(
+        "predicted_memory_seconds",
+        FLOAT64,
+        f"predicted: reading and writing the device's memory once a step, {_SUPERSEDED}",
+    ),
+    Column(
+        "predicted_exchange_seconds", FLOAT64, f"predicted: collectives of a step, latency and bytes, {_SUPERSEDED}"
+    ),
+    Column("predicted_step_seconds", FLOAT64, f"predicted: a step without overlap of these, {_SUPERSEDED}"),
+    Column("predicted_fits", BOOL, f"predicted: whether peak_bytes fit in the device's memory, {_SUPERSEDED}"),
     Column("scheduled_cycles", FLOAT64, "predicted: cycles of a step, estimated by the TPU compiler"),
     Column(
         "gradient_difference",
