@@ -48,6 +48,8 @@ def tables(study: Plan, record: Record, about: Row) -> dict[str, pa.Table]:
 
 def _study_columns(study: Plan) -> Row:
     plan = study.plan()
+    if plan.get("evaluation_spacings"):  # evaluations do not follow from the ratio and the spacing
+        plan |= dict.fromkeys(_OF_PLAN)
     about = {"study": study.name, "model": study.model_label, "planned_trials": study.trials, "plan": study.plan_json}
     return about | {name: getattr(study, name) for name in _PROPERTIES} | {name: plan.get(name) for name in _OF_PLAN}
 
