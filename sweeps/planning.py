@@ -85,10 +85,10 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     """
     points = composition.compose_points(line)
     configs = [point.config for point in points]
-    for text in protocol.lines(configs):
-        say(text)
     first = configs[0]
     configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
+    for text in protocol.lines(configs):
+        say(text)
     planned = {name for one in configured for name in one.study.identity_fields()}  # such as the mesh of a layout
     for key in OF_RUNS:
         if key not in planned and any(config[key] != first[key] for config in configs):

@@ -30,7 +30,7 @@ def lines(configs: Iterable[Config]) -> list[str]:
 
 
 def read(value: object) -> Config | None:
-    """Returns the key ``protocol`` as numbers, or None if the task has the protocol.
+    """Returns the key ``protocol`` as numbers, or None if it is not set.
 
     Raises:
       BadInput: the value is not a protocol.
@@ -60,7 +60,7 @@ def schedule_and_space(protocol: Config, budget_steps: int) -> tuple[str, dict[s
     space = dict(ranges(protocol["space"]))
     decays = space.keys() & {_DECAY_STEPS, _END}
     if len(decays) == 1:
-        raise BadInput(f"{protocol['study']} has a range of {min(decays)} in the archive, but none of {_other(decays)}")
+        raise BadInput(f"{protocol['study']} has a range of {min(decays)} in the archive, but not of {_other(decays)}")
     if decays:
         steps = SearchSpace.from_plan({_DECAY_STEPS: space.pop(_DECAY_STEPS)})[_DECAY_STEPS]
         space[_DECAY] = fraction_of(steps, budget_steps).plan()

@@ -6,7 +6,7 @@ evaluations are the steps of its measurements.
 
 import collections
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -93,11 +93,11 @@ def range_of(config: Fields) -> Range:
     return Range("INTEGER", low, high) if scale == "LINEAR" else Range(scale, low, high, denominator=1)
 
 
-def as_spacings(steps: Sequence[int] | np.ndarray) -> Spacings:
+def as_spacings(steps: np.ndarray) -> Spacings:
     """Returns increasing steps, without 0, as pairs of a spacing and the step up to which it applies."""
-    gaps = np.diff(np.concatenate([[0], np.asarray(steps, np.int64)]))
-    ends = np.flatnonzero(np.append(gaps[1:] != gaps[:-1], True)) if len(gaps) else []
-    return tuple((int(gaps[end]), int(steps[end])) for end in ends)
+    gaps = np.diff(steps, prepend=0)
+    is_last = np.diff(gaps, append=0) != 0  # no gap is 0
+    return tuple(zip(gaps[is_last].tolist(), steps[is_last].tolist(), strict=True))
 
 
 @functools.cache
