@@ -17,6 +17,7 @@ from results.aliases import Fields
 from results.bad_input import BadInput
 from results.importers.shallue2018_format import SOURCE
 from results.importers.untrusted import int_or_none, number
+from results.plans import kinds
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range, Scale, SearchSpace
 from results.storage import commits
@@ -104,11 +105,12 @@ def as_spacings(steps: np.ndarray) -> Spacings:
 def _studies(folder: str) -> Mapping[str, Commit]:
     """Returns the imported studies by their folders in the archive."""
     place = durable.location(folder)
-    plans = [(each, each.study) for each in (store.catalogue(place) if place.is_dir() else ())]
+    stored = {each.study.name: each for each in (store.catalogue(place) if place.is_dir() else ())}
+    plans = kinds.of_type([each.study for each in stored.values()], Recorded)
     own = {
-        f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}": each
-        for each, plan in plans
-        if isinstance(plan, Recorded) and plan.source == SOURCE
+        f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}": stored[plan.name]
+        for plan in plans
+        if plan.source == SOURCE
     }
     if not own:
         raise BadInput(f"{folder} has no imported archive of Shallue et al. 2018. To import it, {_how(folder)}.")
