@@ -16,7 +16,7 @@ def main(words: list[str] | None = None) -> int | None:
     options = arguments.parser().parse_args(words)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     # A command imports pandas, scipy or matplotlib, which --help must not wait for.
-    code = importlib.import_module(f"analysis.commands.{options.command}").run(options)
+    code = importlib.import_module(f"analysis.commands.{arguments.module(options)}").run(options)
     read = [getattr(options, name, None) for name in ("store", "a", "b")]
     if any(read):
         from results.catalog import withdrawn

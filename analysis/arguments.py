@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from analysis import columns, help_text
+from analysis import columns, help_text, kind_views
 from analysis.help_text import meanings
 from results import cli
 from results.bad_input import BadInput
@@ -11,8 +11,20 @@ from results.cli import CommandParser, location, path
 from results.plans.study import RERUNS, TargetRequest
 from results.rules.answers import RULES
 
-# Each command is the function ``run`` in the analysis.commands module of the same name.
-COMMANDS = ("steps", "fit", "coverage", "epochs", "layouts", "payoff", "suggest", "compare", "figures", "report", "all")
+# Each command is the function ``run`` in the analysis.commands module of the same name, or, for tables of a kind, in
+# ``of_kind``.
+COMMANDS = (
+    "steps",
+    "fit",
+    "coverage",
+    *kind_views.commands(),
+    "payoff",
+    "suggest",
+    "compare",
+    "figures",
+    "report",
+    "all",
+)
 
 
 def parser() -> CommandParser:
@@ -44,12 +56,11 @@ def parser() -> CommandParser:
     description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
     description += help_text.COVERAGE_OF_SUGGESTIONS + meanings(columns.SUGGESTED)
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
-    description = help_text.EPOCHS + meanings(columns.EPOCHS) + help_text.EPOCHS_FIT + meanings(columns.CORE_COUNTS)
-    summary = "seconds per epoch and recall of factorizations over cores"
-    epochs = command("epochs", summary, description, store, csv)
-    epochs.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
-    description = help_text.LAYOUTS + meanings(columns.LAYOUTS)
-    command("layouts", "the costs of each layout of a step on a mesh", description, store, csv)
+    for name, (own, row) in kind_views.commands().items():
+        table = command(name, own.summary, own.help + meanings(row.columns) + own.fit_help, store, csv)
+        table.set_defaults(fit=False)
+        if own.fits:
+            table.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
     description = help_text.PAYOFF + meanings(columns.PAYOFF)
     description += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
     _add_payoff(command("payoff", "how far more devices pay off, and what they cost", description, target, csv))
@@ -68,6 +79,11 @@ def parser() -> CommandParser:
     every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
     every.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")
     return top
+
+
+def module(options: argparse.Namespace) -> str:
+    """Returns the module of ``analysis.commands`` that runs the command."""
+    return "of_kind" if options.command in kind_views.commands() else str(options.command)
 
 
 def requested_target(options: argparse.Namespace) -> TargetRequest:

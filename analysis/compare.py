@@ -14,9 +14,9 @@ from analysis.fitting import curves
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
 from results import printing, store
+from results.aliases import Fields, Json
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
-from results.plans import kinds
 from results.plans.study import Target, TargetRequest, decimal, digest
 
 RESULTS = {
@@ -56,9 +56,9 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
     return result.astype({"batch_size": "Int64", "cores": "Int64"})
 
 
-def _separated(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _separated(rows: Sequence[Json]) -> list[Json]:
     """Adds the plan fields that separate rows with the same names."""
-    groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], dict[str, Fields]] = {}
     for row in rows:
         groups.setdefault(_names(row), {})[digest(row[PLAN])] = row[PLAN]
     return [row | {"differs": workload_studies.distinction(digest(row[PLAN]), groups[_names(row)])} for row in rows]
@@ -78,11 +78,10 @@ class _Contents:
 
     def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
-        over_cores = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.CORES))
-        self.factorized = factorizations.load(folder) if over_cores else []
+        self.factorized = factorizations.load(folder)
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves = []
-        over_batches = {commit.name for commit in kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))}
+        over_batches = {commit.name for commit in kind_views.drawn_as(kind_views.BATCH, commits)}
         if commits and not over_batches:
             return
         overview, target = steps.load(folder, request)
@@ -96,7 +95,7 @@ class _Contents:
         self.curves = curves.of_store(overview, target)
 
 
-def _answers(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
+def _answers(a: _Contents, b: _Contents) -> Iterator[Json]:
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return *key[:3], key[3].metric, key[3].value, key[4]
 
@@ -107,23 +106,23 @@ def _answers(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
             yield _row(STEPS, key[:4], contradictions.of_answers(pair), plan) | {"batch_size": key[4]}
 
 
-def _curves(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
+def _curves(a: _Contents, b: _Contents) -> Iterator[Json]:
     for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
         here, there = ([one for one in all_ if contradictions.curve_names(one) == key] for all_ in (a.curves, b.curves))
         for pair in pair_up(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
             yield _row(CRITICAL, key, contradictions.of_curves(pair), (pair.a or pair.b).shared)
 
 
-def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
+def _factorizations(a: _Contents, b: _Contents) -> Iterator[Json]:
     for pair in pair_up(a.factorized, b.factorized, contradictions.plan_of, contradictions.comparison_key):
         study = (pair.a or pair.b).study
-        naming = study.dataset, study.model_label, study.solver, None
+        naming = *study.labels[:2], study.solver, None
         yield _row(SECONDS, naming, contradictions.of_times(pair), study.plan()) | {"cores": study.cores}
         for name in RECALLS:
             yield _row(name, naming, contradictions.of_recalls(pair, name), study.plan()) | {"cores": study.cores}
 
 
-def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, object]) -> dict[str, Any]:
+def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, object]) -> Json:
     dataset, model, optimizer, target = naming
     row = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer, PLAN: plan}
     row |= {"result": finding.result, "why": finding.why}

@@ -172,7 +172,7 @@ def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
     apart = _beyond(low_a, high_b) & np.isfinite(high_b) | _beyond(low_b, high_a) & np.isfinite(high_a)
     uneven = max(len(here), len(there)) > len(both)
     # Pruning uses the best of all trials in a study to decide which trials to cut short.
-    cut = uneven and "exact" in (a.study.pruning, b.study.pruning)
+    cut = uneven and "exact" in (a.study.search.pruning, b.study.search.pruning)
     one, other = map(_best, (here, there) if cut else shared)
     why = "the same stream: censoring intervals" + (f" of the {len(both)} trials in both" if uneven else "")
     if apart.any():

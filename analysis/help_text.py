@@ -1,5 +1,7 @@
 """The --help text of every command. The meanings of the columns are in ``columns``."""
 
+from collections.abc import Mapping
+
 TOP = """\
 Numbers, regimes and figures from a store of results.
 
@@ -260,7 +262,7 @@ needs vl-convert-python, which contains the chart library: pip install 'scaling-
 """
 
 
-def meanings(columns: dict[str, str]) -> str:
+def meanings(columns: Mapping[str, str]) -> str:
     """Returns one line for every column: its name and its meaning."""
     width = max(map(len, columns)) + 2
     return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"

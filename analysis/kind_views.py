@@ -1,12 +1,73 @@
-"""How kinds of studies appear in tables, figures and reports: their descriptions and figures."""
+"""How kinds of studies appear in tables, figures and reports, and the functions that read and show them."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
+from analysis import columns, help_text
+from results.aliases import StringMap
 from results.plans.plan import HasKind, Plan
 
+K = TypeVar("K", bound=HasKind)
+
 # Figure sources.
-BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layouts", "paper"
+BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layout", "paper"
+
+
+class Figure(NamedTuple):
+    """A row of ``figures.registry.FIGURES``.
+
+    Attributes:
+      source: ``figures`` of a kind in ``PRESENTATIONS``, ``paper``, ``published`` for numbers from a paper, or
+        ``workloads`` for batch-size workloads that a request selects.
+      function: dotted name of the function that yields the pictures.
+      shows: description in the list of figures.
+      arguments: arguments for the function, after the data.
+      credit: credit to add to each picture's title.
+    """
+
+    source: str
+    function: str
+    shows: str
+    arguments: tuple[Any, ...] = ()
+    credit: str = ""
+
+
+class Section(NamedTuple):
+    """A section of the report page.
+
+    Attributes:
+      name: name in the page's address.
+      title: title in the navigation.
+      module: dotted name of a module with the functions ``section``, which takes the studies, each with the number of
+        its group, and the number of charts before, and returns HTML and charts, and ``words``, which returns the words
+        by which the search finds studies of a group.
+    """
+
+    name: str
+    title: str
+    module: str
+
+
+class Command(NamedTuple):
+    """A command of ``python -m analysis`` that prints a table with a row per study.
+
+    Attributes:
+      name: name of the command.
+      summary: its description in one line.
+      help: its help, before the columns.
+      module: dotted name of a module with the functions ``table``, ``as_text`` and ``remarks`` of the studies, and
+        ``absent``, which returns the error for a store without such studies.
+      fits: dotted name of the function that returns the table and the text of the option ``--fit``, if there is one.
+      fit_help: help of this option.
+    """
+
+    name: str
+    summary: str
+    help: str
+    module: str
+    fits: str = ""
+    fit_help: str = ""
 
 
 class Presentation(NamedTuple):
@@ -16,59 +77,150 @@ class Presentation(NamedTuple):
       title: title in the report.
       question: question that the studies answer, as a sentence.
       answers: whether tables list their steps to target.
-      figures: sources of their figures, keys of ``figures.registry.LOADERS``: ``batch`` (curves of steps to target over
-        batch sizes), ``cores`` (factorizations over cores), ``layouts`` (layouts on meshes) and ``paper`` (a paper's
-        workloads).
       optimizer_label: function that returns a plan's optimizer, for the report's filters.
+      load: dotted name of the function that reads the studies of a store. All but those of source ``batch`` return
+        objects with the attribute ``study``.
+      source: source of their figures, the name of a kind. Kinds with the same source are drawn together.
+      columns: columns of their table, with their meanings.
+      figures: rows of their figures, by name.
+      section: section of the report page.
+      command: command that prints the table.
     """
 
     title: str
     question: str
     answers: bool = False
-    figures: tuple[str, ...] = ()
-    optimizer_label: Callable[[Any], str] = lambda study: str(study.optimizer)
+    optimizer_label: Callable[[Any], str] = lambda study: str(study.labels.optimizer)
+    load: str = ""
+    source: str = ""
+    columns: StringMap = MappingProxyType({})
+    figures: Mapping[str, Figure] = MappingProxyType({})
+    section: Section | None = None
+    command: Command | None = None
 
 
-STEPS_TO_TARGET = (BATCH, PAPER)
+OVER_BATCHES = Presentation(
+    "batch sizes, measured by scaling-limits",
+    "Steps to a target error against batch size, with metaparameters tuned separately at every batch size.",
+    answers=True,
+    load="analysis.fitting.curve_fits.of_store",
+    source=BATCH,
+)
 
 PRESENTATIONS = {
-    "batch": Presentation(
-        "batch sizes, measured by scaling-limits",
-        "Steps to a target error against batch size, with metaparameters tuned separately at every batch size.",
-        answers=True,
-        figures=STEPS_TO_TARGET,
-    ),
-    "recorded": Presentation(
-        "batch sizes, published by others",
-        "Published results of others, in the same tables.",
-        answers=True,
-        figures=STEPS_TO_TARGET,
+    "batch": OVER_BATCHES,
+    "recorded": OVER_BATCHES._replace(
+        title="batch sizes, published by others", question="Published results of others, in the same tables."
     ),
     "cores": Presentation(
         "factorizations over cores",
         "Seconds per epoch and recall of implicit factorizations against cores.",
         answers=True,
-        figures=(CORES,),
         optimizer_label=lambda study: f"als, {study.solver}",
+        load="analysis.cores.factorizations.load",
+        source=CORES,
+        columns=columns.EPOCHS,
+        figures={
+            "payoff_cores": Figure(
+                CORES,
+                "analysis.figures.payoff_figures.of_factorizations",
+                "time and device-hours of factorizations against cores, with their Pareto front",
+            ),
+            "epochs": Figure(
+                CORES,
+                "analysis.figures.scaling_figures.epochs_against_cores",
+                "seconds per epoch of a factorization against cores, one picture per curve",
+            ),
+            "speedup": Figure(
+                CORES,
+                "analysis.figures.scaling_figures.speedup",
+                "speed-up and efficiency against cores, all curves of a device",
+            ),
+            "recall": Figure(
+                CORES,
+                "analysis.figures.recall_figures.recall",
+                "Recall@20 and @50 of all factorizations of a data set",
+            ),
+            "precision": Figure(
+                CORES,
+                "analysis.figures.recall_figures.precision",
+                "recall and objective against epochs, for each number format",
+            ),
+            "solvers": Figure(
+                CORES,
+                "analysis.figures.recall_figures.solvers",
+                "recall and objective against seconds, for each solver",
+            ),
+            "tuning": Figure(
+                CORES,
+                "analysis.figures.recall_figures.tuning",
+                "recall over the plane of unobserved weight and norm penalty",
+            ),
+        },
+        section=Section("factorizations", "Factorizations", "analysis.report.factorizations_html"),
+        command=Command(
+            "epochs",
+            "seconds per epoch and recall of factorizations over cores",
+            help_text.EPOCHS,
+            "analysis.cores.factorizations",
+            "analysis.cores.core_counts.fits",
+            help_text.EPOCHS_FIT + help_text.meanings(columns.CORE_COUNTS),
+        ),
     ),
     "layout": Presentation(
         "layouts of one step on meshes of devices",
         "The cost of one step of a Transformer for each mesh and layout, which do not change its result.",
-        figures=(LAYOUTS,),
+        load="analysis.measured_layouts.load",
+        source=LAYOUTS,
+        columns=columns.LAYOUTS,
+        figures={
+            "layout_cost": Figure(
+                LAYOUTS,
+                "analysis.figures.layout_figures.cost",
+                "seconds per step of each layout against bytes sent, by redundancy",
+            ),
+            "layout_pareto": Figure(
+                LAYOUTS,
+                "analysis.figures.layout_figures.pareto",
+                "seconds per step against bytes held, with the Pareto front of layouts",
+            ),
+            "layout_predicted": Figure(
+                LAYOUTS,
+                "analysis.figures.layout_figures.predicted",
+                "predicted against measured seconds per step, with the spread of renamed twins",
+            ),
+            "layout_published": Figure(
+                LAYOUTS,
+                "analysis.figures.layout_figures.published",
+                "utilization of published layouts against chips",
+            ),
+        },
+        section=Section("layouts", "Layouts", "analysis.report.layouts_html"),
+        command=Command(
+            "layouts",
+            "the costs of each layout of a step on a mesh",
+            help_text.LAYOUTS,
+            "analysis.measured_layouts",
+        ),
     ),
 }
 
 
-def kinds_drawn_as(figures: str) -> tuple[str, ...]:
-    """Returns the kinds with figures from this source."""
-    return tuple(kind for kind, row in PRESENTATIONS.items() if figures in row.figures)
+def drawn_as(source: str, commits: Iterable[K]) -> list[K]:
+    """Returns the studies with figures from this source."""
+    return [commit for commit in commits if PRESENTATIONS[commit.kind].source == source]
 
 
 def drawn(commits: Iterable[HasKind]) -> set[str]:
     """Returns the figure sources for the kinds of these studies."""
-    return {source for commit in commits for source in PRESENTATIONS[commit.kind].figures}
+    return {PRESENTATIONS[commit.kind].source for commit in commits} - {""}
+
+
+def commands() -> dict[str, tuple[Command, Presentation]]:
+    """Returns the commands of kinds by name, each with its row."""
+    return {row.command.name: (row.command, row) for row in PRESENTATIONS.values() if row.command}
 
 
 def labels(study: Plan) -> tuple[str, str, str]:
     """Returns the data set, model and optimizer for filters."""
-    return study.dataset, study.model_label, PRESENTATIONS[study.kind].optimizer_label(study)
+    return study.labels.dataset, study.labels.model, PRESENTATIONS[study.kind].optimizer_label(study)

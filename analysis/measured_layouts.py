@@ -5,7 +5,6 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,12 @@ import pandas as pd
 from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
 from results import store
-from results.aliases import Row
+from results.aliases import Json, Row
 from results.bad_input import BadInput
 from results.costs import collectives
 from results.costs.hardware import HARDWARE
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
 from results.printing import quoted
@@ -39,7 +39,7 @@ class MeasuredLayout:
 
     study: LayoutStudy
     losses: np.ndarray
-    row: dict[str, Any]
+    row: Json
 
     @property
     def refused(self) -> bool:
@@ -52,7 +52,7 @@ class MeasuredLayout:
         return math.nan if value is None else float(value)
 
     @functools.cached_property
-    def collectives(self) -> list[dict[str, Any]]:
+    def collectives(self) -> list[Json]:
         """The operation, axes, count, bytes and wire_bytes of each collective."""
         return list(json.loads(self.row.get("collectives") or "[]"))
 
@@ -75,7 +75,7 @@ def load(folder: Folder) -> list[MeasuredLayout]:
         commits = kinds.of_kind(store.catalogue(folder), LayoutStudy.kind)
         found = [one for commit in commits if (one := _measured(commit)) is not None]
         return sorted(
-            found, key=lambda one: (one.study.model_label, one.study.engine, one.study.mesh, one.study.layout)
+            found, key=lambda one: (one.study.labels.model, one.study.engine, one.study.mesh, one.study.layout)
         )
 
     return retry(read)
@@ -101,9 +101,8 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
         collectives.from_total(one["operation"], one["axes"], one["count"], one["bytes"], one["wire_bytes"], mesh)
         for one in json.loads(row["collectives"])
     ]
-    chips = [int(size) for size in study.topology.partition(":")[2].split("x")] if study.topology else None
     of_device = row["executed_flops"] / study.device_count
-    over = collectives.links(hardware, mesh, chips)
+    over = collectives.links(hardware, mesh, study.chips)
     found = collectives.predict(hardware, of_device, row["peak_bytes"], counted, over, study.precision)
     return {
         "predicted_compute_seconds": found.compute_seconds,
@@ -114,7 +113,7 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
     }
 
 
-def no_layout(folder: Folder) -> BadInput:
+def absent(folder: Folder) -> BadInput:
     """Returns the error for a store without layouts."""
     fill = f"python -m sweeps +experiment=layouts/quickstart store={quoted(folder)} -m"
     return BadInput(f"no layout in {folder} has run. Fill it with `{fill}`.")
@@ -162,12 +161,20 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
     return result
 
 
+def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
+    """Returns the notes, and how to read the reasons for rejections."""
+    result = notes(layouts)
+    if any(one.refused for one in layouts):
+        result.append("--csv explains each refusal")
+    return result
+
+
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
     """Formats the table for a reader: accepted layouts, by cost."""
     shown = [one for one in layouts if not one.refused]
     rows = []
-    for one in sorted(shown, key=lambda each: (each.study.model_label, each.study.engine, each.number("wire_bytes"))):
-        names = {"model": one.study.model_label, "mesh": one.study.mesh, "layout": one.study.layout or "replicated"}
+    for one in sorted(shown, key=lambda each: (each.study.labels.model, each.study.engine, each.number("wire_bytes"))):
+        names = {"model": one.study.labels.model, "mesh": one.study.mesh, "layout": one.study.layout_label}
         numbers = {
             "redundancy": f"{one.number('redundancy'):.2f}",
             "MB sent": f"{one.number('wire_bytes') / 1e6:,.2f}",

@@ -22,9 +22,10 @@ from analysis.fitting.extents import GAIN, UNKNOWN, Data, Extent
 from analysis.fitting.suggestions import NEW, OPEN, REPEATS, TRIALS, Suggestion
 from analysis.trials import steps
 from results import progress
-from results.aliases import Fields
+from results.aliases import Fields, Strings
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
+from results.plans.kinds import along
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted
 from results.storage.commits import Commit, read_table
@@ -173,7 +174,7 @@ def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
     points = one.selected.points
     lasted, spent = [], 0.0
     for study, rows in one.curve.trials_by_rule:
-        size = float(study.study.batch_size or 1)
+        size = float(along(study.study))
         spent += float(rows["steps"].sum()) * costs.step(size)
         if size in points.batch_size and len(rows):
             lasted.append(float(rows["steps"].mean()) / one.steps_at(int(size)))
@@ -208,7 +209,7 @@ def sweep_words(commits: Sequence[Commit]) -> list[str]:
         words = [f"task={name}", f"optimizer={plan['optimizer']}"]
         words += [f"task.schedule={plan['schedule']}"] if plan["schedule"] != task.get("schedule") else []
         words += [f"{key}={plan[key]}" for key, value in DEFAULTS.items() if plan[key] != value]
-        if (_planned(words, first.study.batch_size or 1) or "").startswith(first.name):
+        if (_planned(words, along(first.study)) or "").startswith(first.name):
             return words
     return []
 
@@ -221,7 +222,7 @@ def _tasks() -> list[tuple[str, Fields]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(words: tuple[str, ...]) -> str | None:
+def _plan(words: Strings) -> str | None:
     command = [sys.executable, "-m", "sweeps.plan", *words, "trials=1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return str(json.loads(done.stdout)[0]["study"]) if done.returncode == 0 else None

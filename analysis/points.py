@@ -14,7 +14,6 @@ from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from results.catalog import point_rows
 from results.catalog.point_rows import Row, finite
-from results.plans import kinds
 from results.plans.points import EXTENTS, FITS
 from results.plans.study import Target, decimal
 from results.storage.commits import Commit, read_table
@@ -48,7 +47,7 @@ def table(commits: Sequence[Commit]) -> pa.Table:
 
 def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
     """Returns the fit of each study's curve, by study name."""
-    drawn = kinds.of_kind(commits, *kind_views.kinds_drawn_as(kind_views.BATCH))
+    drawn = kind_views.drawn_as(kind_views.BATCH, commits)
     measured = [commit for commit in drawn if target.metric in commit.metrics]
     by_study: dict[str, Row] = {}
     for workload in workload_studies.group(measured):
@@ -89,5 +88,5 @@ def _title(curve: CoreCurve) -> str:
     one = curve.representative
     device = one.hardware and one.hardware.device_kind
     study = one.study
-    words = (study.dataset, study.model_label, study.optimizer, study.solver, study.table_dtype, curve.distinction)
+    words = (*study.labels, study.solver, study.table_dtype, curve.distinction)
     return " · ".join(word for word in (*words, device) if word)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from results import grouping, printing
+from results.aliases import StringMap
 from results.plans.study import Target
 from results.printing import numbered
 from results.rules.answers import Rule
@@ -64,7 +65,7 @@ def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str
     return result
 
 
-def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
+def separating(contents: Sequence[StringMap]) -> list[str]:
     """Returns the fewest fields that separate ``contents``, with short values first."""
     chosen, found = list[str](), 1
     every = dict.fromkeys(field for content in contents for field in content)
@@ -75,7 +76,7 @@ def separating(contents: Sequence[Mapping[str, str]]) -> list[str]:
     return chosen
 
 
-def table(rows: Sequence[Mapping[str, str]], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
+def table(rows: Sequence[StringMap], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
     """Formats rows of cells by column, like ``printing.table``, without ``optional`` columns that are empty."""
     first = rows[0] if rows else {"": ""}
     header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]

@@ -9,11 +9,13 @@ import pandas as pd
 
 from analysis import kind_views, text, units
 from results import store
+from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
-from results.plans.kinds import KINDS
+from results.plans.kinds import KINDS, along, place
 from results.plans.plan import Plan
 from results.plans.study import canonical, decimal, digest
 from results.storage.commits import Commit
@@ -75,7 +77,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
       BadInput: there is no store, a condition is invalid, or no study meets the conditions.
     """
     conditions = [_conditions(one) for one in where]
-    commits = kinds.of_kind(store.catalogue(folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
+    commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(folder))
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
@@ -87,7 +89,7 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
     """Returns the workloads of batch-size studies, sorted."""
 
     def names(commit: Commit) -> tuple[str, str, str]:
-        return commit.study.dataset, commit.study.model_label, commit.study.optimizer
+        return commit.study.labels
 
     found = alike(commits, names, lambda commit: shared_plan(commit.study))
     by_names = sorted(found, key=lambda one: (names(one.members[0]), one.key))
@@ -95,7 +97,7 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
         WorkloadStudies(
             *names(one.members[0]),
             one.distinction,
-            tuple(sorted(one.members, key=lambda commit: (commit.study.batch_size or 0, commit.name))),
+            tuple(sorted(one.members, key=lambda commit: (along(commit.study), commit.name))),
         )
         for one in by_names
     ]
@@ -118,8 +120,8 @@ class Alike(NamedTuple, Generic[T]):
 def alike(
     items: Iterable[T],
     names: Callable[[T], Hashable],
-    shared: Callable[[T], Mapping[str, Any]],
-    in_words: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+    shared: Callable[[T], Fields],
+    in_words: Callable[[Fields], Fields] = dict,
 ) -> list[Alike[T]]:
     """Groups items with the same names and the same shared plan, in order of first appearance by name.
 
@@ -143,12 +145,12 @@ def alike(
     ]
 
 
-def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> dict[str, Any]:
-    """Returns the plan shared by all studies of a curve, without its axis and the fields that may vary along it."""
-    return {field: value for field, value in study.plan().items() if field not in (*varied, KINDS[study.kind].along)}
+def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> Json:
+    """Returns the plan shared by all studies of a curve, without its axes and the fields that may vary along it."""
+    return {field: value for field, value in study.plan().items() if field not in (*varied, *KINDS[study.kind].axes)}
 
 
-def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
+def distinction(key: str, plans: Mapping[str, Fields]) -> str:
     """Returns the fields and values in which the plan ``key`` differs from the others in ``plans``, or empty.
 
     Data options are separate fields.
@@ -158,7 +160,7 @@ def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
     return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
 
 
-def _conditions(text: str) -> Mapping[str, str]:
+def _conditions(text: str) -> StringMap:
     conditions = {}
     for condition in text.split(","):
         field, equals, value = condition.partition("=")
@@ -170,24 +172,24 @@ def _conditions(text: str) -> Mapping[str, str]:
     return conditions
 
 
-def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
+def _meets(study: Plan, conditions: StringMap) -> bool:
     return all(
         any(fnmatch.fnmatchcase(name, value) for name in _names(study, field)) for field, value in conditions.items()
     )
 
 
 def _names(study: Plan, field: str) -> list[str]:
-    values = study.plan() | {"pruning": study.pruning, "unit": units.of_study(study)[0]}
+    values = study.plan() | {"pruning": study.search.pruning, "unit": study.batch_unit[0]}
     own = [str(values.get(field, ""))]
-    return [*own, study.model_label] if field == "model" else own
+    return [*own, study.labels.model] if field == "model" else own
 
 
 def _available(commits: Sequence[Commit]) -> str:
-    names = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in commits}
+    names = {"/".join(one.study.labels) for one in commits}
     return f"The store has {text.first_few(sorted(names))}." if names else "The store has no study over batch sizes."
 
 
-def _with_options(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _with_options(plan: Fields) -> Json:
     """Returns a plan with data options as fields, such as ``dataset.seed`` next to the study's ``seed``."""
     options = plan.get("dataset_options", {})
     fields = {name: value for name, value in plan.items() if name != "dataset_options"}
@@ -217,10 +219,10 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
         own = {at: plans[name] for at, name in rows["study"].items() if name in plans}
         shared = {at: _shared(plan) for at, plan in own.items()}
         curves = {digest(plan): plan for plan in shared.values()}
-        same: dict[tuple[str, object], list[Hashable]] = {}
+        same: dict[tuple[str, tuple[int, ...]], list[Hashable]] = {}
         for at, plan in shared.items():
             differs[at] = distinction(digest(plan), curves)
-            same.setdefault((digest(plan), own[at].batch_size), []).append(at)
+            same.setdefault((digest(plan), place(own[at])), []).append(at)
         for members in same.values():
             for at, words in zip(members, _separations([_varied(own[at]) for at in members]), strict=True):
                 apart[at] = ", ".join(filter(None, (differs[at], words)))
@@ -228,7 +230,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 
-def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
+def _separations(contents: Sequence[Fields]) -> list[str]:
     """Returns the fewest fields, with their values, that separate some plain data."""
     every = dict.fromkeys(field for content in contents for field in content)
     words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
@@ -237,19 +239,18 @@ def _separations(contents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _shared(study: Plan) -> dict[str, object]:
-    """Returns the plan shared along a curve, with its axis unless the table shows it."""
-    along = KINDS[study.kind].along
-    beside = {} if along == ALONG else {along: study.plan()[along]}
-    return shared_plan(study) | beside
+    """Returns the plan shared along a curve, with its axes that the table does not show."""
+    plan = study.plan()
+    return shared_plan(study) | {axis: plan[axis] for axis in KINDS[study.kind].axes if axis != ALONG}
 
 
-def _varied(study: Plan) -> dict[str, Any]:
+def _varied(study: Plan) -> Json:
     """Returns the fields that may vary along a curve, with nested names such as space.learning_rate.low."""
     plan = study.plan()
     return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
 
 
-def _leaves(content: Mapping[str, Any], within: str) -> Iterator[tuple[str, Any]]:
+def _leaves(content: Fields, within: str) -> Iterator[tuple[str, Any]]:
     for name, value in content.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{within}{name}.")

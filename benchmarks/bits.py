@@ -53,7 +53,7 @@ def measure() -> None:
         study = next(
             p
             for p in plans
-            if (p.dataset, p.model_label, p.pruning, p.optimizer, p.batch_size) == wanted and p.schedule == "constant"
+            if (p.dataset, p.labels.model, p.pruning, p.optimizer, p.batch_size) == wanted and p.schedule == "constant"
         )
         record = engine.run(study, search.draw(study, range(TRIALS)), Settings())
         digest = hashlib.sha256(record.trial.tobytes() + record.step.tobytes())

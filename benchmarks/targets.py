@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         share = SHARES[study.dataset]
         steps, loss = math.floor(share * study.budget_steps), lowest(commit, share)
         print(
-            f"{study.dataset} {study.model_label}: {METRIC} {loss:.4f} within {steps} of {study.budget_steps} steps, "
+            f"{' '.join(study.labels[:2])}: {METRIC} {loss:.4f} within {steps} of {study.budget_steps} steps, "
             f"{lowest(commit, 1.0):.4f} within all, {study.trials} trials: target {rounded_up(loss):g}"
         )
 

@@ -18,7 +18,6 @@ from harness.run import OnFinished, OnProgress, Settings, Source
 from harness.trials.scheduler import BestSteps, Outcomes
 from results.bad_input import BadInput
 from results.costs.counts import Counts, Verdict
-from results.plans.batch_study import evaluation_steps
 from results.plans.kinds import from_plan
 from results.plans.study import Trial
 
@@ -62,7 +61,7 @@ class Runner(NamedTuple):
     Attributes:
       run: function that runs a job and returns the outcome of each trial.
       evaluations: function that returns the steps at which a study's trials are evaluated and may end, up to the
-        budget.
+        budget. By default these are all steps.
       programs: function that returns the key of a study's compiled programs. Studies with equal keys share them.
       over_hosts: whether multi-host runs are supported.
       saves_in_parts: whether each process of a multi-host run saves a part of a trial. All then need access to one
@@ -74,10 +73,12 @@ class Runner(NamedTuple):
         without predicted costs.
       process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
         process.
+      examples: function that returns the number of examples in a step, on which its cost depends.
+      lanes: whether a program runs several trials, and can divide a batch over devices.
     """
 
     run: Callable[[Job], Outcomes]
-    evaluations: Callable[[Any], np.ndarray] = lambda study: evaluation_steps(study.budget_steps, 1.1)
+    evaluations: Callable[[Any], np.ndarray] = lambda study: np.arange(1, study.budget_steps + 1)
     programs: Callable[[Any], Hashable] = lambda study: study.name
     over_hosts: bool = False
     saves_in_parts: bool = False
@@ -85,6 +86,8 @@ class Runner(NamedTuple):
     counts: Callable[[Any, Source, Settings], Counts] | None = None
     verdict: Callable[[Any, Source, Settings, str], Verdict] | None = None
     process: Callable[[Any], Hashable] = lambda study: study.name
+    examples: Callable[[Any], int] = lambda study: 0
+    lanes: bool = False
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
@@ -136,6 +139,8 @@ def _discard_kernel(study: Any) -> None:
 RUNNERS = {
     "batch": Runner(
         _batch,
+        lanes=True,
+        examples=lambda study: study.batch_size,
         evaluations=lambda study: study.evaluations,
         programs=_lazy("harness.step.programs_key", "programs_key"),
         over_hosts=True,
@@ -144,7 +149,6 @@ RUNNERS = {
     ),
     "cores": Runner(
         _cores,
-        evaluations=lambda study: np.arange(1, study.epochs + 1),
         after_death=_discard_kernel,
         over_hosts=True,
         saves_in_parts=True,
@@ -153,7 +157,7 @@ RUNNERS = {
     ),
     "layout": Runner(
         _layout,
-        evaluations=lambda study: np.arange(1, study.budget_steps + 1),
+        examples=lambda study: study.batch_size,
         process=lambda study: (study.kind, study.devices),
         counts=_lazy("harness.costs.layout_costs", "counts"),
         verdict=_lazy("harness.costs.layout_costs", "verdict"),

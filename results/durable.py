@@ -9,7 +9,6 @@ rename, and a new folder gets its name in the same way.
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import os
@@ -17,9 +16,9 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from results.aliases import Callback, Fields, Json, OnCount
 from results.bad_input import BadInput, first_line
@@ -37,8 +36,6 @@ _WRITES = 100  # attempts at writing a file if its temporary file keeps being re
 
 Folder: TypeAlias = Union[Path, "UPath"]
 Location: TypeAlias = Union[str, Path, "UPath"]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class Damaged(BadInput):
@@ -73,28 +70,6 @@ def location(text: "Location") -> Folder:
         raise BadInput(f"{text} cannot be opened ({error}). gs:// needs `pip install scaling-limits[gcs]`.") from None
     except ValueError as error:
         raise BadInput(f"{text} cannot be opened: {first_line(error)}") from None
-
-
-def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Lets a function of a folder also accept a string, which is parsed by ``location``."""
-
-    @functools.wraps(function)
-    def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
-        return function(location(folder), *args, **named)
-
-    return wrapper
-
-
-def located_both(
-    function: Callable[Concatenate[Folder, Folder, P], R],
-) -> Callable[Concatenate[Location, Location, P], R]:
-    """Same as ``located``, for a function of two folders."""
-
-    @functools.wraps(function)
-    def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
-        return function(location(one), location(other), *args, **named)
-
-    return wrapper
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:

@@ -17,7 +17,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
+from results.located import located
 from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
@@ -56,7 +57,7 @@ _NO_LOCK = "should be an empty file but is a link, a folder or a pipe. Remove it
 # Requests
 
 
-@durable.located
+@located
 def check_writable(store: Folder) -> None:
     """Raises BadInput unless files can be created in ``store``, or in its parent if it is missing. Leaves no files."""
     if not isinstance(store, Path):
@@ -76,7 +77,7 @@ def check_writable(store: Folder) -> None:
         raise BadInput(f"store={store} cannot be written ({error.strerror}). Choose another with store=DIR.") from None
 
 
-@durable.located
+@located
 def names(store: Folder) -> list[str]:
     """Returns the sorted names of the studies that were requested in a store or that a release holds."""
     commits = released_commits(store)
@@ -93,7 +94,7 @@ def names(store: Folder) -> list[str]:
     return names
 
 
-@durable.located
+@located
 def stored_plan(store: Folder, name: str) -> Plan | None:
     """Returns the study with its largest request for trials and repeats, or None if it was never requested."""
     listing = list_study(store / name)
@@ -104,7 +105,15 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
     return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
 
 
-@durable.located
+@located
+def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
+    """Returns the requested studies that are not in ``seen``, or not visible, sorted by name."""
+    requested = set(names(store))
+    unseen = requested.difference([commit.name for commit in catalogue(store)] if seen is None else seen)
+    return [plan for plan in (stored_plan(store, name) for name in sorted(unseen)) if plan is not None]
+
+
+@located
 def with_stored_name(store: Folder, study: T) -> T:
     """Returns the study with the name it has in a store, or would get there.
 
@@ -127,7 +136,7 @@ def with_stored_name(store: Folder, study: T) -> T:
     return names[-1]
 
 
-@durable.located
+@located
 def ask(store: Folder, study: Plan) -> None:
     """Records a request for ``study``. Raises BadInput with the differences if its name belongs to another plan."""
     check_same_plan(store, study)
@@ -141,7 +150,7 @@ def ask(store: Folder, study: Plan) -> None:
         durable.create(folder / confirm_file(repeats), durable.seal(repeats.record()))
 
 
-@durable.located
+@located
 def check_same_plan(store: Folder, study: Plan) -> None:
     """Raises BadInput if the store has another plan under this study's name."""
     stored = stored_plan(store, study.name)
@@ -157,7 +166,7 @@ def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
     return BadInput(f"{store / study.name} holds another plan ({changes}). Use another store=DIR.")
 
 
-@durable.located
+@located
 def check_destination(store: Folder) -> None:
     """Raises BadInput unless studies can be written to this store, which may be a URL."""
     if isinstance(store, Path):
@@ -165,7 +174,7 @@ def check_destination(store: Folder) -> None:
     check_is_store(store)
 
 
-@durable.located
+@located
 def check_is_store(store: Folder) -> None:
     """Raises BadInput for a release, or a store written by newer or unsupported older software."""
     if released_commits(store) is not None:
@@ -190,7 +199,7 @@ def _no_store(store: Folder) -> BadInput:
 # Reading
 
 
-@durable.located
+@located
 def catalogue(store: Folder) -> list[Commit]:
     """Returns the visible studies in a store or a release, sorted by name.
 
@@ -209,14 +218,14 @@ def catalogue(store: Folder) -> list[Commit]:
     return studies
 
 
-@durable.located
+@located
 def committed(store: Folder) -> list[Commit]:
     """Returns the visible studies, sorted by name, in a folder that is or will become a store."""
     studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 
-@durable.located
+@located
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
     """Reads all visible studies in a store or a release, or one of them, into pandas.
 
@@ -281,7 +290,7 @@ class StudyProgress(NamedTuple):
     to_run: int
 
 
-@durable.located
+@located
 def progress(store: Folder, study: Plan) -> StudyProgress:
     """Returns the progress of a study, including uncommitted parts.
 
@@ -307,7 +316,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
     return retry(look)
 
 
-@durable.located
+@located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
     """Returns the ids of the trials that need no further run, including those in uncommitted parts."""
 
@@ -318,7 +327,7 @@ def settled_ids(store: Folder, name: str) -> frozenset[int]:
     return retry(look)
 
 
-@durable.located
+@located
 def backends(store: Folder, name: str) -> frozenset[str]:
     """Returns the backends of a study's runs, including uncommitted parts."""
 
@@ -331,7 +340,7 @@ def backends(store: Folder, name: str) -> frozenset[str]:
     return retry(look)
 
 
-@durable.located
+@located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
     """Claims a study for writing, once all other processes on this machine have released it.
@@ -345,7 +354,7 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
         yield claims.Claim(store, name)
 
 
-@durable.located
+@located
 def is_running(store: Folder, name: str) -> bool:
     """Returns whether a process on this machine holds the study's lock."""
     path = store / name / ".lock"
@@ -361,7 +370,7 @@ def is_running(store: Folder, name: str) -> bool:
     return False
 
 
-@durable.located
+@located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
     """Waits for other processes on this machine, then locks the study against them until this process ends."""

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from harness.kinds import RUNNERS
 from results.aliases import Strings
 from results.plans import kinds
 from sweeps import factorizations, layouts, networks, schema
@@ -33,7 +34,7 @@ class Reader(NamedTuple):
     command: str
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []
     data_lines: Callable[[Sequence[ConfiguredStudy[Any]]], list[str]] = lambda studies: []
-    examples: Callable[[ConfiguredStudy[Any]], float] = lambda one: one.study.batch_size or 0.0
+    examples: Callable[[ConfiguredStudy[Any]], float] = lambda one: RUNNERS[one.study.kind].examples(one.study)
     make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Say], None] = lambda studies, say: None
 
 

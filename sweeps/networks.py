@@ -94,7 +94,7 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
     """Returns notes on when the trials of these studies end."""
-    at_targets = [study for study in studies if study.ends_at]
+    at_targets = [study for study in studies if study.search.ends_at]
     ends = []
     if at_targets:
         pruned = any(study.pruning == "exact" for study in at_targets)

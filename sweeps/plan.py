@@ -342,11 +342,13 @@ def _idle(costs: Sequence["StudyCost"]) -> list[str]:
     idle = [cost for cost in costs if cost.idle]
     if not idle:
         return []
+    from harness.kinds import RUNNERS
+
     most = max(idle, key=lambda cost: cost.idle)
     line = f"{most.idle:,} of {most.devices:,} devices are unused in {most.study.name}"
     if len(idle) > 1:
         line += f", and some in {number_of(len(idle) - 1, 'other study')}"
-    if most.study.batch_size is None:
+    if not RUNNERS[most.study.kind].lanes:
         return [f"{line}. It uses {number_of(most.shards, 'core')}."]
     instead = f"Use lanes=1 shards={most.devices} to divide each batch over all devices."
     return [f"{line}, because there are fewer trials than groups of devices. {instead}"]

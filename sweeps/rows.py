@@ -4,12 +4,11 @@ import pyarrow as pa
 
 from harness.run import Record
 from results.aliases import Row
-from results.plans import schema
+from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.rules import confirmation
 
-_PROPERTIES = ("dataset", "optimizer", "batch_size", "budget_steps", "pruning")  # columns of `studies` from all plans
 _OF_PLAN = ("evaluation_ratio", "evaluation_spacing")  # columns of `studies` from some plans only
 _OF_RECORD = (
     *("compile_seconds", "run_seconds", "train_seconds", "evaluate_seconds", "trial_steps"),
@@ -34,14 +33,14 @@ def tables(study: Plan, record: Record, about: Row) -> dict[str, pa.Table]:
         "seed": [trial.seed for trial in by_id],
     }
     trial_rows |= {name: [getattr(each, name) for each in outcomes] for name in ("status", "reason", "steps")}
-    trial_rows |= {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
+    trial_rows |= {name: [trial.metaparameters[name] for trial in by_id] for name in study.search.space}
     measured = {"study": [study.name for _ in record.trial], "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study) | _timing_columns(record)
     own = {column.name: column.type for column in KINDS[study.kind].columns}
     kinds = {name: own.get(name, pa.float32()) for name in record.metrics}
     return {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in study_row.items()}, {}),
-        "trials": schema.build(schema.TRIALS, trial_rows, dict.fromkeys(study.space, pa.float64())),
+        "trials": schema.build(schema.TRIALS, trial_rows, dict.fromkeys(study.search.space, pa.float64())),
         "measurements": schema.build(schema.MEASUREMENTS, measured | record.metrics, kinds),
     }
 
@@ -50,8 +49,9 @@ def _study_columns(study: Plan) -> Row:
     plan = study.plan()
     if plan.get("evaluation_spacings"):  # evaluations do not follow from the ratio and the spacing
         plan |= dict.fromkeys(_OF_PLAN)
-    about = {"study": study.name, "model": study.model_label, "planned_trials": study.trials, "plan": study.plan_json}
-    return about | {name: getattr(study, name) for name in _PROPERTIES} | {name: plan.get(name) for name in _OF_PLAN}
+    about = {"study": study.name, "planned_trials": study.trials, "budget_steps": study.budget_steps}
+    about |= {"pruning": study.search.pruning, "plan": study.plan_json}
+    return about | plan_columns.names(study) | {name: plan.get(name) for name in _OF_PLAN}
 
 
 def _timing_columns(record: Record) -> Row:

@@ -91,7 +91,7 @@ def run_study(
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
         has_work = bool(trials or _confirming(study, claim))
-        best = _best(study, claim) if has_work and study.pruning == "exact" else {}
+        best = _best(study, claim) if has_work and study.search.pruning == "exact" else {}
         multihost.broadcast(([trial.id for trial in trials], best) if has_work else None)
         if has_work:
 
@@ -181,7 +181,7 @@ def _best(study: Plan, claim: Claim) -> BestSteps:
     if len(measurements):
         measurements = measurements[~confirmation.is_repeat(measurements["trial"])]
     best = {}
-    for target in study.targets if len(measurements) else ():
+    for target in study.search.targets if len(measurements) else ():
         if first := answers.of_frame(measurements, target).answer():
             best[target] = (first.steps_high, first.trial)
     return best

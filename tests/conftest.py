@@ -209,11 +209,15 @@ def publish_factorization() -> Callable[..., None]:
         status = ["INFEASIBLE" if i in diverged else "COMPLETE" for i in ids]
         ended = {"study": [study.name] * len(ids), "trial": ids, "seed": ids, "status": status}
         ended |= {"steps": [study.epochs] * len(ids)} | drawn
-        about = {"study": study.name, "dataset": study.dataset, "model": study.model_label}
-        about |= {"optimizer": study.optimizer, "planned_trials": study.trials, "plan": study.plan_json}
+        about = {"study": study.name, "dataset": study.dataset, "model": study.labels.model}
+        about |= {"optimizer": study.labels.optimizer, "planned_trials": study.trials, "plan": study.plan_json}
         about |= {"device_count": study.cores, "emulated": emulated, "device_kind": device_kind}
         about |= {"physical_cores": physical_cores}
-        about |= {"budget_steps": study.epochs, "pruning": study.pruning, "started_at": "2026-03-04T05:06:07+00:00"}
+        about |= {
+            "budget_steps": study.epochs,
+            "pruning": study.search.pruning,
+            "started_at": "2026-03-04T05:06:07+00:00",
+        }
         store.ask(folder, study)
         with store.claim(folder, study.name) as claim:
             claim.write(

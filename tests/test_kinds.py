@@ -1,6 +1,7 @@
 """Kinds of study: what tells them apart are tables, and a new kind is files of its own with a row in each of these."""
 
 import ast
+import dataclasses
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from analysis import kind_views
 from harness.kinds import RUNNERS
 from results import store
 from results.plans import kinds
+from results.plans.plan import Plan
 from sweeps import kind_configs
 
 ROOT = Path(__file__).parents[1]
@@ -29,6 +31,11 @@ TABLES = {
     "analysis/kind_views.py",
 }
 CLASSES = {"Plan", *(kind.plan.__name__ for kind in kinds.KINDS.values())}
+# Attributes that plans of some kinds have, but not those of every kind.
+OF_SOME = {name for kind in kinds.KINDS.values() for name in dir(kind.plan)} | {
+    field.name for kind in kinds.KINDS.values() for field in dataclasses.fields(kind.plan)
+}
+OF_SOME -= {*dir(Plan), *Plan.__annotations__}
 STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what plans, and what holds one, are called
 
 # A new kind: a file of its own, a task, and in each table a row.
@@ -42,10 +49,19 @@ from sweeps import kind_configs
 import pyarrow as pa
 
 PLAYS = Column("plays", pa.int64(), "how often it was played")
-kinds.KINDS["toy"] = kinds.Kind(toy.ToyStudy, along="width", unit="play", columns=(PLAYS,))
+kinds.KINDS["toy"] = kinds.Kind(toy.ToyStudy, axes=("width", "batch_size"), unit="play", columns=(PLAYS,))
 RUNNERS["toy"] = Runner(toy.run)
-kind_configs.READERS["toy"] = kind_configs.Reader("toy", toy.Keys, ("toy",), toy.read, "report")
-kind_views.PRESENTATIONS["toy"] = kind_views.Presentation("toys over widths", "How toys fare.")
+kind_configs.READERS["toy"] = kind_configs.Reader("toy", toy.Keys, ("toy",), toy.read, "toys")
+kind_views.PRESENTATIONS["toy"] = kind_views.Presentation(
+    "toys over widths",
+    "How toys fare.",
+    load="toy.load",
+    source="toy",
+    columns=toy.COLUMNS,
+    figures={"toy_plays": kind_views.Figure("toy", "toy.drawn", "plays of toys against width")},
+    section=kind_views.Section("toys", "Toys", "toy"),
+    command=kind_views.Command("toys", "how toys fare", "Toys, a row per study.\\n\\n", "toy"),
+)
 """
 TASK = """\
 # @package _global_
@@ -104,6 +120,15 @@ def test_kinds_are_told_apart_by_tables_alone() -> None:
         "kind == 'cores'",
         "kind in ('recorded', 'toy')",
         "name == kind_views.BATCH",
+        "study.batch_size or 0",
+        "sizes.append(commit.study.batch_size or 1)",
+        "x = study.cores is None",
+        "if study.source is not None: pass",
+        "one.study.cores and x",
+        "not plan.targets",
+        "x if study.engine else y",
+        "[one for one in all if one.study.batch_size]",
+        "bool(study.confirm)",
         "match study:\n  case _: pass",
         "match one:\n  case Recorded(): pass",
         "match kind:\n  case 'cores': pass",
@@ -120,10 +145,13 @@ def told_apart(tree: ast.AST, constants: set[str]) -> Iterator[int]:
       tree: of a module.
       constants: names that stand for a kind's name.
     """
-    yield from sorted({node.lineno for node in ast.walk(tree) if _tells(node, constants)})
+    found = [node for node in ast.walk(tree) if _tells(node, constants)]
+    yield from sorted({(node.target if isinstance(node, ast.comprehension) else node).lineno for node in found})
 
 
 def _tells(node: ast.AST, constants: set[str]) -> bool:
+    if any(_is_of_some(each) for each in _asked(node)):
+        return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         inspects = node.func.id in ("type", "hasattr") or (node.func.id == "getattr" and len(node.args) == 3)
         if inspects and _last(node.args[0]) in STUDIES:
@@ -139,6 +167,28 @@ def _tells(node: ast.AST, constants: set[str]) -> bool:
         told = any(_is_kind(value, constants) for value in values) or any(_mentions(one, CLASSES) for one in classes)
         return told or _last(node.subject) in STUDIES
     return False
+
+
+def _asked(node: ast.AST) -> list[ast.expr]:
+    """Expressions of which a statement or an expression asks whether they are true, or None."""
+    if isinstance(node, ast.BoolOp):
+        return node.values[:-1]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+        return [node.test]
+    if isinstance(node, ast.comprehension):
+        return node.ifs
+    if isinstance(node, ast.Call) and _last(node.func) == "bool":
+        return node.args
+    if isinstance(node, ast.Compare) and any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops):
+        return [node.left]
+    return []
+
+
+def _is_of_some(node: ast.AST) -> bool:
+    """Whether an expression is an attribute of a study that only some kinds have."""
+    return isinstance(node, ast.Attribute) and node.attr in OF_SOME and _last(node.value) in STUDIES
 
 
 def _is_kind(node: ast.AST, constants: set[str]) -> bool:
@@ -226,7 +276,7 @@ def swept(here: Path) -> Path:
     """A store of toys and networks that look alike, by one command."""
     line = "sweeps task=toy,noisy_quadratic optimizer=sgd batch_size=4,16,64,256 trials=4 pruning=off store=all -m"
     (out,) = told(here, f"{line} task.budget.steps=400").values()
-    assert "analysis report" in out
+    assert "analysis toys" in out
     assert "analysis steps" in out
     return here / "all"
 
@@ -288,11 +338,16 @@ def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
     assert all("\nnoise," in table for table in (*without[:5], without[5].replace("\nsteps,", "\n")))
     for folder in ("drawn", "steps", "scatter"):
         pictures = {path.name: path.read_bytes() for path in (here / f"{folder}-none").glob("*.png")}
+        others = {path.name: path.read_bytes() for path in (here / f"{folder}-all").glob("*.png")}
         assert pictures
-        assert pictures == {path.name: path.read_bytes() for path in (here / f"{folder}-all").glob("*.png")}
+        assert ("toy_plays-all.png" in others) == (folder == "drawn")
+        assert pictures == {name: content for name, content in others.items() if name != "toy_plays-all.png"}
     pages = [(here / f"{name}.html").read_text() for name in ("all", "none")]
     assert [page.count("toys over widths") > 0 for page in pages] == [True, False]
     assert "How toys fare." in pages[0]
+    assert [page.count('<section id="toys"') for page in pages] == [1, 0]
+    assert [page.count('href="#toys">Toys<') for page in pages] == [1, 0]
+    assert "How often toys were played." in pages[0]
     data = [
         json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', p, re.S)[1]) for p in pages
     ]
@@ -303,6 +358,15 @@ def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
 @pytest.mark.slow
 def test_a_store_of_a_new_kind_alone(here: Path, swept: Path) -> None:
     shutil.copytree(swept, here / "toys", ignore=shutil.ignore_patterns("noise-*"))
-    told(here, "analysis report --store toys --out toys.html")
+    lines = ["analysis report --store toys --out toys.html", "analysis toys --store toys --csv"]
+    lines += ["analysis figures --store toys --out toys-drawn", "analysis figures --list", "analysis toys --store toys"]
+    said = told(here, *lines)
+    names = sorted(store.names(here / "toys"), key=lambda name: int(name.split("-")[2][1:]))
+    assert said[lines[1]].splitlines() == ["study,width,plays", *(f"{name},3,90" for name in names)]
+    assert "next: python -m analysis figures --store toys" in said[lines[4]]
+    assert (here / "toys-drawn" / "toy_plays-all.svg").exists()
+    assert "plays of toys against width" in said[lines[3]]
+    assert "plays  how often it was played" in told(here, "analysis toys --help")["analysis toys --help"]
+    assert '<section id="toys"' in (here / "toys.html").read_text()
     done = refused(here, "analysis steps --store toys")
     assert "no study in toys has steps to target: its kinds have no targets" in done

@@ -267,7 +267,7 @@ def _is_plain(study: Plan) -> bool:
     if not isinstance(study, BatchStudy):
         return False
     plain = (study.pruning, study.stop, study.schedule) == ("off", "target", "constant")
-    return plain and (study.dataset, study.model_label) == ("digits", MODEL)
+    return plain and (study.dataset, study.labels.model) == ("digits", MODEL)
 
 
 @pytest.mark.slow

@@ -1,19 +1,25 @@
-"""ToyStudy: a kind of study that has a batch size and targets, and is about neither; how it is asked for, and run."""
+"""ToyStudy: a kind of study with a batch size and targets that is about neither: its plan, its runs and its tables."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
 from omegaconf import MISSING
 
 from harness.kinds import Job
 from harness.run import TRAINING, Record, RunProgress
 from harness.trials.scheduler import TrialOutcome
-from results.plans.plan import Plan
+from results import store
+from results.bad_input import BadInput
+from results.durable import Folder
+from results.plans import kinds
+from results.plans.plan import Labels, Plan, Search
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
+from results.storage.commits import read_table
 from sweeps.configured_study import ConfiguredStudy, ranges
 
 
@@ -33,12 +39,6 @@ class ToyStudy(Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "toy"
-    optimizer: ClassVar[str] = "sgd"
-    model_label: ClassVar[str] = "quadratic_1.0"
-    pruning: ClassVar[str] = "off"
-    stop: ClassVar[str] = "budget"
-    ends_at: ClassVar[tuple[Target, ...]] = ()
-    source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         for field in ("batch_size", "width", "budget_steps"):
@@ -52,9 +52,14 @@ class ToyStudy(Plan):
         return f"toy-w{self.width}-b{self.batch_size}"
 
     @property
-    def most_evaluations(self) -> int:
-        """Of a trial."""
-        return self.budget_steps
+    def labels(self) -> Labels:
+        """Its names in tables."""
+        return Labels(self.dataset, "quadratic_1.0", "sgd")
+
+    @property
+    def search(self) -> Search:
+        """The search of its trials."""
+        return Search(self.space, self.targets)
 
 
 @dataclasses.dataclass
@@ -112,3 +117,64 @@ def run(job: Job) -> Mapping[int, TrialOutcome]:
     job.on_finished(record)
     job.on_progress(RunProgress(TRAINING, {len(steps): len(ended)}, {}, len(step), 1.0, 2.0))
     return ended
+
+
+COLUMNS = {"study": "name of the study", "width": "width of the toy", "plays": "how often it was played"}
+
+
+class MeasuredToy(NamedTuple):
+    """A toy that has run."""
+
+    study: ToyStudy
+    plays: int
+
+
+def load(folder: Folder) -> list[MeasuredToy]:
+    """The toys of a store that have run, by width and batch size."""
+    commits = kinds.of_kind(store.catalogue(folder), "toy")
+    found = [MeasuredToy(one.study, max(read_table(one, "measurements")["plays"].to_pylist())) for one in commits]
+    return sorted(found, key=lambda one: kinds.place(one.study))
+
+
+def table(toys: Sequence[MeasuredToy]) -> pd.DataFrame:
+    """A row per study."""
+    return pd.DataFrame([(one.study.name, one.study.width, one.plays) for one in toys], columns=list(COLUMNS))
+
+
+def as_text(toys: Sequence[MeasuredToy]) -> str:
+    """The table for a reader."""
+    return table(toys).to_string()
+
+
+def remarks(toys: Sequence[MeasuredToy]) -> list[str]:
+    """Notes on the table."""
+    return [f"{len(toys)} toys were played"]
+
+
+def absent(folder: Folder) -> BadInput:
+    """The error for a store without toys."""
+    return BadInput(f"no toy in {folder}")
+
+
+def drawn(toys: Sequence[MeasuredToy]) -> Iterator[Any]:
+    """One picture."""
+    from analysis.plotting import picture
+
+    figure, ax = picture.axes("toys", "plays")
+    ax.plot([one.study.width for one in toys], [one.plays for one in toys])
+    yield picture.Picture(("all",), figure)
+
+
+def words(toys: Sequence[MeasuredToy]) -> list[str]:
+    """By which the search finds toys."""
+    return [one.study.slug for one in toys]
+
+
+def section(toys: Sequence[tuple[int, MeasuredToy]], charts_before: int) -> tuple[Any, list[Any]]:
+    """The section on toys, which has no charts."""
+    from analysis.report.charts import chart_section
+    from analysis.report.markup import row, table as html_table
+
+    rows = [row([one.study.name, f"{one.plays:,}"], data_groups=str(number)) for number, one in toys]
+    own = html_table("Toys", ("study", "plays"), rows)
+    return chart_section("toys", "Toys", toys, charts_before, [], [], own, "How often toys were played."), []

@@ -94,7 +94,7 @@ def are_divided() -> bool:
 def batch_is_divided() -> bool:
     """Returns whether the partitioner divides the batch of the program that is traced."""
     sharding = _SHARDING.get()
-    return sharding is not None and "batch" in sharding.layout
+    return sharding is not None and bool(sharding.layout.get("batch"))
 
 
 def are_rematerialized() -> bool:

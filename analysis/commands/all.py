@@ -4,18 +4,14 @@ import argparse
 import importlib
 
 from analysis import arguments, kind_views
-from analysis.kind_views import BATCH, CORES, LAYOUTS
+from analysis.kind_views import BATCH
 from results import store
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs each command for which the store has studies."""
     drawn = kind_views.drawn(store.catalogue(options.store))
-    names = []
-    if CORES in drawn:
-        names.append("epochs")
-    if LAYOUTS in drawn:
-        names.append("layouts")
+    names = [name for name, (_, row) in kind_views.commands().items() if row.source in drawn]
     if BATCH in drawn or not drawn:
         names += ["steps", "fit"]
     for name in names:
@@ -25,4 +21,4 @@ def run(options: argparse.Namespace) -> None:
 
 def _run(name: str, options: argparse.Namespace, *words: str) -> None:
     parsed = arguments.parser().parse_args([name, "--store", str(options.store), *words])
-    importlib.import_module(f"analysis.commands.{name}").run(parsed)
+    importlib.import_module(f"analysis.commands.{arguments.module(parsed)}").run(parsed)

@@ -152,6 +152,12 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
     return row
 
 
+def fits(studies: Sequence[MeasuredFactorization]) -> tuple[pd.DataFrame, str]:
+    """Returns the table of the fits of all curves, and its text for a reader."""
+    core_fits = [of_curve(curve) for curve in curves(studies)]
+    return table(core_fits), as_text(core_fits)
+
+
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
     """Formats the fits for a reader: one line each, then speed-ups and reasons, and the requirements of a fit."""
     rows, remarks = [], []

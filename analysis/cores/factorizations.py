@@ -14,7 +14,8 @@ from analysis.columns import EPOCHS as COLUMNS
 from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.factorization import Factorization
 from results.printing import quoted
@@ -128,18 +129,9 @@ def of_commits(commits: Sequence[Commit]) -> list[MeasuredFactorization]:
     return sorted(measured, key=lambda one: _order(one.study))
 
 
-@located
-def waiting_names(folder: Folder, ran: Sequence[MeasuredFactorization]) -> list[str]:
-    """Returns the names of requested studies of kind ``cores`` that are not visible yet."""
-    others = set(store.names(folder)) - {one.study.name for one in ran}
-    seen = {commit.name for commit in store.catalogue(folder)}
-    plans = [plan for name in sorted(others - seen) if (plan := store.stored_plan(folder, name))]
-    return [plan.name for plan in kinds.of_type(plans, Factorization)]
-
-
-def no_factorization(folder: Folder) -> BadInput:
+def absent(folder: Folder) -> BadInput:
     """Returns the error for a store without factorizations."""
-    names = waiting_names(folder, [])
+    names = [plan.name for plan in kinds.of_type(store.waiting(folder), Factorization)]
     if names:
         return BadInput(f"no factorization in {folder} has run yet (planned: {text.first_few(names)})")
     fill = f"python -m sweeps +experiment=alx2022/quickstart store={quoted(folder)} -m"
@@ -147,10 +139,10 @@ def no_factorization(folder: Folder) -> BadInput:
 
 
 def _order(study: Factorization) -> tuple[object, ...]:
-    along = kinds.KINDS[study.kind].along
+    axes = kinds.KINDS[study.kind].axes
     formats = (DTYPES.index(study.table_dtype), DTYPES.index(study.solver_dtype))
     names = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
-    return (*names, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
+    return (*names, *(str(value) for field, value in study.plan().items() if field not in axes), study.cores)
 
 
 def _measured(commit: Commit) -> MeasuredFactorization:
@@ -227,16 +219,10 @@ def data_label(one: MeasuredFactorization) -> str:
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
 
-def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str] = ()) -> list[str]:
-    """Returns notes on the table of ``factorizations`` for a reader, one sentence each.
-
-    Args:
-      factorizations: rows of the table.
-      waiting: names of requested studies that have not run.
-    """
+def notes(factorizations: Sequence[MeasuredFactorization]) -> list[str]:
+    """Returns notes on the table of ``factorizations`` for a reader, one sentence each."""
     return text.notes(
         {
-            "not in the table, because no run has ended yet": waiting,
             "cores are emulated, so seconds do not measure speed": [
                 emulated_label(one) for one in factorizations if one.hardware and one.hardware.emulated
             ],
@@ -253,6 +239,9 @@ def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str
     )
 
 
+remarks = notes  # on the printed table
+
+
 def emulated_label(one: MeasuredFactorization) -> str:
     """Labels a study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
     physical = one.hardware and one.hardware.physical_cores
@@ -260,10 +249,11 @@ def emulated_label(one: MeasuredFactorization) -> str:
     return f"{one.study.name} ({words} on {physical} physical)" if physical else f"{one.study.name} ({words})"
 
 
-def as_text(table: pd.DataFrame) -> str:
+def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:
     """Formats the table for a reader: columns that differ between rows, and a star after seconds on emulated cores."""
-    rows = table.sort_values(["dataset", "data"], kind="stable").to_dict("records")
-    further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
+    whole = table(factorizations)
+    rows = whole.sort_values(["dataset", "data"], kind="stable").to_dict("records")
+    further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if whole[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
     lines = []
     for row in rows:

@@ -20,6 +20,7 @@ from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
 from results.grouping import grouped
+from results.plans.kinds import along
 
 BESIDE = 0.28  # octaves between selected and confirmed answers
 MINIMUM = Style(INK, "o", (0, ()))
@@ -49,7 +50,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
             continue
         studies = [each for each, _ in curve.trials_by_rule]
         count = medians.equal_counts(studies)
-        batch_size = np.array([each.study.batch_size for each in studies], np.float64)
+        batch_size = np.array([along(each.study) for each in studies], np.float64)
         figure, ax = axes(title, f"{goal} · {count} trials at every batch size")
         largest = best_of.largest_with_band(count)
         bands = {k: [medians.summarize(each, count, k).median for each in studies] for k in sizes if k <= largest}

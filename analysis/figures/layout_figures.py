@@ -182,7 +182,7 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, Strings, list[M
 
     def key_of(one: MeasuredLayout) -> Strings:
         study = one.study
-        names = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
+        names = (study.labels.model, study.engine, str(study.device_count), str(one.row["hardware"]))
         return (*names, str(sorted(study.model_options.items())))
 
     return [
@@ -234,7 +234,7 @@ def _finish(ax: Axes, across: str, up: str) -> None:
 def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout]) -> None:
     """Lists the first layouts next to the picture."""
     named = members[:NAMED]
-    lines = [f"{one.study.mesh}\n  {_folded(one.study.layout or 'replicated')}" for one in named]
+    lines = [f"{one.study.mesh}\n  {_folded(one.study.layout_label)}" for one in named]
     head = f"{heading} ({len(named)} of {len(members)}):" if len(named) < len(members) else f"{heading}:"
     ax.text(1.03, 0.62, "\n".join([head, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
 

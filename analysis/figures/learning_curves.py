@@ -16,6 +16,7 @@ from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
+from results.plans.kinds import along
 from results.plans.study import Target
 from results.rules import answers
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -44,7 +45,7 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
       target: metric and its value.
     """
     study = commit.study
-    title = f"{study.dataset} · {study.model_label} · {study.optimizer} · batch size {study.batch_size or 0:,}"
+    title = " · ".join((*study.labels, f"batch size {along(study):,}"))
     if target.metric not in commit.metrics:
         yield Skipped(f"learning curves of {title}", f"it did not measure {target.metric}")
         return
@@ -75,7 +76,7 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
         words = f"trial {first.trial} reached it first: {text.interval(first.steps_low, first.steps_high)}"
         handles.append(Patch(facecolor=CROSSING, label=words))
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    yield Picture((study.dataset, study.model_label, study.optimizer, f"b{study.batch_size}", target.metric), figure)
+    yield Picture((*study.labels, f"b{along(study)}", target.metric), figure)
 
 
 def best_so_far(rows: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -85,5 +85,5 @@ def pruning_words(pruned: Sequence[bool]) -> str:
 
 def stops_at(workload: WorkloadStudies, metric: str) -> float | None:
     """Returns a workload's only target, at which its trials stopped, or None if they continued beyond it."""
-    own = workload.commits[0].study.targets
+    own = workload.commits[0].study.search.targets
     return own[0].value if len(own) == 1 and own[0].metric == metric else None

@@ -4,17 +4,18 @@ Functions are given by name and imported when they draw, and matplotlib and pyar
 that need them, so that `figures --list` starts quickly.
 """
 
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from analysis import kind_views
 from analysis.figures import definitions
-from analysis.kind_views import BATCH, CORES, LAYOUTS, PAPER
+from analysis.kind_views import BATCH, PAPER, Figure
 from results import durable, printing
 from results.aliases import Strings
 from results.bad_input import BadInput, check_choice
+from results.located import located
 from results.plans.study import TargetRequest
 
 if TYPE_CHECKING:
@@ -30,137 +31,86 @@ WORKLOADS = "workloads"
 PUBLISHED = "published"  # numbers in results/papers, which do not need a store
 
 
-class Figure(NamedTuple):
-    """A row of the registry.
-
-    Attributes:
-      source: key of ``LOADERS``, ``published`` for numbers from a paper, or ``workloads`` for batch-size workloads that
-        a request selects.
-      function: dotted name of the function in ``analysis`` that yields the pictures.
-      shows: description in the list of figures.
-      arguments: arguments for the function, after the data.
-      credit: credit to add to each picture's title.
-    """
-
-    source: str
-    function: str
-    shows: str
-    arguments: tuple[Any, ...] = ()
-    credit: str = ""
-
-    def draw(self, *data: Any) -> "Pictures":
-        """Yields pictures of the data. For ``workloads``, pass the workloads and the request."""
-        from analysis.plotting import picture
-
-        for item in _imported(self.function)(*data, *self.arguments):
-            if self.credit and isinstance(item, picture.Picture):
-                picture.add_to_title(item.figure, self.credit)
-            yield item
-
-
 FIGURES: dict[str, Figure] = {
     "steps_to_target": Figure(
         BATCH,
-        "figures.batch_figures.steps_to_target",
+        "analysis.figures.batch_figures.steps_to_target",
         "steps to target against batch size with regimes, one picture per curve",
     ),
     "optimizers": Figure(
-        BATCH, "figures.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
+        BATCH, "analysis.figures.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
     ),
-    "summary": Figure(BATCH, "figures.summaries.summary", "summary page of a curve, with its trials and its fit"),
+    "summary": Figure(
+        BATCH, "analysis.figures.summaries.summary", "summary page of a curve, with its trials and its fit"
+    ),
     "best_of": Figure(
-        BATCH, "figures.best_of_figures.pays", "how far doubling pays off against the number of trials per point"
+        BATCH,
+        "analysis.figures.best_of_figures.pays",
+        "how far doubling pays off against the number of trials per point",
     ),
     "narrowing": Figure(
         BATCH,
-        "figures.narrowing_figures.of_curves",
+        "analysis.figures.narrowing_figures.of_curves",
         "expected width of pays up to and efficient up to against the multiple of the trials",
     ),
     "payoff": Figure(
         BATCH,
-        "figures.payoff_figures.of_curves",
+        "analysis.figures.payoff_figures.of_curves",
         "time to target and device-hours against devices, with their Pareto front",
     ),
     "payoff_paper": Figure(
         PUBLISHED,
-        "figures.forest_figures.of_paper",
+        "analysis.figures.forest_figures.of_paper",
         "the batch size up to which doubling pays off, one row per workload of Shallue et al. 2018",
     ),
-    "payoff_cores": Figure(
-        CORES,
-        "figures.payoff_figures.of_factorizations",
-        "time and device-hours of factorizations against cores, with their Pareto front",
-    ),
-    "epochs": Figure(
-        CORES,
-        "figures.scaling_figures.epochs_against_cores",
-        "seconds per epoch of a factorization against cores, one picture per curve",
-    ),
-    "speedup": Figure(
-        CORES, "figures.scaling_figures.speedup", "speed-up and efficiency against cores, all curves of a device"
-    ),
-    "recall": Figure(CORES, "figures.recall_figures.recall", "Recall@20 and @50 of all factorizations of a data set"),
-    "precision": Figure(
-        CORES, "figures.recall_figures.precision", "recall and objective against epochs, for each number format"
-    ),
-    "solvers": Figure(CORES, "figures.recall_figures.solvers", "recall and objective against seconds, for each solver"),
-    "tuning": Figure(
-        CORES, "figures.recall_figures.tuning", "recall over the plane of unobserved weight and norm penalty"
-    ),
-    "layout_cost": Figure(
-        LAYOUTS, "figures.layout_figures.cost", "seconds per step of each layout against bytes sent, by redundancy"
-    ),
-    "layout_pareto": Figure(
-        LAYOUTS,
-        "figures.layout_figures.pareto",
-        "seconds per step against bytes held, with the Pareto front of layouts",
-    ),
-    "layout_predicted": Figure(
-        LAYOUTS,
-        "figures.layout_figures.predicted",
-        "predicted against measured seconds per step, with the spread of renamed twins",
-    ),
-    "layout_published": Figure(
-        LAYOUTS, "figures.layout_figures.published", "utilization of published layouts against chips"
-    ),
+}
+for _row in kind_views.PRESENTATIONS.values():
+    FIGURES |= _row.figures
+FIGURES |= {
     "steps": Figure(
-        WORKLOADS, "figures.workload_figures.steps", "steps to target against batch size, a panel per workload"
+        WORKLOADS, "analysis.figures.workload_figures.steps", "steps to target against batch size, a panel per workload"
     ),
-    "targets": Figure(WORKLOADS, "figures.workload_figures.targets", "steps to several targets, a panel per workload"),
+    "targets": Figure(
+        WORKLOADS, "analysis.figures.workload_figures.targets", "steps to several targets, a panel per workload"
+    ),
     "compare": Figure(
         WORKLOADS,
-        "figures.workload_figures.compare",
+        "analysis.figures.workload_figures.compare",
         "optimizers of a workload, or models or data sets with --by model or --by dataset",
     ),
     "metaparameters": Figure(
         WORKLOADS,
-        "figures.workload_figures.best_trials",
+        "analysis.figures.workload_figures.best_trials",
         "metaparameters of the best trial against batch size, with linear and square-root rules",
     ),
     "scatter": Figure(
         WORKLOADS,
-        "figures.workload_figures.scatter",
+        "analysis.figures.workload_figures.scatter",
         "trials over learning rate and 1 - momentum (or --by another) that reach the goal, miss it or diverge",
     ),
     "split": Figure(
-        WORKLOADS, "figures.workload_figures.split", "trials split --by a metaparameter, such as label_smoothing"
+        WORKLOADS,
+        "analysis.figures.workload_figures.split",
+        "trials split --by a metaparameter, such as label_smoothing",
     ),
     "budget": Figure(
-        WORKLOADS, "figures.workload_figures.budget", "best error within budgets of steps and of examples"
+        WORKLOADS, "analysis.figures.workload_figures.budget", "best error within budgets of steps and of examples"
     ),
     "learning_curves": Figure(
         WORKLOADS,
-        "figures.learning_curves.learning_curves",
+        "analysis.figures.learning_curves.learning_curves",
         "all trials of each study, the best so far, and where it crosses the target",
     ),
     "searches": Figure(
         WORKLOADS,
-        "figures.best_of_figures.searches",
+        "analysis.figures.best_of_figures.searches",
         "steps to target of searches of --best-of trials, with 90 % bands, a picture per workload",
     ),
 }
 FIGURES |= {
-    f"{SHALLUE}/figure{number}": Figure(PAPER, "figures.shallue2018.figure", f"Shallue et al. 2018: {title}", (number,))
+    f"{SHALLUE}/figure{number}": Figure(
+        PAPER, "analysis.figures.shallue2018.figure", f"Shallue et al. 2018: {title}", (number,)
+    )
     for number, title in definitions.TITLES.items()
 }
 FIGURES |= {
@@ -168,19 +118,19 @@ FIGURES |= {
     for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
 }
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn with --where
-# Functions that read a store: batch-size curves with fits, factorizations, layouts, and a paper's workloads.
-LOADERS = {
-    BATCH: "fitting.curve_fits.of_store",
-    CORES: "cores.factorizations.load",
-    LAYOUTS: "measured_layouts.load",
-    PAPER: "figures.shallue2018.of_store",
-}
+# Functions that read a store, by the source of figures.
+LOADERS = {row.source: row.load for row in kind_views.PRESENTATIONS.values() if row.load}
+LOADERS[PAPER] = "analysis.figures.shallue2018.of_store"
 
 
-def _imported(name: str) -> Callable[..., Any]:
-    """Imports a function in ``analysis`` by its dotted name."""
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(f"analysis.{module}"), function)
+def draw(figure: Figure, *data: Any) -> "Pictures":
+    """Yields the pictures of a figure of the data. For ``workloads``, pass the workloads and the request."""
+    from analysis.plotting import picture
+
+    for item in pkgutil.resolve_name(figure.function)(*data, *figure.arguments):
+        if figure.credit and isinstance(item, picture.Picture):
+            picture.add_to_title(item.figure, figure.credit)
+        yield item
 
 
 def store_figures() -> list[str]:
@@ -201,7 +151,7 @@ def listing() -> str:
     return "\n".join(lines[1:])
 
 
-@durable.located
+@located
 def write_all(
     folder: "Folder",
     out: str | Path,
@@ -235,12 +185,12 @@ def write_all(
         check_choice("figure", name, store_figures())
     out = _checked(out)
     commits = store.catalogue(folder)
-    present = kind_views.drawn(commits)
-    if not commits:
-        present.add(BATCH)
-    papers = _load(PAPER, folder, target) if PAPER in present else None
-    if papers and name is None and not _imported("figures.shallue2018.has_any")(papers):
-        present.remove(PAPER)  # a missing paper is reported only if it was requested by name
+    present = kind_views.drawn(commits) if commits else {BATCH}
+    if commits and BATCH in present:
+        papers = _load(PAPER, folder, target)
+        has_any = pkgutil.resolve_name("analysis.figures.shallue2018.has_any")
+        if name is not None or not papers or has_any(papers):  # without a name, a missing paper is not reported
+            present.add(PAPER)
     taken = set[str]()
     passed: dict[str, list[Skipped]] = {}
     for source in (*LOADERS, PUBLISHED):
@@ -249,7 +199,7 @@ def write_all(
             continue
         if source not in {*present, PUBLISHED}:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {kind_views.kinds_drawn_as(source)[0]}"))
+                report(Skipped(name, f"{folder} has no study of kind {BATCH if source == PAPER else source}"))
             continue
         try:
             data = (
@@ -264,7 +214,7 @@ def write_all(
             continue
         for figure in wanted:
             prefix = () if source == PAPER else tuple(figure.split("/"))
-            for item in _written(FIGURES[figure].draw(*data), prefix, out, taken):
+            for item in _written(draw(FIGURES[figure], *data), prefix, out, taken):
                 if name is None and isinstance(item, Skipped):
                     passed.setdefault(figure, []).append(item)
                 else:
@@ -275,11 +225,11 @@ def write_all(
 
 def _load(source: str, folder: "Folder", target: TargetRequest, on_progress: "Report | None" = None) -> Any:
     """Reads the data from a source. Only curves use a target and show progress."""
-    load = _imported(LOADERS[source])
+    load = pkgutil.resolve_name(LOADERS[source])
     return load(folder, target, on_progress) if source == BATCH else load(folder)
 
 
-@durable.located
+@located
 def write_kind(
     folder: "Folder",
     out: str | Path,
@@ -302,7 +252,7 @@ def write_kind(
         report(item)
 
 
-@durable.located
+@located
 def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report | None" = None) -> "Pictures":
     """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
 
@@ -323,9 +273,9 @@ def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report |
     if figure.source == BATCH:
         wanted = progress.track(list(requests.each(selection, request)), "fit", " curves", on_progress)
         lines = [curve_fits.of_workload(*each, request.rule) for each in wanted]
-        yield from figure.draw(lines)
+        yield from draw(figure, lines)
     else:
-        yield from figure.draw(selection, request)
+        yield from draw(figure, selection, request)
 
 
 def _written(pictures: "Pictures", prefix: Strings, out: Path, taken: set[str]) -> "Iterator[Path | Skipped]":

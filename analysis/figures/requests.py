@@ -112,7 +112,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
     if request.metric is not None and request.values:
         measured = any(request.metric in commit.metrics for commit in workload.commits)
         return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
-    own = list(workload.commits[0].study.targets)
+    own = list(workload.commits[0].study.search.targets)
     chosen = own or definitions.targets(workload.dataset, workload.model, workload.optimizer)[:1]
     return [target for target in chosen if request.metric in (None, target.metric)]
 

@@ -21,6 +21,7 @@ from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.grouping import grouped
+from results.plans.kinds import along
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
@@ -248,7 +249,7 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
     built = {}
     for position, (one, *_) in panels.items():
         workload = _workload(paper, one)
-        commits = [each for each in workload.commits if each.study.batch_size == one.batch_size] if workload else []
+        commits = [each for each in workload.commits if along(each.study) == one.batch_size] if workload else []
         if not workload or not commits:
             built[position] = BuiltPanel(None, [f"not in the store: {_names([one])} at batch size {one.batch_size:,}"])
             continue
@@ -269,7 +270,7 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
 def _budget(one: PaperLine, commit: Commit) -> float:
     """Returns the budget in steps, or infinity if there is no budget."""
     if one.example_budget is not None:
-        return one.example_budget / (commit.study.batch_size or 1)
+        return one.example_budget / along(commit.study)
     return math.inf if one.step_budget is None else one.step_budget
 
 

@@ -18,6 +18,7 @@ from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped, keep_inside
 from analysis.trials import trials
+from results.plans.kinds import along
 
 # Inches.
 WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
@@ -40,7 +41,7 @@ def summary(curves: Sequence[CurveFits]) -> Pictures:
             yield Skipped(f"summary of {title}, {goal}", one.why_nothing)
             continue
         of_study = trials.of_commits(curve.workload.commits, curve.target)
-        studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
+        studies = sorted(of_study.values(), key=lambda each: (along(each.study), each.study.name))
         yield Picture(batch_figures.file_names(curve), _page(title, goal, CurveTrials(one, studies)))
 
 

@@ -15,6 +15,7 @@ from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
+from results.plans.kinds import along
 from results.plans.study import Target, decimal
 
 EASIER = (1.0, 1.25, 1.5, 2.0)  # multiples of the target, for workloads with only one target
@@ -128,7 +129,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
     for workload, target in requests.each(selection, request):
         what = f"metaparameters of {workload.title}"
         for line in (yield from pages.keep_drawable([(what, curve_fits.of_workload(workload, target, request.rule))])):
-            space = workload.commits[-1].study.space
+            space = workload.commits[-1].study.search.space
             shown = tuning.shared_quantities(line, metaparameters.quantities(line.curve.tuned, space))
             if not shown:
                 yield Skipped(what, "no metaparameter differs between its trials")
@@ -145,7 +146,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
     vertical = request.by or metaparameters.MOMENTUM
     budget = float(request.steps[0]) if request.steps else math.inf
     for workload, target in requests.each(selection, request):
-        what, space = f"scatter of {workload.title}", workload.commits[-1].study.space
+        what, space = f"scatter of {workload.title}", workload.commits[-1].study.search.space
         if workload.pruned:
             yield Skipped(what, PRUNED)
             continue
@@ -155,7 +156,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
         across, up = (metaparameters.on_its_scale(name, space) for name in (metaparameters.LEARNING_RATE, vertical))
         of_study = trials.of_commits(workload.commits, target, strict=request.rule.strict)
         planes = {
-            commit.study.batch_size or 0: tuning.place_trials(of_study[commit.name].rows_in_k, across, up, budget)
+            along(commit.study): tuning.place_trials(of_study[commit.name].rows_in_k, across, up, budget)
             for commit in workload.commits
         }
         planes = {size: points for size, points in planes.items() if len(points.x)}
@@ -256,7 +257,7 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
 def _budget_panels(
     workload: WorkloadStudies, metric: str, ids_by_study: Sequence[set[int]], request: FigureRequest
 ) -> list[Panel]:
-    sizes = [commit.study.batch_size or 1 for commit in workload.commits]
+    sizes = [along(commit.study) for commit in workload.commits]
     planned = [trials.planned_steps(commit) for commit in workload.commits]
     of_steps = list(request.steps) or trials.budget_series(planned, MOST_BUDGETS)
     of_examples = trials.budget_series([own * size for own, size in zip(planned, sizes, strict=True)], MOST_BUDGETS)

@@ -20,6 +20,7 @@ from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results import store
 from results.catalog.overview import Overview
+from results.plans.kinds import along
 from results.plans.study import ACCIDENTS, Target
 from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -86,7 +87,7 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     least, median, most = _order(own)
     return Confirmed(
         study=one.study.name,
-        batch_size=one.study.batch_size or 0,
+        batch_size=along(one.study),
         best=int(best["trial"]),
         selected=(float(best["steps_low"]), float(best["steps_high"])),
         chosen=reports.chosen,

@@ -24,8 +24,11 @@ from analysis.fitting.fits import PointsFit
 from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
 from results import progress
+from results.aliases import Strings
 from results.bad_input import BadInput
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
+from results.plans.kinds import along
 from results.plans.study import Target, TargetRequest, decimal
 from results.printing import Report
 from results.rules.answers import MINIMUM, Rule
@@ -140,13 +143,13 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     by_size: dict[int, list[pd.DataFrame]] = {}
     at_start = curves.met_at_start(curve)
     for one, rows in curve.trials_by_rule:
-        size = one.study.batch_size or 0
+        size = along(one.study)
         if size not in at_start:
             by_size.setdefault(size, []).append(rows[rows["trial"].isin(ids_by_study.get(one.study.name, set()))])
     return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}
 
 
-def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[tuple[str, ...], list[CurveFits]]]:
+def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[Strings, list[CurveFits]]]:
     """Groups curves with equal data set, model and target whose plans agree in all fields except ``leaving``.
 
     Returns:
@@ -154,7 +157,7 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
       its curves.
     """
 
-    def names(one: CurveFits) -> tuple[str, ...]:
+    def names(one: CurveFits) -> Strings:
         return one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value)
 
     def shared(one: CurveFits) -> dict[str, object]:

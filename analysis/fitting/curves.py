@@ -15,9 +15,10 @@ from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results import store
+from results.aliases import Strings
 from results.catalog.overview import Overview
 from results.durable import Folder
-from results.plans import kinds
+from results.plans.kinds import along
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
 
@@ -51,8 +52,8 @@ class Curve(NamedTuple):
     exact: bool
     rule: Rule = MINIMUM
     split: bool = False
-    notes: tuple[str, ...] = ()
-    at_edge: Mapping[int | None, Sequence[Edge] | None] = MappingProxyType({})
+    notes: Strings = ()
+    at_edge: Mapping[int, Sequence[Edge] | None] = MappingProxyType({})
     trials_by_rule: Sequence[tuple[StudyTrials, pd.DataFrame]] = ()
 
     @property
@@ -94,7 +95,7 @@ class Curve(NamedTuple):
         return text.goal(self.target, self.rule)
 
     @property
-    def tuned(self) -> tuple[str, ...]:
+    def tuned(self) -> Strings:
         """The metaparameters that differ between trials."""
         every = pd.concat([rows[one.metaparameters] for one, rows in self.trials_by_rule], ignore_index=True)
         return tuple(str(name) for name in every if every[name].nunique() > 1)
@@ -123,7 +124,7 @@ class Points(NamedTuple):
     high: np.ndarray
     weights: np.ndarray
     trials: int | None
-    notes: tuple[str, ...]
+    notes: Strings
     refusal: str
     sample: Sample | None = None
     trial_counts: np.ndarray | None = None
@@ -133,7 +134,7 @@ class Points(NamedTuple):
 
 def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
-    commits = kinds.of_kind(store.catalogue(overview.folder), *kind_views.kinds_drawn_as(kind_views.BATCH))
+    commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(overview.folder))
     by_name = {commit.name: commit for commit in commits}
     units.check(commit.study for commit in commits)
     unsorted = [
@@ -165,7 +166,7 @@ def of_workload(
       kept: function that selects a study's trials for the curve, or None for all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
-    sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
+    sized = [(along(commit.study), commit.name) for commit in workload.commits]
     by_rule = [(trials_of_study[name], trials_by_rule(trials_of_study[name], rule, kept)) for _, name in sorted(sized)]
     whole = samples.collect(trials_of_study.values()) if kept is None and not rule.strict else None
     return Curve(
@@ -174,7 +175,7 @@ def of_workload(
         trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in by_rule], ignore_index=True),
         batch_sizes=tuple(sorted({size for size, _ in sized})),
         pruned=workload.pruned,
-        exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in trials_of_study.values()),
+        exact=all(steps.is_exact(one.study.search.ends_at, target, rule) for one in trials_of_study.values()),
         rule=rule,
         split=kept is not None,
         notes=whole.notes if whole else (),
@@ -271,7 +272,7 @@ def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
     return Sample(low, high, common, repeated)
 
 
-def no_points(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
+def no_points(notes: Strings = (), refusal: str = "") -> Points:
     """No points."""
     return Points(np.empty(0), np.empty(0), np.empty(0), np.empty(0), None, notes, refusal)
 
@@ -286,15 +287,16 @@ def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
 def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
     """Returns rows of ``Curve.trials``, with the steps of trials that reached their target."""
     reached = rows["outcome"] == trials.REACHED
+    where = samples.coordinates(one.study.search.space, rows[one.metaparameters])
     return pd.DataFrame(
         {
             "study": one.study.name,
-            "batch_size": one.study.batch_size,
+            "batch_size": along(one.study),
             "budget_steps": max(1, int(one.rows["steps"].max())) if len(one.rows) else 1,
             "trial": rows["trial"],
             "steps_low": rows["steps_low"].where(reached),
             "steps_high": rows["steps_high"].where(reached),
-            "point": pd.Series(samples.coordinates(one.study.space, rows[one.metaparameters]), rows.index, object),
+            "point": pd.Series(where, rows.index, object),
         }
     )
 

@@ -14,7 +14,8 @@ from analysis.fitting.shapes import TrialEvidence
 from analysis.trials import edges, trials
 from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
-from results.plans.kinds import KINDS
+from results.aliases import Strings
+from results.plans.kinds import KINDS, along
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import REASONS_TO_RERUN
@@ -154,8 +155,8 @@ class Outcomes(NamedTuple):
     """
 
     trials: pd.DataFrame
-    notes: tuple[str, ...]
-    at_edge: Mapping[int | None, Sequence[Edge] | None]
+    notes: Strings
+    at_edge: Mapping[int, Sequence[Edge] | None]
 
 
 def collect(studies: Iterable[StudyTrials]) -> Outcomes:
@@ -168,12 +169,12 @@ def collect(studies: Iterable[StudyTrials]) -> Outcomes:
         outcome = table[["trial", "steps_high"]].assign(
             steps_low=table["steps_low"].where(reached),
             study=own.study.name,
-            batch_size=own.study.batch_size,
+            batch_size=along(own.study),
             budget_steps=_budget(own.study, table),
-            point=pd.Series(coordinates(own.study.space, table[own.metaparameters]), table.index, object),
+            point=pd.Series(coordinates(own.study.search.space, table[own.metaparameters]), table.index, object),
         )
         rows.append(outcome[reached | ~table["reason"].isin(REASONS_TO_RERUN)])
-        at_edge[own.study.batch_size] = None if own.study.pruning == "exact" else _at_edge(own)
+        at_edge[along(own.study)] = None if own.study.search.pruning == "exact" else _at_edge(own)
     trials_of_target, notes = _bracketed(pd.concat(rows, ignore_index=True), apart)
     return Outcomes(trials_of_target.sort_values(["batch_size", "study", "trial"]), notes, at_edge)
 
@@ -181,10 +182,10 @@ def collect(studies: Iterable[StudyTrials]) -> Outcomes:
 def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
     rows = own.rows_in_k
     values = {name: rows[name].to_numpy(np.float64) for name in own.metaparameters}
-    return edges.find_edges(values, trials.bounds(rows)[1], own.study.space)
+    return edges.find_edges(values, trials.bounds(rows)[1], own.study.search.space)
 
 
-def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, Strings]:
     """Adds the preceding evaluation to trials for which only their end was published.
 
     Args:

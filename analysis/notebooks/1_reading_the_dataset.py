@@ -36,7 +36,7 @@ from analysis.trials import steps
 from results import store
 from results.catalog import overview, scan
 from results.checks import verify
-from results.plans import schema
+from results.plans import plan_columns, schema
 from results.rules import answers
 from results.rules.confirmation import SEARCH
 
@@ -55,10 +55,7 @@ studies = pd.DataFrame(
     [
         {
             "kind": commit.plan["kind"],
-            "dataset": commit.study.dataset,
-            "model": commit.study.model_label,
-            "optimizer": commit.study.optimizer,
-            "batch_size": commit.study.batch_size,
+            **plan_columns.names(commit.study),
             "measurements": commit.files["measurements"].rows,
             "bytes": sum(file.bytes for file in commit.files.values()),
             **commit.ledger._asdict(),
@@ -102,7 +99,7 @@ print(*[fault.line for finding in findings for fault in finding.faults], verify.
 # Check one file by hand: its hash matches the record, and changing a single bit breaks the match.
 
 # %%
-(commit, *_) = [one for one in commits if one.study.batch_size == 64 and one.study.optimizer == "momentum"]
+(commit, *_) = [one for one in commits if one.plan.get("batch_size") == 64 and one.plan.get("optimizer") == "momentum"]
 file = commit.files["measurements"]
 content = file.path.read_bytes()
 changed = bytes([content[0] ^ 1]) + content[1:]
@@ -250,8 +247,8 @@ Markdown(
 # DuckDB and Arrow open in one line. For example, polars finds the lowest validation loss of each data set:
 
 # %%
-measured = {c.study.dataset: [] for c in commits if "validation_loss" in c.metrics}
-measured = {name: [c for c in commits if c.study.dataset == name] for name in measured}
+measured = {c.study.labels.dataset: [] for c in commits if "validation_loss" in c.metrics}
+measured = {name: [c for c in commits if c.study.labels.dataset == name] for name in measured}
 pl.concat(
     pl.scan_parquet(sorted({c.files["measurements"].path for c in own}), hive_partitioning=False)
     .filter(pl.col("study").cast(pl.String).is_in([c.name for c in own]))

@@ -4,7 +4,7 @@ import collections
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,10 @@ from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTi
 from analysis.payoff.time_to_target import LastDoubling, PayOff
 from analysis.trials import steps
 from results import progress, store
+from results.aliases import Json, Strings
 from results.bad_input import BadInput, check_choice
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.papers import published_numbers
 from results.plans.study import TargetRequest
 from results.printing import Report
@@ -57,10 +59,10 @@ class Subject(NamedTuple):
       times: measured seconds per step.
     """
 
-    names: dict[str, Any]
+    names: Json
     title: str
     steps: PointsFit | float
-    notes: tuple[str, ...]
+    notes: Strings
     times: tuple[StepTimes, ...] = ()
 
     @property
@@ -91,7 +93,7 @@ class Answer(NamedTuple):
     measured: PayOff | None
     predicted: PayOff | None
     predicted_by: str
-    notes: tuple[str, ...]
+    notes: Strings
 
     def of(self, basis: str) -> PayOff | None:
         """Returns ``measured`` or ``predicted``."""
@@ -186,7 +188,7 @@ def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subj
     ]
 
 
-def _records(names: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(names: pd.DataFrame) -> list[Json]:
     return [{str(key): value for key, value in row.items()} for row in names.to_dict("records")]
 
 
@@ -416,7 +418,7 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
     rows = []
     owners = []
     for one in found:
-        own: dict[float, dict[str, Any]] = {}
+        own: dict[float, Json] = {}
         for basis in BASES:
             for row in _time_rows(one, basis, price):
                 count = row.pop("devices")
@@ -428,7 +430,7 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
     return _named(owners, pd.DataFrame(rows, columns=list(PAYOFF_TIMES)).astype({"devices": "Int64"}))
 
 
-def _time_rows(one: Answer, basis: str, price: "Prices | None") -> list[dict[str, Any]]:
+def _time_rows(one: Answer, basis: str, price: "Prices | None") -> list[Json]:
     """Returns devices, batch_size, on_front, and seconds, device_hours and price with the ends of their intervals."""
     pay_off = one.of(basis)
     if pay_off is None:
@@ -541,7 +543,7 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
     return "\n\n".join([*blocks, OF_FRONT])
 
 
-def _block(pay_off: PayOff, times: Sequence[dict[str, Any]]) -> str:
+def _block(pay_off: PayOff, times: Sequence[Json]) -> str:
     gains = dict(zip((2 * pay_off.gains.devices).tolist(), np.transpose(pay_off.gains[1:]).tolist(), strict=True))
     rows = []
     for row in times:
@@ -568,7 +570,7 @@ def _block(pay_off: PayOff, times: Sequence[dict[str, Any]]) -> str:
     return text.table(rows, [BEATEN], rows[0], least=least, kept=set(rows[0]) - set(least))
 
 
-def _ends(row: dict[str, Any], name: str) -> str:
+def _ends(row: Json, name: str) -> str:
     """Formats the ends of an interval, or empty if there is no number."""
     if np.isnan([row[name], row[f"{name}_low"], row[f"{name}_high"]]).any():
         return ""

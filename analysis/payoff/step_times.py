@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from scipy.special import ndtri, stdtrit
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.scaling import BETWEEN_RUNS, spread
 from results import bounds
+from results.aliases import Json, Strings
 from results.bad_input import BadInput, first_line, meaning, nearest
 from results.storage.commits import Commit, read_table
 
@@ -70,7 +71,7 @@ class StepTimes(NamedTuple):
     below: np.ndarray
     above: np.ndarray
     shared: np.ndarray
-    notes: tuple[str, ...] = ()
+    notes: Strings = ()
     divided: bool = False
 
     def own(self) -> tuple[np.ndarray, np.ndarray]:
@@ -183,14 +184,14 @@ def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
     return [_measured(kind, cells, notes) for kind, cells in sorted(runs.items())]
 
 
-def _kind(run: dict[str, Any]) -> str:
+def _kind(run: Json) -> str:
     """Returns the device kind, which for a CPU includes the number of cores per device if there are several."""
     cores = (run["physical_cores"] or 1) // run["device_count"] if run["backend"] == "cpu" else 1
     kind = run["device_kind"] or "unknown"
     return f"{kind}, {cores} cores each" if cores > 1 else kind
 
 
-def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: tuple[str, ...]) -> StepTimes:
+def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: Strings) -> StepTimes:
     places = sorted(cells)
     devices, batch_size = np.array(places, np.float64).T
     seconds = np.array([cells[place][0] / cells[place][1] for place in places])

@@ -17,6 +17,7 @@ from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
 from analysis.trials import best_of, metaparameters, trials
 from analysis.trials.trials import StudyTrials
+from results.plans.kinds import along
 from results.storage.commits import Commit
 
 STYLE = draw.SELECTED
@@ -47,7 +48,7 @@ class CurveTrials(NamedTuple):
 
 def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
     """Returns panels of the best trial's metaparameters against batch size."""
-    space = curve_trials.studies[-1].study.space
+    space = curve_trials.studies[-1].study.search.space
     known = metaparameters.quantities(curve_trials.one.curve.tuned, space)
     quantities = tuning.shared_quantities(curve_trials.one, known)
     return [tuning.panel(f"best {one.label}", curve_trials.one, one) for one in quantities[:MOST_QUANTITIES]]
@@ -64,7 +65,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
         reached = int((rows["outcome"] == trials.REACHED).sum())
         undecided = int((rows["outcome"] == trials.UNDECIDED).sum())
         if len(rows):
-            sizes.append(study.study.batch_size or 0)
+            sizes.append(along(study.study))
             shares.append((reached / len(rows), *best_of.share(reached, undecided, len(rows))))
 
     def onto(ax: Axes) -> None:
@@ -82,7 +83,7 @@ def ledger_panel(curve_trials: CurveTrials) -> Panel:
     """Returns the panel with endings by batch size: planned = complete + infeasible + incomplete + missing."""
     endings: dict[int, np.ndarray] = {}
     for commit in curve_trials.one.curve.workload.commits:
-        size = commit.study.batch_size or 0
+        size = along(commit.study)
         endings[size] = endings.get(size, np.zeros(len(ENDS), int)) + _endings(commit)
     sizes = sorted(endings)
     counts = np.array([endings[size] for size in sizes])

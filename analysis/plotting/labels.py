@@ -73,7 +73,7 @@ def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> li
             f"{one.study.kernel} kernel",
             *(_metaparameter(one, name, symbol) for name, symbol in SYMBOLS.items()),
             f"{one.study.epochs} epochs",
-            f"{one.study.evaluation_rows:,} rows evaluated" if one.study.evaluation_rows else "",
+            _evaluated(one.study.evaluation_rows),
             f"seed {one.study.seed}",
         )
         for one in several
@@ -81,6 +81,10 @@ def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> li
     # If they do not differ, the dimension is shown.
     shown = [i for i, own in enumerate(zip(*properties, strict=True)) if i < always or len(set(own)) > 1] or [0]
     return [", ".join(own[i] for i in shown if own[i]) for own in properties]
+
+
+def _evaluated(rows: int | None) -> str:
+    return f"{rows:,} rows evaluated" if rows else ""
 
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:

@@ -7,11 +7,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis.cores.factorizations import MeasuredFactorization
-from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import ticks
 from analysis.plotting.ticks import Ends
-from analysis.report.markup import Html, chart_name, tag
+from analysis.report.markup import Html, chart_name, section, tag
 from results.aliases import Fields, Json
 
 # Paths in the square from -1 to 1, in the order of ``analysis.plotting.draw.STYLES``.
@@ -45,7 +43,7 @@ class Mark(NamedTuple):
 
 
 class LegendChart(NamedTuple):
-    """A chart of factorizations or layouts, with a legend.
+    """A chart of studies, with a legend.
 
     Attributes:
       title: title of the panel.
@@ -60,7 +58,7 @@ class LegendChart(NamedTuple):
     goal: str
     marks: Mapping[str, Mark]
     chart: Json
-    members: Sequence[MeasuredFactorization] | Sequence[MeasuredLayout]
+    members: Sequence[Any]
     conclusions: Sequence[str] = ()
 
 
@@ -109,6 +107,33 @@ def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -
         class_="panel",
         data_groups=" ".join(dict.fromkeys(str(group_numbers[one.study.name]) for one in chart.members)),
     )
+
+
+def chart_section(
+    name: str,
+    title: str,
+    studies: Sequence[tuple[int, Any]],
+    charts_before: int,
+    charts: Sequence[LegendChart],
+    notes: Sequence[str],
+    own: Html,
+    about: str,
+) -> Html:
+    """Returns a section with charts, notes and a table.
+
+    Args:
+      name, title, about: name, title and first paragraph of the section.
+      studies: studies, each with the number of its filter group.
+      charts_before: number of preceding charts on the page.
+      charts: charts to show.
+      notes: notes below the charts.
+      own: table of the studies.
+    """
+    group_numbers = {one.study.name: group_number for group_number, one in studies}
+    panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
+    words = [tag("p", note, class_="note") for note in notes]
+    content = [tag("div", *panels, class_="panels"), *words, own]
+    return section(name, title, *content, about=about, groups=group_numbers.values())
 
 
 def config() -> Json:

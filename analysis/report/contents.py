@@ -1,20 +1,20 @@
 """The contents of the page, read once from a store or a release, in groups that the filters show or hide."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+import importlib
+import pkgutil
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from analysis import kind_views, measured_layouts as layouts
-from analysis.cores import factorizations
-from analysis.cores.factorizations import MeasuredFactorization
-from analysis.measured_layouts import MeasuredLayout
-from analysis.plotting import labels, picture
+from analysis import kind_views
+from analysis.plotting import picture
 from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
 from results.aliases import Row
 from results.bad_input import BadInput, check_choice
-from results.durable import Folder, located
+from results.durable import Folder
 from results.grouping import grouped
+from results.located import located
 from results.plans.plan import Plan
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted
@@ -23,6 +23,7 @@ from results.storage.commits import Commit, read_table
 
 T = TypeVar("T")
 Run = Row  # a row of the studies table
+Looks = tuple[str, str, str, str]  # kind, data set, model and optimizer
 
 
 class FilterGroup(NamedTuple):
@@ -60,15 +61,14 @@ class PageContents(NamedTuple):
       commits: visible studies, sorted by name.
       groups: groups, in page order.
       goals: batch-size workloads, each with the number of its group.
-      factorizations, layouts: studies, each with the number of its group.
+      measured: studies of other kinds with a section, each with the number of its group, by kind.
       runs: rows of the studies table.
     """
 
     commits: Sequence[Commit]
     groups: Sequence[FilterGroup]
     goals: Sequence[tuple[int, WorkloadRow]]
-    factorizations: Sequence[tuple[int, MeasuredFactorization]]
-    layouts: Sequence[tuple[int, MeasuredLayout]]
+    measured: Mapping[str, Sequence[tuple[int, Any]]]
     runs: Sequence[Run]
 
 
@@ -89,14 +89,16 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
         raise BadInput(f"no study in {folder} has run yet. Fill it with `python -m sweeps store={quoted(folder)}`.")
     if target:
         check_choice("metric", target[0], sorted({metric for commit in visible for metric in commit.metrics}))
+    sections = {kind: row for kind, row in kind_views.PRESENTATIONS.items() if row.section}
     with progress.show_progress("report", len(visible), " studies", report) as move:
         goals = workload_rows.read_goals(folder, target, move)
-        measured = factorizations.load(folder)
-        laid = layouts.load(folder)
+        measured = {kind: pkgutil.resolve_name(row.load)(folder) for kind, row in sections.items()}
         # The store may grow while it is being read. The page shows the studies that were read; visible ones never
         # vanish.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
-        groups = goal_groups(goals) | factorization_groups(measured, by_name) | layout_groups(laid, by_name)
+        groups = goal_groups(goals)
+        for kind, items in measured.items():
+            groups |= section_groups(kind, items, by_name)
         grouped = {commit.name for group in groups.values() for commit in group.commits}
         others = _by_looks((commit for commit in visible if commit.name not in grouped), lambda commit: commit.study)
         every = [*groups.values(), *(_group(names, commits=tuple(own)) for names, own in others.items())]
@@ -109,15 +111,14 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
         commits,
         [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
         [(group_numbers[goal.workload.commits[0].name], goal) for goal in goals],
-        [(group_numbers["/".join(kind_views.labels(one.study))], one) for one in measured],
-        [(group_numbers["/".join(kind_views.labels(one.study))], one) for one in laid],
+        {kind: [(group_numbers[_looks(one.study)], one) for one in items] for kind, items in measured.items()},
         runs,
     )
 
 
-def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
+def goal_groups(goals: Sequence[WorkloadRow]) -> dict[Hashable, FilterGroup]:
     """Returns a group for each workload, by the name of its first study."""
-    groups: dict[str, FilterGroup] = {}
+    groups: dict[Hashable, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
         words = [one.title, goal.target_text, workload_rows.pays(goal)]
@@ -131,28 +132,15 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
     return groups
 
 
-def factorization_groups(
-    measured: Sequence[MeasuredFactorization], commits: Mapping[str, Commit]
-) -> dict[str, FilterGroup]:
-    """Returns groups of factorizations with equal data set, dimension and solver, by key."""
-    groups = (
-        _group(names, map(labels.title, own), commits=tuple(commits[one.study.name] for one in own))
-        for names, own in _by_looks(measured, lambda one: one.study).items()
-    )
-    return {group.key: group for group in groups}
-
-
-def layout_groups(laid: Sequence[MeasuredLayout], commits: Mapping[str, Commit]) -> dict[str, FilterGroup]:
-    """Returns groups of layouts with equal model and batch, by key. The search also matches meshes and layouts."""
-    groups = (
-        _group(
-            names,
-            {each: None for one in own for each in (*names, one.study.engine, one.study.mesh, one.study.layout)},
-            commits=tuple(commits[one.study.name] for one in own),
-        )
-        for names, own in _by_looks(laid, lambda one: one.study).items()
-    )
-    return {group.key: group for group in groups}
+def section_groups(kind: str, studies: Sequence[Any], commits: Mapping[str, Commit]) -> dict[Hashable, FilterGroup]:
+    """Returns groups of studies of a kind with equal names in the filters. The search also matches further words."""
+    section = kind_views.PRESENTATIONS[kind].section
+    assert section is not None
+    words = importlib.import_module(section.module).words
+    return {
+        names: _group(names, words(own), [commits[one.study.name] for one in own])
+        for names, own in _by_looks(studies, lambda one: one.study).items()
+    }
 
 
 def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Commit]) -> list[FilterGroup]:
@@ -163,8 +151,7 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
       folder: folder of the store.
       seen: visible studies.
     """
-    unseen = set(store.names(folder)) - {commit.name for commit in seen}
-    plans = [plan for plan in (store.stored_plan(folder, name) for name in sorted(unseen)) if plan is not None]
+    plans = store.waiting(folder, [commit.name for commit in seen])
     members = _by_looks(plans, lambda plan: plan)
     names_of = [(group.kind, group.dataset, group.model, group.optimizer) for group in groups]
     filled = [
@@ -173,13 +160,17 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
     return filled + [_group(names, waiting=tuple(own)) for names, own in members.items()]
 
 
-def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[str, str, str, str], list[T]]:
+def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[Looks, list[T]]:
     """Groups items by their study's kind and its names in the filters."""
-    return grouped(items, lambda item: (study_of(item).kind, *kind_views.labels(study_of(item))))
+    return grouped(items, lambda item: _looks(study_of(item)))
+
+
+def _looks(study: Plan) -> Looks:
+    return study.kind, *kind_views.labels(study)
 
 
 def _group(
-    names: tuple[str, str, str, str],
+    names: Looks,
     words: Iterable[str] = (),
     commits: Sequence[Commit] = (),
     waiting: Sequence[Plan] = (),

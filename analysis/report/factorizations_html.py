@@ -10,8 +10,8 @@ from analysis.cores import factorizations as of_cores
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels
 from analysis.report import core_charts
-from analysis.report.charts import LegendChart, legend_panel
-from analysis.report.markup import Cell, Html, number, row, section, table, tag
+from analysis.report.charts import LegendChart, chart_section
+from analysis.report.markup import Cell, Html, number, row, table, tag
 
 TITLE = "Factorizations over cores"
 FACTORIZATIONS = (
@@ -35,20 +35,22 @@ OF_CORES = (
 )
 
 
-def factorizations(
-    studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int, charts: Sequence[LegendChart]
-) -> Html:
-    """Returns the charts and table of factorizations. ``charts_before`` is the number of preceding charts."""
-    if not studies:
-        return Html("")
-    group_numbers = {one.study.name: group_number for group_number, one in studies}
-    panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
+def words(studies: Sequence[MeasuredFactorization]) -> list[str]:
+    """Returns the words by which the search finds factorizations."""
+    return list(map(labels.title, studies))
+
+
+def section(
+    studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int
+) -> tuple[Html, Sequence[LegendChart]]:
+    """Returns the section on factorizations and its charts. ``charts_before`` is the number of preceding charts."""
     measured = [one for _, one in studies]
+    charts = core_charts.core_charts(measured)
     values = of_cores.table(measured).to_dict("records")
     rows = [_row(group_number, one, own) for (group_number, one), own in zip(studies, values, strict=True)]
-    notes = [tag("p", words, class_="note") for words in core_charts.notes(measured)]
-    content = [tag("div", *panels, class_="panels"), *notes, table("Factorizations", FACTORIZATIONS, rows)]
-    return section("factorizations", TITLE, *content, about=OF_CORES, groups=group_numbers.values())
+    own = table("Factorizations", FACTORIZATIONS, rows)
+    notes = core_charts.notes(measured)
+    return chart_section("factorizations", TITLE, studies, charts_before, charts, notes, own, OF_CORES), charts
 
 
 def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:

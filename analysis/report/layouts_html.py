@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from analysis import measured_layouts
+from analysis import kind_views, measured_layouts
 from analysis.figures import layout_figures
 from analysis.measured_layouts import MeasuredLayout
 from analysis.report import charts
-from analysis.report.charts import Json, LegendChart, legend_panel
-from analysis.report.markup import Cell, Html, number, row, section, table, tag
+from analysis.report.charts import Json, LegendChart, chart_section
+from analysis.report.markup import Cell, Html, number, row, table, tag
 
 TITLE = "Layouts on meshes"
 LAYOUTS = (
@@ -51,7 +51,7 @@ def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
     sent = one.number("wire_bytes") / 1e6
     lines = [
         one.study.mesh,
-        one.study.layout or "replicated",
+        one.study.layout_label,
         f"{how}: {seconds * 1e3:.4g} ms",
         f"sent: {sent:,.4g} MB",
         f"redundancy: {one.number('redundancy'):.3g}",
@@ -62,19 +62,22 @@ def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
     return point | {"series": layout_figures.split_of(one), "label": "\n".join(lines)}
 
 
-def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, drawn: Sequence[LegendChart]) -> Html:
-    """Returns the charts and table of layouts. ``charts_before`` is the number of preceding charts."""
-    if not studies:
-        return Html("")
-    group_numbers = {one.study.name: group_number for group_number, one in studies}
-    panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(drawn)]
-    notes = [
-        tag("p", f"{note[0].upper()}{note[1:]}.", class_="note")
-        for note in measured_layouts.notes([s for _, s in studies])
-    ]
-    rows = [_row(group_number, one) for group_number, one in studies]
-    content = [tag("div", *panels, class_="panels"), *notes, table("Layouts", LAYOUTS, rows)]
-    return section("layouts", TITLE, *content, about=OF_LAYOUTS, groups=group_numbers.values())
+def words(studies: Sequence[MeasuredLayout]) -> list[str]:
+    """Returns the words by which the search finds layouts."""
+    found: dict[str, None] = {}
+    for one in studies:
+        own = one.study
+        found |= dict.fromkeys((own.kind, *kind_views.labels(own), own.engine, own.mesh, own.layout))
+    return list(found)
+
+
+def section(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int) -> tuple[Html, Sequence[LegendChart]]:
+    """Returns the section on layouts and its charts. ``charts_before`` is the number of preceding charts."""
+    measured = [one for _, one in studies]
+    drawn = layout_charts(measured)
+    notes = [f"{note[0].upper()}{note[1:]}." for note in measured_layouts.notes(measured)]
+    own = table("Layouts", LAYOUTS, [_row(group_number, one) for group_number, one in studies])
+    return chart_section("layouts", TITLE, studies, charts_before, drawn, notes, own, OF_LAYOUTS), drawn
 
 
 def _row(group_number: int, one: MeasuredLayout) -> Html:
@@ -84,10 +87,10 @@ def _row(group_number: int, one: MeasuredLayout) -> Html:
     explanation = one.row.get("explanation")
     refused = one.row["refusal"].replace("_", " ") if one.refused else ""
     cells = [
-        one.study.model_label,
+        one.study.labels.model,
         one.study.engine,
         one.study.mesh,
-        one.study.layout or "replicated",
+        one.study.layout_label,
         _number(one.number("redundancy"), ".2f"),
         _number(one.number("wire_bytes") / 1e6, ",.2f"),
         _number(one.number("peak_bytes") / 1e6, ",.1f"),

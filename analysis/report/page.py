@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+import importlib
 import importlib.metadata
 import json
 import re
@@ -14,10 +15,7 @@ from typing import Any
 from analysis import kind_views, output
 from analysis.report import (
     charts,
-    core_charts,
     curves_html,
-    factorizations_html,
-    layouts_html,
     ledger_html,
     payoff_html,
     steps_charts,
@@ -35,8 +33,7 @@ SCRIPTS = ("charts.js", "page.js")
 SECTIONS = {
     "curves": "Curves",
     "workloads": "Workloads",
-    "factorizations": "Factorizations",
-    "layouts": "Layouts",
+    **{row.section.name: row.section.title for row in kind_views.PRESENTATIONS.values() if row.section},
     "payoff": "Pay-off",
     "ledger": "Ledger",
     "provenance": "Provenance",
@@ -72,22 +69,28 @@ def write(folder: Location, out: str | Path, target: TargetRequest, report: Repo
 def render(contents: PageContents, bundle: str, report: Report | None = None) -> str:
     """Returns the page as text, which depends only on the studies. ``report`` is called with progress lines."""
     curves = steps_charts.steps_charts(contents.goals)
-    of_payoff = payoff_html.payoff(contents.goals, contents.factorizations, report)
-    of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
-    of_layouts = layouts_html.layout_charts([one for _, one in contents.layouts])
-    before = sum(len(one.charts) for one in curves)
+    of_payoff = payoff_html.payoff(contents.goals, contents.measured[kind_views.CORES], report)
+    drawn = [chart for one in curves for chart in one.charts.values()]
+    sections: dict[str, Html] = {}
+    for kind, studies in contents.measured.items():
+        section = kind_views.PRESENTATIONS[kind].section
+        assert section is not None
+        if studies:
+            sections[section.name], own = importlib.import_module(section.module).section(studies, len(drawn))
+            drawn += [one.chart | {"groups": []} for one in own]
     body = [
         curves_html.curves(curves),
         curves_html.workloads(contents.goals),
-        factorizations_html.factorizations(contents.factorizations, before, of_cores),
-        layouts_html.layouts(contents.layouts, before + len(of_cores), of_layouts),
+        *sections.values(),
         of_payoff,
         ledger_html.ledger(contents.groups),
         ledger_html.provenance(contents),
         ledger_html.terms(contents.commits),
     ]
-    there = {"factorizations": contents.factorizations, "layouts": contents.layouts, "payoff": of_payoff}
-    links = [(name, words) for name, words in SECTIONS.items() if there.get(name, True)]
+    absent = {row.section.name for row in kind_views.PRESENTATIONS.values() if row.section} - sections.keys()
+    if not of_payoff:
+        absent.add("payoff")
+    links = [(name, words) for name, words in SECTIONS.items() if name not in absent]
     main = tag("main", tag("p", id="nothing", hidden=""), *body, id="main")
     parts = [
         _header(contents),
@@ -104,10 +107,7 @@ def render(contents: PageContents, bundle: str, report: Report | None = None) ->
             | {"optimizer": group.optimizer, "search_text": group.search_text.lower()}
             for group in contents.groups
         ],
-        "charts": [
-            *(chart for one in curves for chart in one.charts.values()),
-            *(chart | {"groups": []} for chart in [one.chart for one in of_cores] + [one.chart for one in of_layouts]),
-        ],
+        "charts": drawn,
     }
     script = "\n".join(_own(name) for name in SCRIPTS)
     filled = {

@@ -21,6 +21,7 @@ from analysis.trials import rerun_targets, trials
 from analysis.workload_studies import WorkloadStudies
 from results.aliases import OnCount
 from results.durable import Folder
+from results.plans.kinds import along
 from results.plans.study import METRICS, RERUNS, Target, TargetRequest
 from results.storage.commits import Commit, read_table
 
@@ -52,7 +53,7 @@ class WorkloadRow(NamedTuple):
     @property
     def sizes(self) -> list[int]:
         """Batch sizes, sorted."""
-        return sorted({commit.study.batch_size or 0 for commit in self.workload.commits})
+        return sorted({along(commit.study) for commit in self.workload.commits})
 
     @property
     def target_text(self) -> str:
@@ -174,7 +175,7 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     assert goal.fitted is not None
     fitted, points = goal.fitted, goal.fitted.selected.points
     at = np.flatnonzero(points.batch_size == size)
-    commits = [commit for commit in goal.workload.commits if commit.study.batch_size == size]
+    commits = [commit for commit in goal.workload.commits if along(commit.study) == size]
     facts = [("batch size", f"{size:,} examples")]
     if len(at):
         facts.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
@@ -215,7 +216,7 @@ def _with_target(workload: WorkloadStudies, target: Target) -> WorkloadRow:
     fitted = curve_fits.of_workload(workload, target)
     best: dict[int, float] = {}
     for commit in workload.commits:
-        size = commit.study.batch_size or 0
+        size = along(commit.study)
         if size in fitted.missed:
             _lowest(best, commit, target.metric, fitted.trials[size]["trial"].tolist())
     return WorkloadRow(workload, fitted, target.metric, best)
@@ -237,7 +238,7 @@ def _precedence(metric: str) -> tuple[int, bool, int]:
 
 
 def _lowest(best: dict[int, float], commit: Commit, metric: str, trial_ids: Sequence[int]) -> None:
-    size = commit.study.batch_size or 0
+    size = along(commit.study)
     error = float(trials.best_within(commit, metric, trial_ids, [math.inf]).errors[0])
     if math.isfinite(error):
         best[size] = min(error, best.get(size, math.inf))

@@ -1,7 +1,7 @@
 """Medians: the steps within which half of all searches of k trials succeed, with a band and two checks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from analysis.columns import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.trials import StudyTrials
 from results import store
+from results.aliases import Fields, Json
 from results.catalog.overview import Overview
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
@@ -79,7 +80,7 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
         expected_steps=best_of.expected_steps(low, high),
         fall=best_of.fall(high),
         sampled_enough=best_of.sampled_enough(low, high),
-        edges=edges.find_edges(values, high, of.study.space),
+        edges=edges.find_edges(values, high, of.study.search.space),
     )
 
 
@@ -151,7 +152,7 @@ def as_text(table: pd.DataFrame) -> str:
     return f"{shown}\n\n{LEGEND}"
 
 
-def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[str, Any]:
+def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> Json:
     naming = (one.dataset, one.model, one.optimizer, one.batch_size, of.target.metric, of.target.value)
     row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "trials_per_point": best, "trials": of.k}
     if not 1 <= best <= count <= of.k:
@@ -181,7 +182,7 @@ def _left_out(of: StudyTrials) -> int:
     return int((~of.rows["in_k"] & (of.rows["role"] == SEARCH)).sum())
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _table(rows: Sequence[Fields]) -> pd.DataFrame:
     order = ["dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study"]
     numbers = [name for name in MEDIANS if name not in ("sampled_enough", "at_edge")]
     frame = pd.DataFrame(rows, columns=[*MEDIAN_COLUMNS, "study"]).sort_values(order, ignore_index=True)

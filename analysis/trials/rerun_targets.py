@@ -57,7 +57,7 @@ def of_workloads(workloads: Sequence[WorkloadStudies]) -> dict[Target, list[Work
     """Returns the workloads for each target that reruns reach. Others are left out."""
     alike: dict[tuple[str, str, str], list[_Reachable]] = {}
     for one in workloads:
-        own = one.commits[0].study.targets[:1]
+        own = one.commits[0].study.search.targets[:1]
         if own and (value := _reachable(one, own[0])) <= EASIEST * own[0].value:
             alike.setdefault((one.dataset, one.model, own[0].metric), []).append(_Reachable(one, value))
     return {

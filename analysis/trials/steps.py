@@ -13,7 +13,8 @@ from analysis.trials import rerun_targets
 from results import printing, store
 from results.bad_input import BadInput, check_choice
 from results.catalog.overview import Overview, survey
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import RERUNS, Target, TargetRequest, decimal
@@ -49,7 +50,7 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
         return overview, request
     check_choice("metric", request[0], recorded_metrics(overview))
     for one in overview.descriptions.values():
-        if one.source is None and request[0] in one.metrics:
+        if not _is_recorded(one) and request[0] in one.metrics:
             check_chooses(request[0], one.metrics)
     target = Target(*request)
     target.check_possible("--value")
@@ -104,9 +105,9 @@ def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Over
     """
     names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
     # Only our own commits need to be opened.
-    ours = {name for name in names if overview.descriptions[name].source is None}  # published studies are not pruned
+    ours = {name for name in names if not _is_recorded(overview.descriptions[name])}  # others are not pruned
     commits = store.catalogue(overview.folder) if ours else []
-    pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
+    pruned = [commit.name for commit in commits if commit.name in ours and commit.study.search.pruning == "exact"]
     why = f"{what} needs whole curves, but pruning cut those of losing trials short: {text.first_few(pruned)}. "
     why += "Run them with pruning=off, or use --rule minimum."
     if len(pruned) == len(names):
@@ -173,7 +174,7 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
 
 def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
     """Returns notes on a table of answers ``shown`` (study, steps_high) for a reader, one sentence each."""
-    published = [name for name, one in overview.descriptions.items() if one.source is not None and not one.targets]
+    published = [name for name, one in overview.descriptions.items() if _is_recorded(one) and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
@@ -246,6 +247,10 @@ def _workload(one: StudyDescription) -> tuple[str, str, str]:
     return one.dataset, one.model, one.optimizer
 
 
+def _is_recorded(one: StudyDescription) -> bool:
+    return kinds.KINDS[one.kind].recorded
+
+
 def _only_ends(one: StudyDescription) -> bool:
     """Returns whether a published study has at most one measurement per trial."""
-    return one.source is not None and one.rows <= one.complete + one.infeasible + one.incomplete
+    return _is_recorded(one) and one.rows <= one.complete + one.infeasible + one.incomplete

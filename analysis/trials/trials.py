@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.trials import steps
 from results.catalog import scan
 from results.plans import schema
-from results.plans.kinds import KINDS
+from results.plans.kinds import KINDS, along
 from results.plans.plan import Plan
 from results.plans.study import ACCIDENTS, REASONS, Target
 from results.rules.answers import MINIMUM, Rule
@@ -138,7 +138,7 @@ def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, 
     """
     budget_used = np.ones(len(last), bool)
     if not KINDS[study.kind].recorded:
-        own = bool(study.ends_at) and steps.is_exact(study.ends_at, target, STRICT if strict else MINIMUM)
+        own = bool(study.search.ends_at) and steps.is_exact(study.search.ends_at, target, STRICT if strict else MINIMUM)
         budget_used = budget_used if own else last >= study.budget_steps
     return (status == "INFEASIBLE") | ((status == "COMPLETE") & budget_used)
 
@@ -167,7 +167,7 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
       trial_ids: ids of the trials that count.
       steps: budgets in steps per trial, infinite for all steps.
     """
-    batch_size = commit.study.batch_size or 0
+    batch_size = along(commit.study)
     errors = np.full(len(steps), np.nan)
     if metric not in commit.metrics or not trial_ids:
         return BestErrors(batch_size, len(trial_ids), errors)

@@ -131,7 +131,7 @@ class TrialScheduler:
         self._take_in(live, measured)
         if not finite:
             self._end(live, "INFEASIBLE")
-        elif (self._study.ends_at and not live.unreached) or live.step == self._study.budget_steps:
+        elif (self._study.search.ends_at and not live.unreached) or live.step == self._study.budget_steps:
             self._end(live, "COMPLETE")
 
     def _take_in(self, live: Live, measured: Fields) -> None:

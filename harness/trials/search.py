@@ -29,14 +29,15 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
         return []
     from scipy.stats import qmc  # slow to import, and not needed by commands that do not draw trials
 
+    space = study.search.space
     scramble = np.random.default_rng(int(study.stream[:32], 16))
-    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)
+    points = qmc.Halton(d=len(space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)
     return [
         Trial(
             id=i,
             seed=int(hashlib.sha256(f"{study.stream}/{i}".encode()).hexdigest()[:8], 16),
             metaparameters={
-                name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[original(i)], strict=True)
+                name: ranged.at(u) for (name, ranged), u in zip(space.items(), points[original(i)], strict=True)
             },
         )
         for i in originals

@@ -149,7 +149,7 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     optimizers: dict[str, set[str]] = {}  # by metaparameter
     for commit in contents.commits:
         for name in commit.plan.get("space", ()):
-            optimizers.setdefault(name, set()).add(commit.study.optimizer)
+            optimizers.setdefault(name, set()).add(commit.study.labels.optimizer)
     in_words = []
     for field in contents.columns[table]:
         kind = " or ".join(sorted({_words(c.metrics[field.name]) for c in contents.commits if field.name in c.metrics}))

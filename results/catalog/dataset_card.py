@@ -302,9 +302,9 @@ def _ledgers(release: Contents) -> str:
 def _datasets(release: Contents) -> str:
     heads = ("data set", "models", "studies", "trials", "infeasible trials")
     rows = []
-    for dataset, commits in sorted(grouped(release.commits, lambda commit: commit.study.dataset).items()):
+    for dataset, commits in sorted(grouped(release.commits, lambda commit: commit.study.labels.dataset).items()):
         counts = ledger.total(commit.ledger for commit in commits)
-        models = ", ".join(sorted({commit.study.model_label for commit in commits}))
+        models = ", ".join(sorted({commit.study.labels.model for commit in commits}))
         rows.append((dataset, models, f"{len(commits):,}", f"{counts.planned:,}", f"{counts.infeasible:,}"))
     return "\n".join(_table(heads, rows))
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from results import durable, store
 from results.catalog import scan
 from results.durable import Damaged, Folder
+from results.located import located
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.rules.descriptions import StudyDescription, of_study
@@ -61,7 +62,7 @@ class Overview(NamedTuple):
         return enveloped, [commit for name, commit in self.commits.items() if name in names]
 
 
-@durable.located
+@located
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     """Surveys all studies in a store or a release, for answers by ``rule``.
 

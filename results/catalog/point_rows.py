@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from results.aliases import Fields, Row
 from results.catalog import licences
-from results.plans import schema
+from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.plan_columns import targets
@@ -67,22 +67,22 @@ def _of_plan(commit: Commit, study: Plan) -> Row:
     plan, terms = commit.plan, licences.terms(commit.plan)
     options, details = plan.get("dataset_options"), plan.get("details") or {}
     records = details.get("records")
-    return {name: plan.get(name) for name in FROM_PLANS} | {
-        "study": study.name,
-        "kind": study.kind,
-        "source": terms.source,
-        "licence": terms.licence,
-        "records": "; ".join(map(str, records)) if isinstance(records, list) else None,
-        "dataset": study.dataset,
-        "dataset_options": json.dumps(options, sort_keys=True) if options else None,
-        "model": study.model_label,
-        "optimizer": study.optimizer,
-        "pruning": study.pruning,
-        "stop": None if KINDS[study.kind].recorded else study.stop,
-        "batch_size": study.batch_size,
-        "engine": plan.get("engine"),
-        "comparable": plan.get("comparable"),
-    }
+    return (
+        {name: plan.get(name) for name in FROM_PLANS}
+        | plan_columns.names(study)
+        | {
+            "study": study.name,
+            "kind": study.kind,
+            "source": terms.source,
+            "licence": terms.licence,
+            "records": "; ".join(map(str, records)) if isinstance(records, list) else None,
+            "dataset_options": json.dumps(options, sort_keys=True) if options else None,
+            "pruning": study.search.pruning,
+            "stop": None if KINDS[study.kind].recorded else study.search.stop,
+            "engine": plan.get("engine"),
+            "comparable": plan.get("comparable"),
+        }
+    )
 
 
 def _counts(trials: Trials) -> Row:
@@ -116,7 +116,8 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, table
         known = target.metric in tables.measurements.column_names
         return row | (_not_within(trials, searched) if known else {})
     row |= {"reached": True, "steps_low": answer.steps_low, "steps_high": answer.steps_high}
-    row["examples"] = answer.steps_high * study.batch_size if study.batch_size else None
+    size = plan_columns.names(study)["batch_size"]
+    row["examples"] = answer.steps_high * size if size else None
     row |= _of_trial(answer.trial, trials, tables)
     return row | (_confirmed(study, target, trials, at_target) if commit.repeats.confirm else {})
 

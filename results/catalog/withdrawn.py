@@ -4,7 +4,8 @@ from collections import Counter
 
 from results import store
 from results.bad_input import number_of
-from results.durable import Folder, located
+from results.durable import Folder
+from results.located import located
 
 # The reason for withdrawal, by data set and version.
 WITHDRAWN = {

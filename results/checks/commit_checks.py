@@ -250,12 +250,12 @@ def row_faults(
 
 def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str | None:
     """Returns the fault of a repeat with a stored role that contradicts the best trials, or None."""
-    if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
+    if KINDS[study.kind].recorded or not study.search.targets or all(how.role == SEARCH for how in endings.values()):
         return None
     wanted = {
         "studies": ("study", "run"),
         "trials": ("study", "trial", "role", "status", "reason"),
-        "measurements": ("study", "trial", "step", study.targets[0].metric),
+        "measurements": ("study", "trial", "step", study.search.targets[0].metric),
     }
     roles = compaction.with_roles(study, _piece(rows, wanted)).trials["role"].to_pylist()
     for (trial, how), role in zip(endings.items(), roles, strict=True):

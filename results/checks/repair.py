@@ -26,6 +26,7 @@ from results.checks import commit_checks, release_checks, study_checks, verify
 from results.checks.commit_checks import study_of
 from results.checks.faults import Findings
 from results.durable import Folder
+from results.located import located
 from results.plans import schema
 from results.plans.trial_request import NO_REPEATS, TrialRequest
 from results.printing import Report
@@ -59,7 +60,7 @@ class PlanRequest(NamedTuple):
     trials: int
 
 
-@durable.located
+@located
 def run(folder: Folder, report: Report) -> int:
     """Prints a line for every dropped or rebuilt file, and for every remaining fault.
 

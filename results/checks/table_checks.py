@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results import bounds
-from results.plans import kinds, schema
+from results.plans import kinds, plan_columns, schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.search_space import Range
@@ -223,7 +223,7 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
 
 
 def _studies(study: Plan, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
-    values = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
+    values = (*plan_columns.names(study).values(), study.plan_json)
     for column, value in zip(_FROM_PLAN, values, strict=True):
         if set(table[column].to_pylist()) - {value, None}:
             yield f"contradicts the plan in column {column}"
@@ -254,10 +254,10 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
         wrong["has no steps in"] = pc.is_null(table["steps"]).to_numpy()
         wrong["has no seed in"] = pc.is_null(table["seed"]).to_numpy()
         metaparameters = table.schema.names[len(schema.TRIALS) :]
-        if len(table) and sorted(metaparameters) != sorted(study.space):
+        if len(table) and sorted(metaparameters) != sorted(study.search.space):
             yield f"has the metaparameters {', '.join(metaparameters)}, not those of the plan"
-        for name in set(metaparameters) & set(study.space):
-            wrong[f"has a {name} outside its range in"] = _outside(study.space[name], table[name].to_numpy())
+        for name in set(metaparameters) & set(study.search.space):
+            wrong[f"has a {name} outside its range in"] = _outside(study.search.space[name], table[name].to_numpy())
     for what, matches in wrong.items():
         if matches.any():
             yield f"{what} {_some('trial', ids[matches])}"

@@ -16,6 +16,7 @@ from results.catalog.contents import POINTS_FILE
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.durable import Folder
+from results.located import located
 from results.printing import Report, numbered
 from results.rules.ledger import Ledger, total
 from results.storage.folders import LAUNCHERS, Entry, check_layout, check_not_above, entries
@@ -33,7 +34,7 @@ _LEFTOVERS = {
 }
 
 
-@durable.located
+@located
 def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """Prints a line for every fault in a store or a release, then a summary.
 
@@ -56,7 +57,7 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     return 1 if faults else 0
 
 
-@durable.located
+@located
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
     """Checks a store or a release. See ``run`` for the arguments."""
     within = entries(folder)

@@ -19,11 +19,12 @@ from tqdm import tqdm
 from results import store as stores
 from results.aliases import Fields
 from results.bad_input import BadInput, number_of
-from results.durable import Folder, located_both
+from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_trials import EXTERNAL, METAPARAMETERS, Key, LoggedTrial, TrialFolder, places
 from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings, Unusable
+from results.located import located_both
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
 from results.printing import Report

@@ -21,11 +21,12 @@ from tqdm import tqdm
 from results import store as stores
 from results.aliases import Fields
 from results.bad_input import BadInput, number_of
-from results.durable import Folder, located_both
+from results.durable import Folder
 from results.importers import mlperf_records, recording, untrusted
 from results.importers.mlperf_records import ABOUT, ReferencePoint, read
 from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings
+from results.located import located_both
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest

@@ -16,7 +16,7 @@ from results.aliases import Fields
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers.untrusted import ImportWarnings
-from results.plans import kinds, schema
+from results.plans import kinds, plan_columns, schema
 from results.plans.recorded import Recorded
 from results.printing import Report
 from results.release.union import Difference, Union, union
@@ -145,11 +145,8 @@ def studies(study: Recorded, about: Fields) -> pa.Table:
     """Returns the studies table for one published study; ``about`` adds columns."""
     row = {
         "study": study.name,
-        "dataset": study.dataset,
-        "model": study.model_label,
-        "optimizer": study.optimizer,
-        "batch_size": study.batch_size,
-        "pruning": study.pruning,
+        **plan_columns.names(study),
+        "pruning": study.search.pruning,
         "plan": study.plan_json,
         "code_version": importlib.metadata.version("scaling-limits"),
         **about,

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from results import durable, progress, store
 from results.bad_input import BadInput, number_of
-from results.durable import Folder, located_both
+from results.durable import Folder
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
+from results.located import located_both
 from results.printing import Report, report_some
 from results.storage import claims
 

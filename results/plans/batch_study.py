@@ -9,7 +9,7 @@ import numpy as np
 
 from results.aliases import Fields, Json
 from results.bad_input import BadInput, check_choice
-from results.plans.plan import Plan
+from results.plans.plan import Labels, Plan, Search
 from results.plans.search_space import SearchSpace, finite
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest, check_repeats
@@ -89,7 +89,6 @@ class BatchStudy(Plan):
     }
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they only end trials
-    source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_int("batch_size", self.batch_size, 1, MOST_STEPS)
@@ -129,9 +128,15 @@ class BatchStudy(Plan):
         return TrialRequest(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
 
     @property
-    def ends_at(self) -> tuple[Target, ...]:
-        """The targets that end a trial once it has reached them all."""
-        return self.targets if self.stop == "target" else ()
+    def search(self) -> Search:
+        """The search of its trials."""
+        ends_at = self.targets if self.stop == "target" else ()
+        return Search(self.space, self.targets, ends_at, self.stop, self.pruning)
+
+    @property
+    def batch_unit(self) -> tuple[str, None]:
+        """The unit of the batch size."""
+        return "examples", None
 
     @property
     def slug(self) -> str:
@@ -139,11 +144,11 @@ class BatchStudy(Plan):
         return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}".replace(":", ".")
 
     @property
-    def model_label(self) -> str:
-        """The model's name, then its options sorted by name, for tables: fully_connected_64."""
+    def labels(self) -> Labels:
+        """Its names in tables. A model's options are sorted by name, as in fully_connected_64."""
         values = [self.model_options[name] for name in sorted(self.model_options)]
         numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
-        return "_".join([self.model, *map(str, numbers)])
+        return Labels(self.dataset, "_".join([self.model, *map(str, numbers)]), self.optimizer)
 
     @property
     def evaluations(self) -> np.ndarray:
@@ -192,11 +197,13 @@ def _runs(spacings: Sequence[tuple[int, int]]) -> list[tuple[int, tuple[int, int
 
 def _spacings(given: Sequence[Sequence[int]], budget_steps: int) -> tuple[tuple[int, int], ...]:
     """Returns ``evaluation_spacings`` as tuples. Raises BadInput if they do not lead to the budget."""
+    if not isinstance(given, list | tuple) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given
+    ):
+        raise BadInput(f"evaluation_spacings must be pairs of a spacing and a last step, not {str(given)[:60]}")
     pairs = []
     start = 0
     for pair in given:
-        if len(pair) != 2:
-            raise BadInput(f"evaluation_spacings must be pairs of a spacing and a last step, not {list(pair)}")
         by, until = (check_int("evaluation_spacings", value, 1, MOST_STEPS) for value in pair)
         if until <= start or (until - start) % by:
             raise BadInput(f"evaluation_spacings: {until} is not a multiple of {by} steps after {start}")

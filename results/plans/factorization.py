@@ -7,7 +7,7 @@ from typing import ClassVar
 from results.aliases import Fields
 from results.als import OPTIONS, Als
 from results.bad_input import BadInput
-from results.plans.plan import Untargeted
+from results.plans.plan import Labels, Plan, Search
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, check_int
 from results.plans.trial_request import MOST_TRIALS
@@ -16,7 +16,7 @@ METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Factorization(Als, Untargeted):
+class Factorization(Als, Plan):
     """The trials of one factorization on a given number of cores: exactly the fields that determine the results.
 
     The solver options are in ``results.als.Als``. This class adds the data, cores and search.
@@ -50,10 +50,6 @@ class Factorization(Als, Untargeted):
     OMITTED_AT: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
     # The stream depends only on the data, search, seed and ridge, so all cores and solvers share trials.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
-    stop: ClassVar[str] = "target"
-    source: ClassVar[None] = None
-    batch_size: ClassVar[None] = None  # an epoch uses all data at once
-    optimizer: ClassVar[str] = "als"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,16 +77,16 @@ class Factorization(Als, Untargeted):
         return self.cores
 
     @property
-    def model_label(self) -> str:
-        """The model's name and size, for tables: matrix_factorization_64."""
-        return f"matrix_factorization_{self.dim}"
+    def labels(self) -> Labels:
+        """Its names in tables, such as matrix_factorization_64 for the model and its size."""
+        return Labels(self.dataset, f"matrix_factorization_{self.dim}", "als")
+
+    @property
+    def search(self) -> Search:
+        """The search of its trials."""
+        return Search(self.space, stop="target")
 
     @property
     def budget_steps(self) -> int:
         """The maximum number of steps per trial: one per epoch."""
-        return self.epochs
-
-    @property
-    def most_evaluations(self) -> int:
-        """The maximum number of evaluations per trial: one per epoch."""
         return self.epochs

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar, cast
 
-from results.aliases import Fields
+from results.aliases import Fields, Strings
 from results.bad_input import BadInput, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
 
     Attributes:
       plan: dataclass of its plans.
-      along: plan field that varies along a curve.
+      axes: plan fields that vary along a curve, or over a plane if there are two.
       unit: unit of steps, such as step or epoch.
       columns: columns of the measurements other than metrics.
       endings: possible pairs of status and reason for the trials.
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     """
 
     plan: type[Plan]
-    along: str
+    axes: Strings
     unit: str = "step"
     columns: tuple[Column, ...] = ()
     endings: frozenset[tuple[str, str | None]] = OF_OURS
@@ -42,10 +42,10 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "batch": Kind(BatchStudy, along="batch_size"),
-    "cores": Kind(Factorization, along="cores", unit="epoch", columns=schema.COSTS, alone=True),
-    "layout": Kind(LayoutStudy, along="device_count", columns=layout.COLUMNS, alone=True),
-    "recorded": Kind(Recorded, along="batch_size", endings=OF_ANY, recorded=True),
+    "batch": Kind(BatchStudy, axes=("batch_size",)),
+    "cores": Kind(Factorization, axes=("cores",), unit="epoch", columns=schema.COSTS, alone=True),
+    "layout": Kind(LayoutStudy, axes=("device_count",), columns=layout.COLUMNS, alone=True),
+    "recorded": Kind(Recorded, axes=("batch_size",), endings=OF_ANY, recorded=True),
 }
 
 
@@ -88,6 +88,16 @@ def of_kind(each: Iterable[K], *kinds: str) -> list[K]:
 def of_type(studies: Iterable[Plan], plan: type[P]) -> list[P]:
     """Returns the studies with plans of class ``plan``."""
     return [cast(P, study) for study in studies if study.kind == plan.kind]
+
+
+def place(study: Plan) -> tuple[int, ...]:
+    """Returns the values of a study along the axes of its kind."""
+    return tuple(getattr(study, axis) for axis in KINDS[study.kind].axes)
+
+
+def along(study: Plan) -> int:
+    """Returns the value of a study along the first axis of its kind, such as its batch size."""
+    return place(study)[0]
 
 
 def reserved() -> frozenset[str]:

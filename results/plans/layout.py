@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from results.aliases import Fields
 from results.bad_input import BadInput, check_choice
-from results.plans.plan import Untargeted
+from results.plans.plan import Labels, Plan
 from results.plans.schema import BOOL, FLOAT64, INT32, INT64, TEXT, Column
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, check_int
@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class LayoutStudy(Untargeted):
+class LayoutStudy(Plan):
     """One training step of a model on one mesh, in one layout: everything that determines the results.
 
     Mesh and layout are strings in Mesh-TensorFlow's notation (arXiv 1811.02084). They may be invalid: the rejection of
@@ -132,8 +132,6 @@ class LayoutStudy(Untargeted):
         "optimizer": "adam",
         "packages": {},
     }
-    stop: ClassVar[str] = "budget"
-    source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         for field in ("batch_size", "length", "device_count", "budget_steps"):
@@ -161,6 +159,17 @@ class LayoutStudy(Untargeted):
         return self.engine.partition(":")[2]
 
     @property
+    def chips(self) -> list[int] | None:
+        """The chips along each direction of the topology, if there is one."""
+        sizes = self.topology.partition(":")[2]
+        return [int(size) for size in sizes.split("x")] if sizes else None
+
+    @property
+    def layout_label(self) -> str:
+        """The layout, for tables."""
+        return self.layout or "replicated"
+
+    @property
     def slug(self) -> str:
         """The readable part of the study's name."""
         mesh, layout = (re.sub(r"[^a-z0-9]+", "_", each.lower()).strip("_") for each in (self.mesh, self.layout))
@@ -173,21 +182,16 @@ class LayoutStudy(Untargeted):
         return ("sequences", self.length) if self.length > 1 else ("examples", None)
 
     @property
-    def model_label(self) -> str:
-        """The model's name, its batch, and any non-default precision and rematerialization, for tables."""
+    def labels(self) -> Labels:
+        """Its names in tables. The model has its batch, and any non-default precision and rematerialization."""
         label = f"{self.model}_{self.batch_size}x{self.length}"
         if self.precision != PRECISIONS[0]:
             label += f"_{self.precision}"
         if self.rematerialization != REMATERIALIZATIONS[0]:
             label += "_rematerialized"
-        return label
+        return Labels(self.dataset, label, self.optimizer)
 
     @property
     def devices(self) -> int:
         """The number of devices the study is measured on. Ahead-of-time compilation needs only the processor."""
         return 1 if self.engine_name == AHEAD else self.device_count
-
-    @property
-    def most_evaluations(self) -> int:
-        """The number of evaluations per trial: one per step."""
-        return self.budget_steps

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from results.aliases import Fields, Json
 from results.bad_input import BadInput
@@ -20,6 +20,32 @@ class HasKind(Protocol):
     def kind(self) -> str: ...
 
 
+class Labels(NamedTuple):
+    """The names of a study in tables."""
+
+    dataset: str
+    model: str  # with its options
+    optimizer: str
+
+
+class Search(NamedTuple):
+    """The search of a study's trials. By default there is nothing to search for.
+
+    Attributes:
+      space: ranges of the metaparameters.
+      targets: targets for the trials.
+      ends_at: targets that end a trial once it has reached them all.
+      stop: condition that ends the trials, ``target`` or ``budget``.
+      pruning: ``exact`` if losing trials are stopped early, else ``off``.
+    """
+
+    space: SearchSpace = SearchSpace({})
+    targets: tuple[Target, ...] = ()
+    ends_at: tuple[Target, ...] = ()
+    stop: str = "budget"
+    pruning: str = "off"
+
+
 class Plan(Protocol):
     """A study of any kind: a frozen dataclass of everything that determines the results.
 
@@ -31,16 +57,7 @@ class Plan(Protocol):
       NOT_IN_IDENTITY: fields outside the identity: the request, and the length of the name.
       OMITTED_AT: fields that the plan omits, and the values at which it does so.
       NOT_IN_STREAM: plan fields that do not affect the random numbers of its trials.
-      dataset, optimizer: names, for tables.
-      batch_size: global batch size, in examples, or None if each step uses all data.
-      space: ranges of the metaparameters.
-      targets: targets for the trials.
-      ends_at: targets that end a trial once it has reached them all.
-      stop: condition that ends the trials, ``target`` or ``budget``.
-      pruning: ``exact`` if losing trials are stopped early, else ``off``.
-      source: source of a published study, or None for studies by this software.
       budget_steps: maximum number of steps per trial, or the largest possible number for published studies.
-      most_evaluations: upper bound on the number of evaluations per trial.
       trials: number of requested trials.
       digits: number of hex digits of the plan's hash in the study's name.
     """
@@ -54,27 +71,7 @@ class Plan(Protocol):
     if TYPE_CHECKING:  # at run time, a property here would become the default of a dataclass field
 
         @property
-        def dataset(self) -> str: ...
-        @property
-        def optimizer(self) -> str: ...
-        @property
-        def batch_size(self) -> int | None: ...
-        @property
-        def space(self) -> SearchSpace: ...
-        @property
-        def targets(self) -> tuple[Target, ...]: ...
-        @property
-        def ends_at(self) -> tuple[Target, ...]: ...
-        @property
-        def stop(self) -> str: ...
-        @property
-        def pruning(self) -> str: ...
-        @property
-        def source(self) -> str | None: ...
-        @property
         def budget_steps(self) -> int: ...
-        @property
-        def most_evaluations(self) -> int: ...
         @property
         def trials(self) -> int: ...
         @property
@@ -86,14 +83,24 @@ class Plan(Protocol):
         ...
 
     @property
-    def model_label(self) -> str:
-        """The model's name, then its options, for tables."""
+    def labels(self) -> Labels:
+        """The data set, the model with its options and the optimizer, for tables."""
         ...
+
+    @property
+    def search(self) -> Search:
+        """The search of its trials."""
+        return Search()
 
     @property
     def batch_unit(self) -> tuple[str | None, int | None]:
         """The unit of the batch size, if it has one, and the tokens of a sequence, if they are known."""
-        return None if self.batch_size is None else "examples", None
+        return None, None
+
+    @property
+    def most_evaluations(self) -> int:
+        """An upper bound on the number of evaluations per trial."""
+        return self.budget_steps
 
     @classmethod
     def identity_fields(cls) -> list[str]:
@@ -159,14 +166,6 @@ class Plan(Protocol):
     def stream(self) -> str:
         """The source of all randomness in the study: a hash of the identity without ``NOT_IN_STREAM``."""
         return digest({name: value for name, value in self.plan().items() if name not in self.NOT_IN_STREAM})
-
-
-class Untargeted(Plan):
-    """A study without targets of its own. Its trials are not pruned."""
-
-    targets: ClassVar[tuple[Target, ...]] = ()
-    ends_at: ClassVar[tuple[Target, ...]] = ()
-    pruning: ClassVar[str] = "off"
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from results.aliases import Fields
+from results.aliases import Fields, Json
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.recorded import UNITS
@@ -29,6 +29,11 @@ COLUMNS = (
 )
 
 
+def names(study: Plan) -> Json:
+    """Returns the names of a study in all tables, and its batch size if it has one."""
+    return study.labels._asdict() | {"batch_size": study.plan().get("batch_size")}
+
+
 def columns(study: Plan) -> Fields:
     """Returns the values of ``COLUMNS`` for a study."""
     plan = study.plan()
@@ -36,7 +41,7 @@ def columns(study: Plan) -> Fields:
     first = next(iter(targets(study)), None)
     return {
         "kind": study.kind,
-        "source": study.source or OWN,
+        "source": plan.get("source", OWN),
         "target_metric": first and first.metric,
         "target_value": first and first.value,
         "schedule": plan.get("schedule"),
@@ -49,9 +54,10 @@ def columns(study: Plan) -> Fields:
 
 def targets(study: Plan) -> list[Target]:
     """Returns the targets of a study: its own or its source's. MLPerf's target is a shortfall of 0."""
-    if study.targets or not KINDS[study.kind].recorded:
-        return list(study.targets)
-    stated = study.plan()["details"].get("targets")
+    plan, own = study.plan(), study.search.targets
+    if own or not KINDS[study.kind].recorded:
+        return list(own)
+    stated = plan["details"].get("targets")
     if isinstance(stated, Mapping):
         return [Target(name, value) for name, value in sorted(stated.items()) if name in METRICS]
-    return [Target("validation_shortfall", 0.0)] if study.source == "mlperf-rcp" else []
+    return [Target("validation_shortfall", 0.0)] if plan["source"] == "mlperf-rcp" else []

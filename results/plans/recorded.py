@@ -8,7 +8,7 @@ from typing import ClassVar
 from results.aliases import Fields
 from results.bad_input import BadInput, check_choice
 from results.grouping import grouped
-from results.plans.plan import Untargeted
+from results.plans.plan import Labels, Plan, Search
 from results.plans.search_space import SearchSpace
 from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Recorded(Untargeted):
+class Recorded(Plan):
     """A study measured and published by others, as its source describes it.
 
     Attributes:
@@ -48,13 +48,11 @@ class Recorded(Untargeted):
     digits: int = DIGITS[-1]
     unit: str = UNITS[0]
     sequence_length: int | None = None
-    targets: tuple[Target, ...] = ()  # type: ignore[misc]  # a class variable of other untargeted plans
+    targets: tuple[Target, ...] = ()
 
     OMITTED_AT: ClassVar[Fields] = {"unit": UNITS[0], "sequence_length": None, "targets": []}
     kind: ClassVar[str] = "recorded"
-    stop: ClassVar[str] = "target"
     budget_steps: ClassVar[int] = MOST_STEPS  # the source may not report it
-    most_evaluations: ClassVar[int] = MOST_STEPS
 
     def __post_init__(self) -> None:
         for field in ("source", "dataset", "model", "optimizer"):
@@ -80,9 +78,14 @@ class Recorded(Untargeted):
         return self.unit, self.sequence_length
 
     @property
-    def model_label(self) -> str:
-        """The model's name."""
-        return self.model
+    def labels(self) -> Labels:
+        """Its names in tables."""
+        return Labels(self.dataset, self.model, self.optimizer)
+
+    @property
+    def search(self) -> Search:
+        """The search of its trials."""
+        return Search(self.space, self.targets, stop="target")
 
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:

@@ -23,6 +23,7 @@ from results.bad_input import BadInput, number_of
 from results.catalog import contents, documents, licences
 from results.catalog.documents import SUMS
 from results.durable import Folder
+from results.located import located_both
 from results.plans import schema
 from results.plans.recorded import RUNS
 from results.printing import Report
@@ -36,7 +37,7 @@ from results.storage.shared import SharedFile
 ENVELOPES = "envelopes.arrow"
 
 
-@durable.located_both
+@located_both
 def export(
     folder: Folder,
     out: Folder,

@@ -89,7 +89,7 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
     take = frozenset(there.keys() - here.keys() | better | longer)
     finished = {trial for trial in both if not here[trial] and not there[trial]}
     ours, theirs = select_trials(ours, here.keys() - better - longer), select_trials(theirs, take | finished)
-    if study.pruning == "exact":
+    if study.search.pruning == "exact":
         ours, theirs = (compaction.merge(pieces, study) for pieces in ([theirs, ours], [ours, theirs]))
     conflicts = _differing(select_trials(ours, finished), select_trials(theirs, finished))
     gave_way = frozenset(trial for trial in both if here[trial] != there[trial])

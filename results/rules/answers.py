@@ -164,7 +164,7 @@ def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> 
     trial, step = measurements["trial"].to_numpy(), measurements["step"].to_numpy()
     next_step = np.append(step[1:], 0)
     over = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation, and every target is reached or lost
-    for target in study.targets:
+    for target in study.search.targets:
         first = of_frame(measurements[searched], target)
         reached = pd.Series(first.high, index=first.trial).reindex(trial).to_numpy(np.float64)
         hopeless = np.zeros(len(step), bool)

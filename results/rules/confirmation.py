@@ -87,7 +87,7 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
     import pandas as pd
 
     ids_of_search = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
-    target = study.targets[0]
+    target = study.search.targets[0]
     measurements = measurements[measurements["trial"].isin(ids_of_search)]
     at = _steps(measurements, target)
     lowest = measurements.groupby("trial")[target.metric].min() if target.metric in measurements else pd.Series()
@@ -111,7 +111,7 @@ def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFra
     choose = [at for i in best for at in ids(i, 1, repeats.choosing)]
     if not settled_ids(trials["trial"], trials["reason"]).issuperset(choose):
         return choose
-    steps = _steps(measurements[measurements["trial"].isin(choose)], study.targets[0])
+    steps = _steps(measurements[measurements["trial"].isin(choose)], study.search.targets[0])
     return choose + ids(choice(best, repeats, steps), repeats.choosing + 1, repeats.confirm)
 
 
@@ -167,7 +167,7 @@ def reporting(
         return None
     chosen = int(original(own[0]))
     others = sorted(repeats.keys() - set(own))
-    if target != study.targets[0]:
+    if target != study.search.targets[0]:
         rank = {trial: (searched.get(trial, np.inf), trial) for trial in {*searched, *map(original, others)}}
         best = min(searched, key=rank.__getitem__)
         rerun = sorted(set(map(original, others)) or {best}, key=rank.__getitem__)

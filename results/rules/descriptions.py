@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results.aliases import Json, StringMap
+from results.plans import plan_columns
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import METRICS, Target
@@ -49,7 +50,8 @@ class StudyDescription(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Returns whether all fields have valid types and values. A description may come from an untrusted file."""
-        counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
+        size = 0 if self.batch_size is None else self.batch_size
+        counts = (size, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (
             {*map(type, texts)} == {str}
@@ -84,17 +86,14 @@ def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: StringMa
     return StudyDescription(
         study=study.name,
         kind=study.kind,
-        source=study.source,
-        dataset=study.dataset,
-        model=study.model_label,
-        optimizer=study.optimizer,
-        batch_size=study.batch_size,
-        targets=[(target.metric, target.value) for target in study.targets],
+        source=study.plan().get("source"),
+        **plan_columns.names(study),
+        targets=[(target.metric, target.value) for target in study.search.targets],
         metrics={name: kind for name, kind in metrics.items() if name in _METRICS},
         rows=rows,
         complete=status.count("COMPLETE"),
         infeasible=status.count("INFEASIBLE"),
         incomplete=status.count("INCOMPLETE"),
-        stop=study.stop,
+        stop=study.search.stop,
         seconds_per_epoch=timed[-1]["seconds_per_epoch"] if timed and not timed[-1]["emulated"] else None,
     )

@@ -14,6 +14,7 @@ from results import bounds, durable
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, TooOld, first_line, number_of
 from results.durable import Damaged, Folder
+from results.located import located
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan, kind_of
 from results.plans.plan import Plan
@@ -124,7 +125,7 @@ class Commit(NamedTuple):
         return study
 
 
-@durable.located
+@located
 def newest_commit(store: Folder, name: str) -> Commit | None:
     """Returns the newest commit of a study, or None if it has not been committed."""
     folder = store / name
@@ -138,7 +139,7 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
     return commit
 
 
-@durable.located
+@located
 def released_commits(folder: Folder) -> list[Commit] | None:
     """Returns the studies in a release, sorted by name, or None if the folder is not a release."""
     path = folder / MANIFEST

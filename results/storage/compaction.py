@@ -86,9 +86,9 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
         trials.take(pa.array(last)),
         measurements if order is None else measurements.take(pa.array(order)),
     )
-    if study is not None and study.targets:
+    if study is not None and study.search.targets:
         whole = with_roles(study, whole)
-    if study is not None and study.pruning == "exact":
+    if study is not None and study.search.pruning == "exact":
         whole = _cut_pruned(study, whole)
     return whole
 

@@ -266,8 +266,7 @@ def _plan_values(table: str, study: Plan) -> Fields:
     """Returns the shared-table columns derived from the plan: for trials and measurements, ``WORKLOAD``."""
     if table == "studies":
         return plan_columns.columns(study)
-    values = (study.dataset, study.model_label, study.optimizer, study.batch_size)
-    return dict(zip((column.name for column in WORKLOAD), values, strict=True))
+    return plan_columns.names(study)
 
 
 def _narrow(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

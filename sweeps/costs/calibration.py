@@ -17,7 +17,7 @@ from results.bad_input import BadInput, number_of
 from results.costs import predictions
 from results.costs.predictions import Calibration, Seconds
 from results.grouping import grouped
-from results.plans.kinds import of_kind
+from results.plans.kinds import KINDS, of_kind
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
 from sweeps.configured_study import Say
@@ -75,7 +75,7 @@ def commits(folder: Path) -> list[Commit]:
     return [
         commit
         for commit in (store.committed(folder) if found is None else found)
-        if commit.study.source is None and RUNNERS[commit.study.kind].counts is not None
+        if not KINDS[commit.study.kind].recorded and RUNNERS[commit.study.kind].counts is not None
     ]
 
 
@@ -181,7 +181,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
                 commit,
                 Device(kind or "unknown", backend or "cpu"),
                 devices or 1,
-                settings if commit.study.batch_size else Settings(),
+                settings if RUNNERS[commit.study.kind].lanes else Settings(),
                 sum(row["train_seconds"] for row in rows),
                 sum(row["trial_steps"] for row in rows),
                 calls,
@@ -240,7 +240,7 @@ def _alike(one: float, other: float) -> bool:
 
 
 def _model(study: Plan) -> tuple[str, str]:
-    return study.dataset, study.model_label
+    return study.labels[:2]
 
 
 def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.kinds import RUNNERS
 from harness.run import RunProgress
-from results.plans.kinds import KINDS
+from results.plans.kinds import along
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
 
@@ -40,8 +40,7 @@ class Pace(NamedTuple):
 def pace(study: Plan) -> Pace:
     """Returns the pace of a study."""
     grid = np.asarray(RUNNERS[study.kind].evaluations(study), np.int64).tobytes()
-    along = float(getattr(study, KINDS[study.kind].along))
-    return Pace((study.kind, study.dataset, study.model_label), along, step_cost(study), grid)
+    return Pace((study.kind, study.labels.dataset, study.labels.model), float(along(study)), step_cost(study), grid)
 
 
 def step_cost(study: Plan) -> float:
@@ -49,7 +48,7 @@ def step_cost(study: Plan) -> float:
 
     A step costs its number of examples plus 8, a constant measured on a small network.
     """
-    return (study.batch_size or 0) + 8.0
+    return RUNNERS[study.kind].examples(study) + 8.0
 
 
 class Mean:
@@ -192,5 +191,5 @@ class Lengths:
 
 def _family(study: Plan) -> tuple:
     """Returns the key of studies whose trials have similar lengths relative to their budgets."""
-    targets = tuple((target.metric, target.value) for target in study.ends_at)
-    return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets
+    targets = tuple((target.metric, target.value) for target in study.search.ends_at)
+    return study.kind, study.labels, study.search.pruning, targets

@@ -35,7 +35,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
         if cost.step is None or not cost.alone or (cost.verdict is not None and not cost.verdict.fits):
             continue
         study = cost.study
-        key = study.dataset, study.model_label, study.optimizer, cost.device.kind, cost.devices, study.batch_size
+        key = *study.labels, cost.device.kind, cost.devices, study.plan().get("batch_size")
         rows[key] = cost.step
     if not rows:
         raise BadInput(

@@ -76,11 +76,11 @@ def publish(
     row = {
         "study": study.name,
         "dataset": study.dataset,
-        "model": study.model_label,
-        "optimizer": study.optimizer,
+        "model": study.labels.model,
+        "optimizer": study.labels.optimizer,
         "batch_size": study.batch_size,
         "budget_steps": study.budget_steps,
-        "pruning": study.pruning,
+        "pruning": study.search.pruning,
         "planned_trials": study.trials,
         "plan": study.plan_json,
         "emulated": False,
@@ -137,7 +137,7 @@ def _outcomes(study: BatchStudy, need: np.ndarray, diverges: np.ndarray) -> list
         rows = [(step, 0.1 * np.sqrt(steps / step)) for step in grid[: last + 1].tolist()]
         if diverged:
             ran.append(Ran([*rows[:-1], (rows[-1][0], np.nan)], "INFEASIBLE"))
-        elif study.pruning == "exact" and rows[-1][0] > best:
+        elif study.search.pruning == "exact" and rows[-1][0] > best:
             ran.append(Ran([row for row in rows if row[0] <= best], "INCOMPLETE", "pruned"))
         else:
             ran.append(Ran(rows))

@@ -70,7 +70,7 @@ def tables(study: BatchStudy, ids: list[int], attempt: int = 0) -> dict[str, pa.
     about = {
         "study": study.name,
         "dataset": study.dataset,
-        "model": study.model_label,
+        "model": study.labels.model,
         "optimizer": study.optimizer,
         "batch_size": study.batch_size,
         "planned_trials": study.trials,

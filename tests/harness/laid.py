@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from analysis.measured_layouts import predicted
 from harness.run import Record
 from harness.runners import layouts
 from results.plans.layout import LayoutStudy
@@ -63,6 +64,8 @@ def main(model: str, batch: str, length: str, how: str, *words: str) -> None:
         layouts.run(study, [Trial(0, 5, {})], None, lambda progress: None, records.append)
         metrics = records[-1].metrics
         row = {name: values[-1] for name, values in metrics.items() if name != "train_loss"}
+        if row["refusal"] is None:
+            row |= predicted(study, row)
         losses = [float(loss) for loss in metrics.get("train_loss", ())]
         print(json.dumps({"mesh": mesh, "layout": layout, "losses": losses, **row}), flush=True)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from analysis import measured_layouts
@@ -22,7 +23,6 @@ from harness.compiled import hlo
 from harness.runners import layouts
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
-from results.plans.study import Trial
 from workloads.layouts.notation import REFUSALS
 from workloads.layouts.shapes import SHAPES
 
@@ -105,7 +105,7 @@ def test_sums_of_gradients_of_data_parallelism_are_those_of_its_parameters(known
 
 def test_parameters_and_optimizer_are_where_the_layout_puts_them(known: dict[str, dict]) -> None:
     state = 3 * 4 * 1_049_728  # parameters and two means, float32
-    batch = 8 * 65 * 4
+    batch = 8 * 2 * 64 * 4  # tokens, and those that follow
     assert known["data"]["argument_bytes"] == pytest.approx(state + batch, abs=64)
     norms = 3 * 4 * 9 * 128  # which no axis of this layout splits
     assert known["megatron"]["argument_bytes"] == pytest.approx((state - norms) / 4 + norms + batch, abs=64)
@@ -147,7 +147,7 @@ def test_a_collective_in_a_spelling_that_nobody_knows_fails() -> None:
             return object()
 
     with pytest.raises(hlo.Unparsed, match="cannot be read"):
-        layouts.accounts(None, Program(), None)  # type: ignore[arg-type]
+        layouts.accounts(None, Program())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("precision", "asked"), [("float32", "HIGHEST"), ("bfloat16", "DEFAULT")])
@@ -158,7 +158,8 @@ def test_products_of_float32_are_computed_in_float32(precision: str, asked: str)
         "tiny", dataclasses.asdict(shape), 2, 8, text, "", True, 1, "device", "v5p", precision, "none", 1,
         SearchSpace({}), 0, 1,
     )  # fmt: skip
-    products = re.findall(r"dot_general.*", layouts.lowered(layouts.laid(study), Trial(0, 5, {})).as_text())
+    step = layouts.laid(study, None).on(jax.devices())
+    products = re.findall(r"dot_general.*", step.lowered(step.step, 2).as_text())
     assert len(products) > 10
     assert all(f"precision = [{asked}, {asked}]" in each for each in products)
 

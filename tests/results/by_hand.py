@@ -47,8 +47,13 @@ def tables(trials: Mapping[int, Ran], dtype: type = np.float64, about: Recorded 
         "reason": [ran.reason if ran.status == "INCOMPLETE" else None for ran in trials.values()],
         "steps": [ran.rows[-1][0] if ran.rows else 0 for ran in trials.values()],
     }
-    run = {field: getattr(about, field) for field in ("dataset", "model", "optimizer", "batch_size", "pruning")}
-    run |= {"study": about.name, "planned_trials": about.trials, "plan": about.plan_json}
+    run = {field: getattr(about, field) for field in ("dataset", "model", "optimizer", "batch_size")}
+    run |= {
+        "pruning": about.search.pruning,
+        "study": about.name,
+        "planned_trials": about.trials,
+        "plan": about.plan_json,
+    }
     return Piece(
         schema.build(schema.STUDIES, {name: [value] for name, value in run.items()}, {}),
         schema.build(schema.TRIALS, ended, {}),

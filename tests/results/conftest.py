@@ -94,8 +94,8 @@ def _tables(
     curves = {i: tuple(column[: rows if reason else None] for column in _curve(study, i)) for i in ids}
     metric = "validation_loss" if isinstance(study, BatchStudy) else "test_error"
     drawn = {name: [ranged.at(i * 0.37 % 1) for i in ids] for name, ranged in study.space.items()}
-    about = {"dataset": study.dataset, "model": study.model_label, "optimizer": study.optimizer}
-    about |= {"study": study.name, "plan": study.plan_json, "pruning": study.pruning, "started_at": started_at}
+    about = {"dataset": study.labels.dataset, "model": study.labels.model, "optimizer": study.labels.optimizer}
+    about |= {"study": study.name, "plan": study.plan_json, "pruning": study.search.pruning, "started_at": started_at}
     trials = {
         "study": [study.name] * len(ids),
         "trial": ids,
@@ -124,7 +124,7 @@ def _curve(study: Plan, trial: int) -> tuple[np.ndarray, np.ndarray]:
     """Steps and losses of a trial until it reached all targets, or its budget."""
     step = study.evaluations if isinstance(study, BatchStudy) else np.array([10, 20, 30], np.int32)
     loss = np.exp(-step * (1 + trial * 7 % 11) / 500)
-    for target in study.targets:
+    for target in study.search.targets:
         reached = np.flatnonzero(target.reached(loss.astype(np.float32)))
         stop = int(reached[0]) + 1 if len(reached) else len(step)
         step, loss = step[:stop], loss[:stop]

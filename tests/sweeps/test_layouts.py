@@ -273,7 +273,7 @@ def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_o
     assert sorted(len(members) for _, _, members in found) == [1, 1, 1, 5]
     assert len({title for title, _, _ in found}) == 3, "a shape with other numbers has another name, given by its plan"
     assert planned("+step.shape.layers=1").model == "small_layers1"
-    assert {one.study.model_label for one in others} >= {"tiny_8x8_bfloat16", "tiny_8x8_rematerialized"}
+    assert {one.study.labels.model for one in others} >= {"tiny_8x8_bfloat16", "tiny_8x8_rematerialized"}
     off = usual.losses * (1 + 2e-3)
     rounded = [dataclasses.replace(one, losses=one.losses * (1 + i * 2e-3)) for i, one in enumerate([others[0]] * 2)]
     assert measured_layouts.table(rounded)["same_loss"].all(), "bfloat16 has eight bits"

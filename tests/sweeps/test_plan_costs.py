@@ -106,8 +106,8 @@ RELEASED = "digits"  # of whose studies the release has many, each on one device
 def released() -> list[Commit]:
     """Studies of the release, of one model."""
     every = calibration.commits(ROOT / "results" / "published")
-    model = next(commit.study.model_label for commit in every if commit.study.dataset == RELEASED)
-    return [commit for commit in every if (commit.study.dataset, commit.study.model_label) == (RELEASED, model)][:4]
+    model = next(commit.study.labels.model for commit in every if commit.study.dataset == RELEASED)
+    return [commit for commit in every if (commit.study.dataset, commit.study.labels.model) == (RELEASED, model)][:4]
 
 
 def none(_: Question) -> dict[str, Any] | None:

@@ -125,7 +125,7 @@ def test_a_study_read_back_from_its_plan_is_called_the_same(task: str) -> None:
     plan = json.loads(study.plan_json)
     for options in (dict(items) for items in itertools.permutations(plan["model_options"].items())):
         read = from_plan(plan | {"model_options": options}, study.trials)
-        assert (read.name, read.model_label, read.stream) == (study.name, study.model_label, study.stream)
+        assert (read.name, read.labels.model, read.stream) == (study.name, study.labels.model, study.stream)
 
 
 def test_several_targets_and_whole_runs() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.workload_studies import shared_plan
 from harness.trials import search
 from results import store
 from results.bad_input import BadInput
@@ -237,6 +238,20 @@ def test_ranges_of_unknown_form_are_refused() -> None:
     ):
         with pytest.raises((BadInput, KeyError)):
             shallue2018_protocol.range_of(config)
+
+
+@pytest.mark.parametrize("spacings", [5, [5], [[5]], [[0, 5]], [[2, 5]], [[5, 10]], [[1.5, 3]], [[5, 5], [5, 5]]])
+def test_plans_with_wrong_spacings_are_refused(spacings: Any, some: Path, tmp_path: Path) -> None:
+    (study,) = plans([f"+experiment=shallue2018/{README}", "batch_size=256"], some, tmp_path)
+    plan = json.loads(study.plan_json) | {"budget_steps": 5, "evaluation_spacings": spacings}
+    with pytest.raises(BadInput, match="evaluation_spacings"):
+        from_plan(plan, 1)
+
+
+def test_studies_of_a_workload_are_one_curve(some: Path, tmp_path: Path) -> None:
+    studies = plans([f"+experiment=shallue2018/{README}"], some, tmp_path)
+    assert len({str(shared_plan(study)) for study in studies}) == 1
+    assert len({study.evaluation_spacings for study in studies}) == len(studies)
 
 
 def test_decays_become_fractions_of_the_budget() -> None:

@@ -317,7 +317,7 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
     return jnp.where(jax.vmap(kept)(keys_B), scaled, jnp.zeros_like(x))
 
 
-def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Array:
+def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array, *, wide_products: bool = True) -> Array:
     """Returns causal attention: means of values weighted by softmax(q · k / √K) (Vaswani et al. 2017).
 
     On a GPU, bfloat16 uses cuDNN's attention if it supports the shapes. Otherwise ``jax.nn.dot_product_attention`` is
@@ -325,6 +325,8 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Ar
 
     Args:
       q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same floating dtype.
+      wide_products: whether the products q · k are float32. Otherwise they have the dtype of the inputs, which
+        takes less memory.
 
     Returns:
       [B, T, H, K] in the dtype of the inputs.
@@ -332,7 +334,11 @@ def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Ar
     _, T, _, K = q_BxTxHxK.shape
     if q_BxTxHxK.dtype == jnp.bfloat16 and devices.has_flash_attention() and T % 2 == 0 and K % 8 == 0 and K <= 128:
         return jax.nn.dot_product_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK, is_causal=True, implementation="cudnn")
-    products_BxHxTxS = axes.activation(_products(q_BxTxHxK, k_BxTxHxK), *_SCORES)
+    if wide_products:
+        products_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK)
+    else:
+        products_BxHxTxS = jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxTxHxK)
+    products_BxHxTxS = axes.activation(products_BxHxTxS, *_SCORES).astype(jnp.float32)
     scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), products_BxHxTxS / math.sqrt(K), -jnp.inf)
     weights_BxHxTxS = axes.activation(jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype), *_SCORES)
     return jnp.einsum("bhts,bshk->bthk", weights_BxHxTxS, v_BxTxHxK)

@@ -184,7 +184,8 @@ def transformer_rotary(
                 q_BxTxHxK = _named(rotated(into_heads(heads, kv)(y_BxTxD)), "heads", "kv")
                 k_BxTxHxK = _named(rotated(into_heads(heads, kv)(y_BxTxD)), "heads", "kv", positions="memory_length")
                 v_BxTxHxK = _named(into_heads(heads, kv)(y_BxTxD), "heads", "kv", positions="memory_length")
-                y_BxTxHxK = _named(causal_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK), "heads", "kv")
+                y_BxTxHxK = causal_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK, wide_products=False)
+                y_BxTxHxK = _named(y_BxTxHxK, "heads", "kv")
                 x_BxTxD = _residual(x_BxTxD + out_of_heads(d_model)(y_BxTxHxK))
                 return _residual(x_BxTxD + fed(_named(RMSNorm()(x_BxTxD), "act_embed"))), None
 

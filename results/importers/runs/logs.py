@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from results import bounds
-from results.aliases import Fields
+from results.aliases import Fields, Json
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import untrusted
@@ -110,7 +110,7 @@ def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     folders = sorted({untrusted.relative(place.folder, root) for place in places})
     common = folders[0] if len(folders) == 1 else _common(folders)
     parts: dict[str, list[Series]] = {}
-    hyperparameters: dict[str, Any] = {}
+    hyperparameters: Json = {}
     for place in places:
         below = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
         found, own = tensorboard.read(untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES))
@@ -224,7 +224,7 @@ def _trainer(data: bytes) -> tuple[list[Fields], Fields]:
     return history, content
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+def _columns(rows: Sequence[Fields]) -> dict[str, Column]:
     """Returns the columns of rows, with nulls for missing values."""
     names = dict.fromkeys(name for row in rows for name in row)
     if len(names) > MOST_COLUMNS:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results.aliases import Fields, Strings
+from results.aliases import Fields, Json, Strings
 from results.importers import recording, untrusted
 from results.importers.recording import Content
 from results.importers.runs import series as logged
@@ -240,7 +240,7 @@ def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
 
 
 def _details(run_map: RunMap, *, raw: bool) -> Fields:
-    details: dict[str, Any] = {}
+    details: Json = {}
     if raw:
         details[DETAILS_RAW] = True
     stated = {"licence": run_map.licence, "citation": run_map.citation}
@@ -251,7 +251,7 @@ def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
     """Returns the tables of a study, given its runs by trial number."""
     runs = list(numbered.items())
     names = dict.fromkeys(name for run in numbered.values() for name in run.metaparameters)
-    trials: dict[str, Any] = {
+    trials: Json = {
         "trial": [number for number, _ in runs],
         "seed": [run.seed for _, run in runs],
         "status": [run.status for _, run in runs],
@@ -281,7 +281,7 @@ def _about(runs: Sequence[Run]) -> Fields:
     devices = [(run.device_kind, run.device_count) for run in runs]
     kind, count = max(dict.fromkeys(devices), key=devices.count)
     times = [run.seconds for run, own in zip(runs, devices, strict=True) if own == (kind, count) and run.seconds]
-    about: dict[str, Any] = {"device_kind": kind, "device_count": count}
+    about: Json = {"device_kind": kind, "device_count": count}
     if times and count:
         steps = sum(run.steps for run in runs)
         seconds = float(np.median(times))

@@ -7,13 +7,12 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
 
 from results import durable
-from results.aliases import Fields
+from results.aliases import Fields, Json
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import untrusted
@@ -253,9 +252,9 @@ def _ending(word: str, entries: Fields) -> list[str]:
     return sorted((key for key in entries if key.rpartition(".")[2].lower() == word), key=len)
 
 
-def _entries(config: Fields, within: str = "") -> dict[str, Any]:
+def _entries(config: Fields, within: str = "") -> Json:
     """Returns the entries of a config with dotted names."""
-    found: dict[str, Any] = {}
+    found: Json = {}
     for name, value in config.items():
         if isinstance(value, dict):
             found |= _entries(value, f"{within}{name}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from results.aliases import Fields
+from results.aliases import Fields, Json
 from results.bad_input import BadInput
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable
@@ -36,7 +36,7 @@ def read(data: bytes) -> tuple[dict[str, Series], Fields]:
     from google.protobuf.message import DecodeError
 
     rows: dict[str, list[tuple[int, float, float]]] = {}
-    hyperparameters: dict[str, Any] = {}
+    hyperparameters: Json = {}
     for number, content in enumerate(_records(data), start=1):
         try:
             event = event_pb2.Event.FromString(content)

@@ -74,7 +74,7 @@ def test_the_best_recall_at_the_last_epoch_is_chosen_and_of_equals_the_smallest_
     assert table["device_kind"].tolist() == ["cpu"] * 4
     (note,) = factorizations.notes(held)
     assert note.startswith("every trial that ended diverged") and "-d19-" in note
-    assert "3" in factorizations.as_text(table).splitlines()[4]
+    assert "3" in factorizations.as_text(held).splitlines()[4]
 
 
 def test_rows_are_in_order_of_what_they_are_and_of_cores(put, folder):

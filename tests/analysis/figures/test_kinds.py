@@ -27,7 +27,7 @@ def drawn(folder: Path, kind: str, where: tuple[str, ...] = (), **more: Any) -> 
     request = FigureRequest(kind, where, **more)
     with matplotlib.rc_context():
         found, without = requests.with_targets(workload_studies.of_store(folder, where), request)
-        made = [*without, *registry.FIGURES[kind].draw(found, request)]
+        made = [*without, *registry.draw(registry.FIGURES[kind], found, request)]
     return [one for one in made if isinstance(one, Picture)], [str(one) for one in made if isinstance(one, Skipped)]
 
 

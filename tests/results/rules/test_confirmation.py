@@ -57,8 +57,8 @@ def tables(study: BatchStudy, losses: dict[int, Sequence[float]], **changes: obj
         **{name: [study.space[name].at(i % APART / 10) for i in trials] for name in study.space},
     }
     measured = dict(zip(("trial", "step", "validation_loss"), zip(*rows, strict=True), strict=True))
-    about = {"study": study.name, "dataset": study.dataset, "model": study.model_label, "optimizer": study.optimizer}
-    about |= {"batch_size": study.batch_size, "plan": study.plan_json, "pruning": study.pruning}
+    about = {"study": study.name, "dataset": study.dataset, "model": study.labels.model, "optimizer": study.optimizer}
+    about |= {"batch_size": study.batch_size, "plan": study.plan_json, "pruning": study.search.pruning}
     return {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in about.items()}, {}),
         "trials": schema.build(schema.TRIALS, told | changes, dict.fromkeys(study.space, pa.float64())),

@@ -1,0 +1,30 @@
+"""Commands of kinds of studies: each prints the table of its kind."""
+
+import argparse
+import importlib
+import pkgutil
+
+from analysis import kind_views, output, text
+from results import store
+from results.printing import quoted, say
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints a row per study, or per curve with --fit."""
+    own, row = kind_views.commands()[options.command]
+    module = importlib.import_module(own.module)
+    found = pkgutil.resolve_name(row.load)(options.store)
+    if not found:
+        raise module.absent(options.store)
+    waiting = [plan.name for plan in store.waiting(options.store) if kind_views.PRESENTATIONS[plan.kind] == row]
+    for note in text.notes({"not in the table, because no run has ended yet": waiting}) + module.remarks(found):
+        say(f"note: {note}")
+    folder = quoted(options.store)
+    then = f"figures --store {folder} --out figures"
+    if options.fit:
+        table, words = pkgutil.resolve_name(own.fits)(found)
+    else:
+        table, words = module.table(found), module.as_text(found)
+        if own.fits:
+            then = f"{own.name} --store {folder} --fit"
+    output.print_table(table, lambda: f"{words}\n\nnext: python -m analysis {then}")

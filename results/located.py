@@ -1,0 +1,32 @@
+"""Functions of a folder that also accept its path or URL as a string."""
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from results.durable import Folder, Location, location
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
+    """Lets a function of a folder also accept a string, which is parsed by ``location``."""
+
+    @functools.wraps(function)
+    def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
+        return function(location(folder), *args, **named)
+
+    return wrapper
+
+
+def located_both(
+    function: Callable[Concatenate[Folder, Folder, P], R],
+) -> Callable[Concatenate[Location, Location, P], R]:
+    """Same as ``located``, for a function of two folders."""
+
+    @functools.wraps(function)
+    def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
+        return function(location(one), location(other), *args, **named)
+
+    return wrapper
