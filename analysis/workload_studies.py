@@ -26,7 +26,7 @@ FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pr
 
 # Plan fields that may vary along a curve, besides its axis: budgets and search spaces may have to follow the batch
 # size, and so may the details from a source.
-VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
+VARIED = ("budget_steps", "evaluation_spacing", "evaluation_spacings", "space", "details")
 CURVE_COLUMNS = ("dataset", "model", "optimizer", "target_metric", "target_value")
 ALONG = "batch_size"  # shown as a column in tables
 LONGEST = 24  # maximum characters of a printed value

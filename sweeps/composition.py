@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from results.bad_input import BadInput, check_choice, first_line, nearest
-from sweeps import kind_configs, overrides
+from sweeps import archived, kind_configs, overrides
 from sweeps.configured_study import Config
 from sweeps.kind_configs import READERS
 from sweeps.overrides import GROUPS, CommandLine, Words
@@ -130,12 +130,18 @@ def compose_points(line: CommandLine) -> list[Point]:
     Raises:
       BadInput: the command line is invalid.
     """
+    archived.check_words(line.overrides)
+    return [Point(*archived.with_numbers(*point)) for point in _composed(line)]
+
+
+def _composed(line: CommandLine) -> list[Point]:
+    """Composes every study as ``compose_points``, but keeps ``protocol=archive``."""
     parsed = overrides.parse(line.overrides)
     for override in parsed:
         overrides.check(override)
     overrides.check_once(str(override.input_line) for override in parsed)
     if parts := _parts(line, parsed):
-        return [point for part in parts for point in compose_points(part)]
+        return [point for part in parts for point in _composed(part)]
     swept = [o for o in parsed if o.is_sweep_override()]
     fixed = [o for o in parsed if not o.is_sweep_override()]
     _check_commas(parsed)
@@ -175,7 +181,10 @@ def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
     united = list(dict.fromkeys(each for name in names for each in overrides.united(name)))
     others = tuple(text for text, override in zip(line.overrides, parsed, strict=True) if override not in named)
     given = {override.key_or_group for override in parsed} - {"experiment"}
-    parts = [tuple(word for word in overrides.words_of(each) if overrides.key_of(word) not in given) for each in united]
+    words = {each: overrides.words_of(each) for each in united}
+    if "protocol" in given:
+        words = {each: (*own, *archived.workload_words(each)) for each, own in words.items()}
+    parts = [tuple(word for word in words[each] if overrides.key_of(word) not in given) for each in united]
     if len(names) == 1 and parts == [(f"+experiment={names[0]}",)]:
         return []
     if len(parts) > 1 and not line.multirun:

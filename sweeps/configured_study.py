@@ -15,7 +15,7 @@ ABSENT = "absent"  # key of requirements that plans do not have: DATA or DEVICES
 DATA = "data"
 DEVICES = "devices"
 P = TypeVar("P", bound=Plan)
-RANGE_FIELDS = ("scale", "low", "high", "values")
+RANGE_FIELDS = ("scale", "low", "high", "values", "denominator")
 _EXAMPLE = "Write a range, such as {scale: LOG, low: 1e-3, high: 1}."
 
 

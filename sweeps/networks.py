@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from harness.step.batch_partition import Division, divisions, requested
 from results.bad_input import BadInput, check_choice, nearest
@@ -10,6 +11,7 @@ from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.answers import check_chooses
+from sweeps import protocol
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
 from workloads import registry
 from workloads.workload import Dataset, Model
@@ -17,6 +19,21 @@ from workloads.workload import Dataset, Model
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # for reruns
 _OFF = "False"  # YAML reads a bare `pruning: off` as false
+
+
+class Tuning(NamedTuple):
+    """The part of a study that a protocol replaces: fields of ``BatchStudy``, with ranges as in a configuration.
+
+    Attributes:
+      study: folder of the study in the archive that has this protocol, or empty.
+    """
+
+    schedule: str
+    space: Config
+    budget_steps: int
+    evaluation_spacing: float
+    evaluation_spacings: tuple[tuple[int, int], ...] = ()
+    study: str = ""
 
 
 def read(config: Config) -> ConfiguredStudy[BatchStudy]:
@@ -46,22 +63,21 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
             f"Use at most {examples}."
         )
     check_choice("schedule", task["schedule"], SCHEDULES)
-    space = optimizer["space"] | task["space"]
-    batch_size = max(config["batch_size"], 1)
-    _check_space(space, dataset, optimizer["name"], task["schedule"])
+    tuning = _tuning(config, task, dataset)
+    _check_space(tuning, dataset, optimizer["name"])
     study = BatchStudy(
         dataset=task["dataset"],
         dataset_version=dataset.version(),
         model=task["model"]["name"],
         model_options=options,
         optimizer=optimizer["name"],
-        schedule=task["schedule"],
+        schedule=tuning.schedule,
         batch_size=config["batch_size"],
-        space=SearchSpace.from_plan(ranges(space)),
+        space=SearchSpace.from_plan(ranges(tuning.space)),
         targets=targets,
-        budget_steps=_budget_steps(task, dataset, batch_size),
+        budget_steps=tuning.budget_steps,
         evaluation_ratio=task["evaluation_ratio"],
-        evaluation_spacing=_evaluation_spacing(task, dataset, batch_size),
+        evaluation_spacing=tuning.evaluation_spacing,
         seed=config["seed"],
         pruning=_pruning(config),
         trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
@@ -71,6 +87,7 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
         dataset_options=dict(dataset.options),
         precision=config["precision"],
         packages=registry.package_identities(task["dataset"], task["model"]["name"], optimizer["name"]),
+        evaluation_spacings=tuning.evaluation_spacings,
     )
     return ConfiguredStudy(study, source)
 
@@ -103,6 +120,20 @@ def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Say) -> None
     """Raises BadInput unless the data of all studies are on this machine."""
     for dataset in {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}.values():
         dataset.check()
+
+
+def _tuning(config: Config, task: Config, dataset: Dataset) -> Tuning:
+    """Returns the tuning of the task, or of the protocol if one is given."""
+    batch_size = max(config["batch_size"], 1)
+    budget_steps = _budget_steps(task, dataset, batch_size)
+    spacing = _evaluation_spacing(task, dataset, batch_size)
+    given = protocol.read(config["protocol"])
+    if given is None:
+        return Tuning(task["schedule"], config["optimizer"]["space"] | task["space"], budget_steps, spacing)
+    budget_steps = given["train_steps"] or budget_steps
+    schedule, space = protocol.schedule_and_space(given, budget_steps)
+    spacings = protocol.spacings(given, budget_steps)
+    return Tuning(schedule, space, budget_steps, 0.0 if spacings else spacing, spacings, given["study"])
 
 
 def _targets(task: Config, dataset: Dataset) -> tuple[Target, ...]:
@@ -171,16 +202,22 @@ def _check_layout(dataset: Dataset, model: str, options: Config, config: Config,
     shardings.check(workload, division, config["batch_size"])
 
 
-def _check_space(space: Config, dataset: Dataset, optimizer: str, schedule: str) -> None:
+def _check_space(tuning: Tuning, dataset: Dataset, optimizer: str) -> None:
     """Raises BadInput for a metaparameter that is unknown or does not have a range."""
+    schedule = tuning.schedule
     needed = registry.tuned(optimizer, schedule)
     accepted = registry.tunable(dataset, optimizer, schedule)
-    for name in space:
+    with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
+    for name in tuning.space:
         if name not in accepted or name in reserved():
-            with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
-            raise BadInput(f"{optimizer}{with_schedule} has no metaparameter {name!r}; {nearest(name, accepted)}")
+            searched = f"{tuning.study} in the archive searches {name}, but " if tuning.study else ""
+            raise BadInput(
+                f"{searched}{optimizer}{with_schedule} has no metaparameter {name!r}; {nearest(name, accepted)}"
+            )
     for name in needed:
-        if name not in space:
+        if name not in tuning.space:
+            if tuning.study:
+                raise BadInput(f"{tuning.study} in the archive has no range of {name}, which {optimizer} needs")
             raise BadInput(
                 f"{name} has no range. Add one, such as +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}'."
             )

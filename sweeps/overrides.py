@@ -24,7 +24,16 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 OF_PAIRS = ("mesh", "layout")  # keys whose values are pairs separated by commas or semicolons
 # Keys whose values may contain arbitrary characters.
-_TEXTS = ("notify", "tasks", "ratings.path", "ratings.heldout", "ratings.history", "table.path", *OF_PAIRS)
+_TEXTS = (
+    "notify",
+    "tasks",
+    "ratings.path",
+    "ratings.heldout",
+    "ratings.history",
+    "table.path",
+    "archive.store",
+    *OF_PAIRS,
+)
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes
 # Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}

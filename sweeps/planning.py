@@ -19,7 +19,7 @@ from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.printing import say
 from results.storage import attempts
-from sweeps import composition, launching, limits, overrides
+from sweeps import composition, launching, limits, overrides, protocol
 from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, check_least, failed_too_often
@@ -87,6 +87,8 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     configs = [point.config for point in points]
     first = configs[0]
     configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
+    for text in protocol.lines(configs):
+        say(text)
     planned = {name for one in configured for name in one.study.identity_fields()}  # such as the mesh of a layout
     for key in OF_RUNS:
         if key not in planned and any(config[key] != first[key] for config in configs):

@@ -47,6 +47,8 @@ def tables(study: Plan, record: Record, about: Row) -> dict[str, pa.Table]:
 
 def _study_columns(study: Plan) -> Row:
     plan = study.plan()
+    if plan.get("evaluation_spacings"):  # evaluations do not follow from the ratio and the spacing
+        plan |= dict.fromkeys(_OF_PLAN)
     about = {"study": study.name, "planned_trials": study.trials, "budget_steps": study.budget_steps}
     about |= {"pruning": study.search.pruning, "plan": study.plan_json}
     return about | plan_columns.names(study) | {name: plan.get(name) for name in _OF_PLAN}

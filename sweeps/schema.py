@@ -136,12 +136,22 @@ class TableConfig:
 
 
 @dataclasses.dataclass
+class ArchiveConfig:
+    """The imported archive of Shallue et al. 2018, and the folder of a workload in it."""
+
+    store: str = MISSING
+    workload: str | None = None
+
+
+@dataclasses.dataclass
 class NetworkConfig:
     """Additional keys of studies of kind ``batch``."""
 
     task: TaskConfig | None = None
     model: Any = None  # a name, or a dict of a name and options, that replaces the task's model
     table: TableConfig | None = None
+    protocol: Any = None  # archive, or a dict of numbers: see ``sweeps.protocol``
+    archive: ArchiveConfig = dataclasses.field(default_factory=ArchiveConfig)
     optimizer: OptimizerConfig = MISSING
     batch_size: int = MISSING
     confirm: int = 0

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -50,6 +50,9 @@ class BatchStudy(Plan):
       dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
       precision: float32 or bfloat16, for activations and matmuls on every machine.
       packages: version and module of each name that other packages define, such as ``mine:net``.
+      evaluation_spacings: steps between evaluations, each with the step up to which it applies, such as
+        ``((50, 1000), (500, 20000))``. The last one applies up to the budget. If it is not empty, evaluations do not
+        depend on ``evaluation_ratio`` and ``evaluation_spacing``.
     """
 
     dataset: str
@@ -75,9 +78,15 @@ class BatchStudy(Plan):
     dataset_options: Fields = dataclasses.field(default_factory=dict)
     precision: str = "float32"
     packages: Fields = dataclasses.field(default_factory=dict)
+    evaluation_spacings: tuple[tuple[int, int], ...] = ()
 
     kind: ClassVar[str] = "batch"
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}, "precision": "float32", "packages": {}}
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {
+        "dataset_options": {},
+        "precision": "float32",
+        "packages": {},
+        "evaluation_spacings": [],
+    }
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they only end trials
 
@@ -98,6 +107,7 @@ class BatchStudy(Plan):
             raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {ratio:g}")
         if spacing < 0:
             raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
+        object.__setattr__(self, "evaluation_spacings", _spacings(self.evaluation_spacings, self.budget_steps))
         if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
             raise BadInput("a target is given twice. Keep one of them.")
         if is_exact and not self.targets:
@@ -143,11 +153,15 @@ class BatchStudy(Plan):
     @property
     def evaluations(self) -> np.ndarray:
         """The steps at which a trial is evaluated, int32[evaluations]."""
+        if self.evaluation_spacings:
+            return spaced_steps(self.evaluation_spacings)
         return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
 
     @property
     def most_evaluations(self) -> int:
         """An upper bound on the number of evaluations in a trial, quick to compute for any plan."""
+        if self.evaluation_spacings:
+            return sum((until - start) // by for start, (by, until) in _runs(self.evaluation_spacings))
         growing = 1 / (self.evaluation_ratio - 1)  # after this step, evaluations are more than one step apart
         every_step = min(self.budget_steps, growing + 1)
         return int(every_step + math.log(self.budget_steps / every_step) / math.log(self.evaluation_ratio)) + 2
@@ -167,3 +181,34 @@ def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> n
         after = max(steps[-1] + 1, math.ceil(steps[-1] * ratio), math.ceil(len(steps) * spacing))
         steps.append(min(budget_steps, after))
     return np.asarray(steps[1:], np.int32)
+
+
+def spaced_steps(spacings: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Returns the evaluation steps of ``evaluation_spacings``, int32[evaluations], strictly increasing."""
+    runs = [np.arange(start + by, until + 1, by) for start, (by, until) in _runs(spacings)]
+    return np.concatenate(runs).astype(np.int32)
+
+
+def _runs(spacings: Sequence[tuple[int, int]]) -> list[tuple[int, tuple[int, int]]]:
+    """Returns each pair of ``evaluation_spacings`` with the step at which it starts."""
+    starts = [0, *(until for _, until in spacings)]
+    return list(zip(starts, spacings, strict=False))
+
+
+def _spacings(given: Sequence[Sequence[int]], budget_steps: int) -> tuple[tuple[int, int], ...]:
+    """Returns ``evaluation_spacings`` as tuples. Raises BadInput if they do not lead to the budget."""
+    if not isinstance(given, list | tuple) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given
+    ):
+        raise BadInput(f"evaluation_spacings must be pairs of a spacing and a last step, not {str(given)[:60]}")
+    pairs = []
+    start = 0
+    for pair in given:
+        by, until = (check_int("evaluation_spacings", value, 1, MOST_STEPS) for value in pair)
+        if until <= start or (until - start) % by:
+            raise BadInput(f"evaluation_spacings: {until} is not a multiple of {by} steps after {start}")
+        pairs.append((by, until))
+        start = until
+    if pairs and start != budget_steps:
+        raise BadInput(f"evaluation_spacings end at step {start}, not at the budget of {budget_steps} steps")
+    return tuple(pairs)

@@ -175,5 +175,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple):
-        return [dataclasses.asdict(each) if isinstance(each, Target) else each for each in value]
+        return [dataclasses.asdict(each) if isinstance(each, Target) else _plain(each) for each in value]
     return value

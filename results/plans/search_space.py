@@ -13,9 +13,10 @@ from results.bad_input import BadInput, check_choice
 
 Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
 SCALES = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
-
+WITH_DENOMINATOR = ("LINEAR", "LOG")
 
 LARGEST_FLOAT = int(sys.float_info.max)
+LARGEST_INTEGER = 2**53  # floats represent all smaller integers
 
 
 def finite(what: str, value: object) -> float:
@@ -33,15 +34,22 @@ class Range:
 
     LINEAR is uniform in [low, high], LOG is uniform in the logarithm, and REVERSE_LOG is uniform in log(1 - value).
     INTEGER is uniform over the integers low..high, and DISCRETE is uniform over ``values``.
+
+    With a ``denominator`` n, values are multiples of 1/n. LINEAR is uniform over those from low to high, and LOG is the
+    integer part of a number that is uniform in the logarithm, divided by n. Numbers of steps out of a budget of n steps
+    are such values, and so are integers on scale LOG (n = 1).
     """
 
     scale: Scale
     low: float | None = None
     high: float | None = None
     values: tuple[float, ...] = ()
+    denominator: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("scale", self.scale, SCALES)
+        if self.denominator is not None and self.scale not in WITH_DENOMINATOR:
+            raise BadInput(f"scale {self.scale} takes no denominator. Use it with {' or '.join(WITH_DENOMINATOR)}.")
         if self.scale == "DISCRETE":
             if not self.values or self.low is not None or self.high is not None:
                 raise BadInput("scale DISCRETE takes a non-empty list `values`, and neither low nor high")
@@ -61,6 +69,8 @@ class Range:
             raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}. Use a bound such as 0.999.")
         if self.scale == "INTEGER" and not whole:
             raise BadInput(f"scale INTEGER takes integers, not low={low:g}, high={high:g}")
+        if self.denominator is not None:
+            self._check_multiples(low, high, self.denominator)
 
     def at(self, u: float) -> float:
         """Returns the value at quantile ``u`` in [0, 1) of this range."""
@@ -70,6 +80,8 @@ class Range:
         low, high = self.low, self.high
         if self.scale == "INTEGER":
             return float(low + math.floor(u * (high - low + 1)))
+        if self.denominator is not None:
+            return self._multiple_at(u, round(low * self.denominator), round(high * self.denominator))
         if self.scale == "LOG":
             value = math.exp((1 - u) * math.log(low) + u * math.log(high))
         elif self.scale == "REVERSE_LOG":
@@ -82,7 +94,26 @@ class Range:
         """Returns plain data from which ``Range(**plan)`` restores the range."""
         if self.scale == "DISCRETE":
             return {"scale": self.scale, "values": list(self.values)}
-        return {"scale": self.scale, "low": self.low, "high": self.high}
+        fields: Json = {"scale": self.scale, "low": self.low, "high": self.high}
+        return fields if self.denominator is None else fields | {"denominator": self.denominator}
+
+    def _multiple_at(self, u: float, first: int, last: int) -> float:
+        """Returns the multiple of 1 / ``denominator`` at quantile ``u``, from the numerators of the bounds."""
+        assert self.denominator is not None
+        if self.scale == "LOG":
+            number = math.floor(math.exp((1 - u) * math.log(first) + u * math.log(last + 1)))
+        else:
+            number = first + math.floor(u * (last - first + 1))
+        return min(max(number, first), last) / self.denominator
+
+    @staticmethod
+    def _check_multiples(low: float, high: float, denominator: object) -> None:
+        if isinstance(denominator, bool) or not isinstance(denominator, int) or denominator < 1:
+            raise BadInput(f"denominator must be an integer of at least 1, not {denominator!r}")
+        for bound in (low, high):
+            number = bound * denominator
+            if abs(number) > LARGEST_INTEGER or not math.isclose(number, round(number), rel_tol=1e-12):
+                raise BadInput(f"with denominator={denominator}, low and high must be multiples of 1/{denominator}")
 
 
 class SearchSpace(dict[str, Range]):

@@ -1,0 +1,145 @@
+"""The protocol of a study in an imported archive of Shallue et al. 2018: search space, budget and evaluations.
+
+The search space and the budget are those of study.json, which the plan of an imported study keeps unchanged. The
+evaluations are the steps of its measurements.
+"""
+
+import collections
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from results import durable, store
+from results.aliases import Fields
+from results.bad_input import BadInput
+from results.importers.shallue2018_format import SOURCE
+from results.importers.untrusted import int_or_none, number
+from results.plans import kinds
+from results.plans.recorded import Recorded
+from results.plans.search_space import Range, Scale, SearchSpace
+from results.storage import commits
+from results.storage.commits import Commit
+
+PUBLISHED_AT = "storage.googleapis.com/batch_science_data/batch_science_data.tar.bz2"
+_SCALES: Mapping[str, Scale] = {
+    "": "LINEAR",
+    "LINEAR_SCALE": "LINEAR",
+    "LOG_SCALE": "LOG",
+    "REVERSE_LOG_SCALE": "REVERSE_LOG",
+}
+
+Spacings = tuple[tuple[int, int], ...]
+
+
+class ArchivedProtocol(NamedTuple):
+    """The protocol of a study in the archive.
+
+    Attributes:
+      train_steps: fewest steps of a COMPLETE trial, or 0 if trials had a time budget.
+      space: ranges of the metaparameters, under their names in the archive.
+      spacings: steps between evaluations, each with the step up to which it applies. Empty if no COMPLETE trial has
+        measurements.
+    """
+
+    train_steps: int
+    space: SearchSpace
+    spacings: Spacings
+
+
+def read(folder: str, path: str) -> ArchivedProtocol:
+    """Reads the protocol of a study.
+
+    Args:
+      folder: store that the archive was imported into.
+      path: folder of the study in the archive, such as ``mnist/fc_1024/sgd/64``.
+
+    Raises:
+      BadInput: the archive or the study was not imported, or a range has an unknown form.
+    """
+    studies = _studies(folder)
+    if path not in studies:
+        raise BadInput(f"{folder} has no study {path} of the archive. To import missing studies, {_how(folder)}.")
+    commit = studies[path]
+    details = commit.plan["details"]
+    steps = int_or_none(details.get("train_steps"), 0)
+    configs = details.get("parameter_configs")
+    if steps is None or not isinstance(configs, Mapping):
+        raise BadInput(f"{folder} has no train_steps and parameter_configs of {path}. Import the archive again.")
+    ranges = {}
+    for name, config in configs.items():
+        try:
+            ranges[name] = range_of(config)
+        except (BadInput, KeyError, TypeError, AttributeError):
+            raise BadInput(f"{path}: the range of {name!a} in the archive has an unknown form: {config!a}") from None
+    return ArchivedProtocol(steps, SearchSpace(ranges), _spacings_of(commit, steps))
+
+
+def range_of(config: Fields) -> Range:
+    """Returns the range of an entry in ``parameter_configs``. An empty scale is linear.
+
+    Raises:
+      BadInput, KeyError, TypeError, AttributeError: the entry has an unknown form.
+    """
+    kind, scale = config["type"], _SCALES[config.get("scale") or ""]
+    if kind == "DISCRETE":
+        return Range("DISCRETE", values=tuple(config["feasible_points"]))
+    low, high = number(config.get("min_value")), number(config.get("max_value"))
+    if kind == "DOUBLE":
+        return Range(scale, low, high)
+    if kind != "INTEGER":
+        raise BadInput(f"unknown type {kind!r}")
+    return Range("INTEGER", low, high) if scale == "LINEAR" else Range(scale, low, high, denominator=1)
+
+
+def as_spacings(steps: np.ndarray) -> Spacings:
+    """Returns increasing steps, without 0, as pairs of a spacing and the step up to which it applies."""
+    gaps = np.diff(steps, prepend=0)
+    is_last = np.diff(gaps, append=0) != 0  # no gap is 0
+    return tuple(zip(gaps[is_last].tolist(), steps[is_last].tolist(), strict=True))
+
+
+@functools.cache
+def _studies(folder: str) -> Mapping[str, Commit]:
+    """Returns the imported studies by their folders in the archive."""
+    place = durable.location(folder)
+    stored = {each.study.name: each for each in (store.catalogue(place) if place.is_dir() else ())}
+    plans = kinds.of_type([each.study for each in stored.values()], Recorded)
+    own = {
+        f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}": stored[plan.name]
+        for plan in plans
+        if plan.source == SOURCE
+    }
+    if not own:
+        raise BadInput(f"{folder} has no imported archive of Shallue et al. 2018. To import it, {_how(folder)}.")
+    return own
+
+
+def _how(folder: str) -> str:
+    return (
+        f"download {PUBLISHED_AT} (802 MB) and run `scaling-limits import shallue2018 batch_science_data.tar.bz2 "
+        f"--store {folder}`"
+    )
+
+
+def _spacings_of(commit: Commit, train_steps: int) -> Spacings:
+    """Returns the spacings of the evaluations that most COMPLETE trials share, up to ``train_steps`` unless it is 0.
+
+    If several grids are equally frequent, the one with the most evaluations is used, and among these the one of the
+    trial with the lowest id.
+    """
+    trials = commits.read_columns(commit, "trials", ["trial", "status"])
+    complete = trials.filter(pc.equal(trials["status"].cast("string"), "COMPLETE"))["trial"]
+    rows = commits.read_columns(commit, "measurements", ["trial", "step"])
+    rows = rows.filter(pc.is_in(rows["trial"], complete.combine_chunks()))  # sorted by trial and step
+    trial, step = rows["trial"].to_numpy(), rows["step"].to_numpy()
+    counts = (step > 0) & ((step <= train_steps) | (train_steps == 0))
+    trial, step = trial[counts], step[counts]
+    grids = [grid.tobytes() for grid in np.split(step, np.flatnonzero(np.diff(trial)) + 1) if len(grid)]
+    if not grids:
+        return ()
+    frequency = collections.Counter(grids)
+    best = max(frequency, key=lambda grid: (frequency[grid], len(grid)))  # the first of equal ones
+    return as_spacings(np.frombuffer(best, step.dtype))

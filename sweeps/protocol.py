@@ -1,0 +1,121 @@
+"""The protocol of a study: a schedule, ranges, a budget and evaluations that replace those of its task."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from results.bad_input import BadInput
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import check_int
+from sweeps.configured_study import Config, ranges
+
+ARCHIVE = "archive"
+FIELDS = ("study", "train_steps", "space", "evaluations")
+_DECAY_STEPS, _DECAY = "learning_rate_decay_steps", "decay_fraction"
+_END = "end_learning_rate_factor"
+
+
+def lines(configs: Iterable[Config]) -> list[str]:
+    """Returns lines for the user about budgets and evaluations that the archive does not have."""
+    chosen = [config["protocol"] for config in configs if config.get("protocol") is not None]
+    timed = [each["study"] for each in chosen if not each["train_steps"]]
+    unmeasured = [each["study"] for each in chosen if not each["evaluations"]]
+    found = []
+    if timed:
+        found.append(f"{_count(timed)} a time budget in the archive, so the budget in steps of the task is used")
+    if unmeasured:
+        found.append(f"{_count(unmeasured)} no complete trial in the archive, so the evaluations of the task are used")
+    return found
+
+
+def read(value: object) -> Config | None:
+    """Returns the key ``protocol`` as numbers, or None if it is not set.
+
+    Raises:
+      BadInput: the value is not a protocol.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != set(FIELDS):
+        raise BadInput(f"protocol={value!r} is not a protocol. Use {ARCHIVE}, or a dict of {', '.join(FIELDS)}.")
+    check_int("protocol.train_steps", value["train_steps"], 0)
+    if not isinstance(value["space"], Mapping) or not isinstance(value["evaluations"], list):
+        raise BadInput("protocol.space must be a dict of ranges, and protocol.evaluations a list of pairs")
+    for pair in value["evaluations"]:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise BadInput(f"protocol.evaluations must be pairs of a spacing and a last step, not {pair!r}")
+        for number in pair:
+            check_int("protocol.evaluations", number, 1)
+    return value
+
+
+def schedule_and_space(protocol: Config, budget_steps: int) -> tuple[str, dict[str, Any]]:
+    """Returns the schedule and the search space of a protocol. A decay is a fraction of the budget.
+
+    Args:
+      protocol: as returned by ``read``.
+      budget_steps: budget of a trial.
+    """
+    space = dict(ranges(protocol["space"]))
+    decays = space.keys() & {_DECAY_STEPS, _END}
+    if len(decays) == 1:
+        raise BadInput(f"{protocol['study']} has a range of {min(decays)} in the archive, but not of {_other(decays)}")
+    if decays:
+        steps = SearchSpace.from_plan({_DECAY_STEPS: space.pop(_DECAY_STEPS)})[_DECAY_STEPS]
+        space[_DECAY] = fraction_of(steps, budget_steps).plan()
+    return "linear" if decays else "constant", space
+
+
+def spacings(protocol: Config, budget_steps: int) -> tuple[tuple[int, int], ...]:
+    """Returns the spacings of a protocol's evaluations up to the budget, where the last evaluation is.
+
+    After the last recorded step, evaluations continue at the widest recorded spacing.
+    """
+    pairs: list[tuple[int, int]] = []
+    start = 0
+    for by, recorded in protocol["evaluations"]:
+        until = min(recorded, start + (budget_steps - start) // by * by)
+        if until > start:
+            pairs.append((by, until))
+            start = until
+        if until < recorded:
+            break
+    if pairs:
+        widest = max(by for by, _ in pairs)
+        if (whole := (budget_steps - start) // widest * widest) > 0:
+            pairs.append((widest, start + whole))
+            start += whole
+    if start < budget_steps and protocol["evaluations"]:
+        pairs.append((budget_steps - start, budget_steps))
+    return tuple(_merged(pairs))
+
+
+def fraction_of(steps: Range, budget_steps: int) -> Range:
+    """Returns the range of a number of steps as a range of fractions of the budget, with the same probabilities."""
+    if steps.scale == "DISCRETE":
+        return Range("DISCRETE", values=tuple(value / budget_steps for value in steps.values))
+    if steps.scale == "REVERSE_LOG":
+        raise BadInput(f"{_DECAY_STEPS} has scale REVERSE_LOG in the archive, which a number of steps cannot have")
+    assert steps.low is not None and steps.high is not None
+    is_whole = steps.scale == "INTEGER" or steps.denominator == 1
+    return dataclasses.replace(
+        steps,
+        scale="LINEAR" if steps.scale == "INTEGER" else steps.scale,
+        low=steps.low / budget_steps,
+        high=steps.high / budget_steps,
+        denominator=budget_steps if is_whole else None,
+    )
+
+
+def _merged(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Joins consecutive pairs of equal spacing."""
+    return [(by, list(own)[-1][1]) for by, own in itertools.groupby(pairs, key=lambda pair: pair[0])]
+
+
+def _other(decays: set[str]) -> str:
+    return _END if _DECAY_STEPS in decays else _DECAY_STEPS
+
+
+def _count(studies: Sequence[str]) -> str:
+    return f"{studies[0]} has" if len(studies) == 1 else f"{len(studies)} studies, such as {studies[0]}, have"
