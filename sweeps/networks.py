@@ -137,7 +137,7 @@ def _model(chosen: object) -> Config:
 
 
 def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
-    """Returns the options of a task's model, with the defaults of its function, and the model.
+    """Returns the options of a task's model, as its plan lists them, and the model.
 
     Raises:
       BadInput: an option is wrong, or the model does not take this data set.
@@ -147,13 +147,14 @@ def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
     if dataset.models is not None and name not in dataset.models:
         raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
     known = registry.model_options(name)
-    options = registry.model_defaults(name) | {key: each for key, each in task["model"].items() if key != "name"}
-    for key in options:
+    given = {key: each for key, each in task["model"].items() if key != "name"}
+    for key in given:
         if key not in known:
             raise BadInput(f"task.model.{key}: {name} does not have this option; {nearest(key, known)}")
     for key in known:
-        if key not in options:
+        if key not in given and key not in registry.model_defaults(name):
             raise BadInput(f"task.model.{key} is missing. {name} takes {', '.join(known)}.")
+    options = registry.plan_options(name, given)
     try:
         model = registry.get_model(name)(classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:

@@ -154,12 +154,7 @@ MODELS: dict[str, Callable[..., Model]] = {
 }
 
 
-def _at_size(model: str, options: Options) -> Callable[..., Model]:
-    """Returns a model with fixed options."""
-    return lambda classes: MODELS[model](classes=classes, **options)
-
-
-MODELS |= {name: _at_size(*size) for name, size in SIZES.items()}
+MODELS |= {name: functools.partial(MODELS[model], **options) for name, (model, options) in SIZES.items()}
 
 _ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 _HEAVY_BALL = {"weight_decay": 0.0, "nesterov": 0.0}
@@ -220,9 +215,21 @@ def model_options(name: str) -> Names:
 
 
 def model_defaults(name: str) -> dict[str, Any]:
-    """Returns the options of a model that have defaults. Models of this package do not."""
+    """Returns the options of a model that have defaults."""
     empty = inspect.Parameter.empty
     return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
+
+
+def plan_options(name: str, given: Options) -> dict[str, Any]:
+    """Returns the options of a model as its plan lists them.
+
+    Plans list the defaults of models of other packages. They omit those of this package, because options that are added
+    later must not change the plans that exist.
+    """
+    defaults = model_defaults(name)
+    if packages.is_qualified(name):
+        return defaults | dict(given)
+    return {option: value for option, value in given.items() if option not in defaults or value != defaults[option]}
 
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
@@ -231,7 +238,8 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
         parameters = inspect.signature(get_model(name)).parameters
     if "classes" not in parameters:
         raise BadInput(f"model {name} is not a function with the argument classes, the number of classes")
-    return parameters
+    fixed = SIZES[name][1] if name in SIZES else ()
+    return {option: each for option, each in parameters.items() if option not in fixed}
 
 
 def ratings_options(name: str) -> Names:
