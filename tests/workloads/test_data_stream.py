@@ -97,6 +97,51 @@ def test_images_and_labels_are_those_that_tfds_reads(
             assert label == one["label"] // of.every < of.classes
 
 
+@pytest.mark.parametrize("part", ["", "_half_images", "_half_classes"])
+def test_the_last_training_images_are_held_out(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official validation images are for tests, and no image is in two splits."""
+    import tensorflow_datasets as tfds
+
+    name = f"shallue2018_imagenet{part}"
+    place = streamed.write(name, tmp_path, monkeypatch)
+    of = streamed_images.SOURCES[name]
+
+    def stored(split: str, first: int, last: int) -> list[tuple[bytes, int]]:
+        decoders = {"image": tfds.decode.SkipDecoding()}
+        raw = list(tfds.data_source(of.files, split=split, data_dir=tmp_path, decoders=decoders))[first:last]
+        return [(one["image"], int(one["label"]) // of.every) for one in raw if one["label"] % of.every == 0]
+
+    cut = streamed.TRAIN - streamed.HELD_OUT
+    splits = registry.DATASETS[name].load()
+    assert registry.DATASETS[name].splits == ("validation", "test")
+    for found, (split, first, last), count in (
+        (splits.validation, ("train", cut, streamed.TRAIN), of.validation_examples),
+        (splits.test, ("validation", 0, streamed.VALIDATION), of.test_examples),
+    ):
+        expected = stored(split, first, last)[:count]
+        assert found is not None and len(found.labels) == len(expected) == count
+        for (image, label), pixels, own in zip(expected, *found, strict=True):
+            np.testing.assert_array_equal(pixels, streamed_images.example(image, None))
+            assert own == label < of.classes
+    records = streamed_images.source(name, place, "train").records()
+    mine = [array_records.features(records[at])["image"].bytes_list.value[0] for at in range(len(records))]
+    assert mine == [image for image, _ in stored("train", 0, cut)][: of.train_examples]
+    assert len(mine) == of.train_examples
+    (version,) = {registry.DATASETS[name].version()}
+    assert f"train[:{of.train_examples}] validation:train[-{streamed.HELD_OUT}:]" in version
+
+
+def test_imagenet_and_lm1b_have_the_splits_of_shallue_2018() -> None:
+    row = registry.DATASETS["shallue2018_imagenet"]
+    assert row.shapes is not None
+    assert [one.labels.shape[0] for one in row.shapes() if one] == [1_231_122, 50_045, 50_000]
+    assert row.options == {"label_smoothing": "other classes"}
+    row = registry.DATASETS["shallue2018_lm1b"]
+    assert row.shapes is not None
+    assert [one.labels.shape[0] for one in row.shapes() if one] == [30_301_028, 6_075, 6_206]
+    assert "heldout_00000:6075 heldout_00001:6206" in row.version()
+
+
 @pytest.mark.parametrize("name", list(streamed_text.SOURCES))
 def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sentencepiece
@@ -108,7 +153,12 @@ def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypa
     subwords = sentencepiece.SentencePieceProcessor(model_file=str(streamed_text.subwords_file(name, place)))
     assert subwords.vocab_size() == of.vocabulary
     cut = 0
-    for one, inputs, labels in zip(raw, *registry.DATASETS[name].load().validation, strict=True):
+    splits = registry.DATASETS[name].load()
+    if of.test_split:
+        tests = list(tfds.data_source(of.files, split=of.test_split, data_dir=tmp_path))
+        assert splits.test is not None and len(splits.test.labels) == len(tests) == streamed.TEST
+        assert subwords.decode(splits.test.labels[0].tolist()).startswith(tests[0]["text"].decode()[:8])
+    for one, inputs, labels in zip(raw, *splits.validation, strict=True):
         sentence = one["text"].decode()
         assert inputs[0] == streamed_text.BEGINNING and np.array_equal(inputs[1:], labels[:-1])
         tokens = [int(token) for token in labels if token != streamed_text.PADDING]

@@ -95,7 +95,7 @@ CASES = [
     ),
     Case(
         "resnet",
-        {"blocks": [2], "width": 4, "norm": "ghost", "group": 3, "pre_activated": True},
+        {"blocks": [2], "width": 4, "norm": "ghost", "group": 3, "form": "pre_activated"},
         images(6, 16, 16, 3),
         49 * 3 * 4 + 2 * (13 * 4**2 + 4 * 4) + (4 + 16) * 4 + 2 * (4 + 16) + 4 * 16 + 2 * 16 + 17 * CLASSES,
     ),
@@ -252,7 +252,7 @@ _DECODER = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}
         ("transformer_decoder", _DECODER | {"read_out": True}),
         ("simple_cnn", {"channels": [8], "width": 8, "kernel": 0}),
         ("simple_cnn", {"channels": [8], "width": 8, "dropout": 1.0}),
-        ("resnet", {"blocks": [2], "width": 8, "norm": "group", "group": 1, "pre_activated": 1}),
+        ("resnet", {"blocks": [2], "width": 8, "norm": "group", "group": 1, "form": "v2"}),
         ("transformer_wide", {"read_out": "none"}),
     ],
 )
@@ -351,7 +351,7 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "simple_cnn_wide": 16 * (64 + 64 * 128),
         },
     ),
-    "resnet": ({"pre_activated": True}, {"resnet_50": 25_549_352 - 25_557_032}),
+    "resnet": ({"form": "pre_activated"}, {"resnet_50": 25_549_352 - 25_557_032}),
     "transformer_decoder": (
         {"read_out": "untied"},
         {

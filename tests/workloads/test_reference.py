@@ -42,7 +42,7 @@ def images(*shape: int) -> np.ndarray:
 
 
 TOKENS = np.random.default_rng(0).integers(0, CLASSES, (3, 6), np.int32)
-RESNET: dict[str, Any] = {"width": 4, "norm": "ghost", "group": GROUP, "pre_activated": True}
+RESNET: dict[str, Any] = {"width": 4, "norm": "ghost", "group": GROUP, "form": "pre_activated"}
 DECODER = {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.0}
 
 

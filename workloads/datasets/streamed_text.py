@@ -35,6 +35,8 @@ class StreamedText(NamedTuple):
       length: tokens per example. Longer texts are truncated.
       vocabulary: number of tokens, including the four special tokens.
       learned_from: number of training texts, starting with the first, from which subwords are learned.
+      test_split: TFDS's split for tests, or empty without one.
+      test_examples: number of test texts to use.
     """
 
     files: str
@@ -46,26 +48,51 @@ class StreamedText(NamedTuple):
     length: int
     vocabulary: int = 32_768
     learned_from: int = 1_000_000
+    test_split: str = ""
+    test_examples: int | None = None
+
+    def part(self, split: str) -> tuple[str, int]:
+        """Returns the split of TFDS and the number of texts to use for a split."""
+        if split == "train":
+            return "train", self.train_examples
+        if split == "test":
+            return self.test_split, self.test_examples or 0
+        return self.validation_split, self.validation_examples
 
 
 _LM1B = {"train": 30_301_028, "test": 306_688}
+# Two of the 50 files of LM1B's held-out text, which our builder also writes as splits of their own. The second count
+# is from lingvo (lingvo/tasks/lm/params/one_billion_wds.py).
+_LM1B_FILES = {"train": 30_301_028, "heldout_00000": 6_075, "heldout_00001": 6_206}
 _C4 = {"train": 364_868_892, "validation": 364_608}
 SOURCES = {
     "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
+    "shallue2018_lm1b": StreamedText(
+        "lm1b",
+        "1.1.0",
+        _LM1B_FILES,
+        30_301_028,
+        "heldout_00000",
+        6_075,
+        128,
+        test_split="heldout_00001",
+        test_examples=6_206,
+    ),
     "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
 }
 
 
 def load(name: str) -> Splits:
-    """Returns the validation texts: inputs and labels int32[N, length].
+    """Returns the validation and test texts: inputs and labels int32[N, length].
 
     Raises:
       BadInput: the files do not exist or have the wrong number of records.
     """
     check(name)
     of = SOURCES[name]
-    found = data_stream.decoded(source(name, folder(name), of.validation_split), of.validation_examples)
-    return Splits(train=None, validation=found, test=None)
+    evaluated = ("validation", "test") if of.test_split else ("validation",)
+    found = {split: data_stream.decoded(source(name, folder(name), split), of.part(split)[1]) for split in evaluated}
+    return Splits(train=None, validation=found["validation"], test=found.get("test"))
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
@@ -76,7 +103,7 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 def version(name: str) -> str:
     """Returns TFDS's version of the data, the held-out texts, and the source of the subwords."""
     of = SOURCES[name]
-    heldout = f"{of.validation_split}:{of.splits[of.validation_split]}"
+    heldout = " ".join(f"{split}:{of.splits[split]}" for split in (of.validation_split, of.test_split) if split)
     return (
         f"tfds:{of.version} {heldout} bpe:{of.vocabulary} of train[:{of.learned_from}] by {LEARNED_BY} in {of.length}"
     )
@@ -86,7 +113,7 @@ def shapes(name: str) -> Splits:
     """Returns the shapes of streamed and loaded splits, without reading files."""
     of = SOURCES[name]
     tokens = ArrayShape((of.length,), np.dtype(np.int32))
-    return workload.shapes((of.train_examples, of.validation_examples, None), tokens, tokens)
+    return workload.shapes((of.train_examples, of.validation_examples, of.test_examples), tokens, tokens)
 
 
 def folder(name: str, within: Path | None = None) -> Path:
@@ -105,8 +132,8 @@ def check(name: str, within: Path | None = None) -> None:
 def source(name: str, place: Path, split: str) -> Source:
     """Returns the records of a split in a folder, and their tokenizer."""
     of = SOURCES[name]
-    count = of.train_examples if split == "train" else of.validation_examples
-    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, None, count)
+    stored, count = of.part(split)
+    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], stored, None, count)
     return Source(records, functools.partial(_tokens, str(subwords_file(name, place)), of.length), 8 * of.length)
 
 

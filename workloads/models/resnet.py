@@ -4,15 +4,16 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from workloads.models.options import check_bool, check_list, check_whole
+from workloads.models.options import check_list, check_whole
 from workloads.workload import STACKED, Array, Model, flax_model, flax_model_in_training
 
 NORMS = ("ghost", "group")
 BASIC_NORMS = ("none", "group")
+FORMS = ("post_activated", "pre_activated")
 
 
 def resnet(
-    classes: int, blocks: Sequence[int], width: int, norm: str, group: int, pre_activated: bool = False
+    classes: int, blocks: Sequence[int], width: int, norm: str, group: int, form: str = "post_activated"
 ) -> Model:
     """A ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
@@ -32,9 +33,9 @@ def resnet(
       norm: ``ghost`` for ``layers.GhostNorm``, or ``group`` for ``layers.GroupNorm``.
       group: number of neighbours in a batch that ``ghost`` normalizes together, at least 2. It must divide all batch
         sizes. Goyal et al. always use 32. With ``norm=group`` it must be 1.
-      pre_activated: whether a norm and ReLU come before each convolution of a block instead of after it (He et al.
-        2016, arXiv 1603.05027). The shortcuts and the first convolution then have no norm, the last block is followed
-        by a norm and ReLU, and all scales start at 1.
+      form: ``post_activated``, or ``pre_activated`` if a norm and ReLU come before each convolution of a block instead
+        of after it (He et al. 2016, arXiv 1603.05027). The shortcuts and the first convolution then have no norm, the
+        last block is followed by a norm and ReLU, and all scales start at 1.
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
@@ -47,17 +48,19 @@ def resnet(
 
     Raises:
       ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, ``norm`` is unknown, ``group``
-        does not match it, or ``pre_activated`` is not true or false.
+        does not match it, or ``form`` is unknown.
     """
     check_list("blocks", blocks, "[3, 4, 6, 3]")
     check_whole(width=width)
-    check_bool(pre_activated=pre_activated)
     if norm not in NORMS:
         raise ValueError(f"norm must be {' or '.join(NORMS)}, not {norm!r}")
     if norm == "ghost" and (not isinstance(group, int) or group < 2):
         raise ValueError(f"group must be an integer of at least 2 with norm=ghost, not {group!r}")
     if norm == "group" and group != 1:
         raise ValueError(f"group must be 1 with norm=group, which normalizes examples separately, not {group!r}")
+    if form not in FORMS:
+        raise ValueError(f"form must be {' or '.join(FORMS)}, not {form!r}")
+    pre_activated = form == "pre_activated"
     network = functools.partial(_bottleneck_network, classes, blocks, width, norm, group, pre_activated)
     return flax_model_in_training(network, group)
 
