@@ -11,7 +11,7 @@ from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.answers import check_chooses
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
-from workloads import registry
+from workloads import appendix, registry
 from workloads.workload import Dataset, Model
 
 DEFAULT_TRIALS = 32  # per study
@@ -22,6 +22,9 @@ _OFF = "False"  # YAML reads a bare `pruning: off` as false
 def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     """Returns the study of a configuration that trains a network. Raises BadInput if it is invalid."""
     task = config["task"] | ({} if config["model"] is None else {"model": _model(config["model"])})
+    if config["appendix"] is not None:
+        check_choice("appendix", config["appendix"], appendix.NAMES)
+        task = appendix.remembered(task)
     optimizer = config["optimizer"]
     registry.check("optimizer", optimizer["name"])
     registry.check("dataset", task["dataset"])

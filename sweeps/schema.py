@@ -141,6 +141,7 @@ class NetworkConfig:
 
     task: TaskConfig | None = None
     model: Any = None  # a name, or a dict of a name and options, that replaces the task's model
+    appendix: str | None = None  # one of ``workloads.appendix.NAMES``
     table: TableConfig | None = None
     optimizer: OptimizerConfig = MISSING
     batch_size: int = MISSING

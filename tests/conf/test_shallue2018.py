@@ -157,6 +157,47 @@ def test_defaults_are_the_forms_of_the_paper(tmp_path: Path) -> None:
     assert all(study.model_options == {} for study in planning.request(overrides.command_line(line)).studies)
 
 
+def test_one_word_applies_what_is_remembered_of_the_appendix(tmp_path: Path) -> None:
+    """Of the data set or the model of each task. Plans list it, and each part is an option."""
+    line = ["+experiment=shallue2018/all", "appendix=remembered", "-m", f"store={tmp_path}"]
+    seen = set()
+    for study in planning.request(overrides.command_line(line)).studies:
+        options, dataset = dict(study.model_options), study.dataset
+        if study.model.startswith("simple_cnn"):
+            assert options == {"dropout": 0.4, "kernel": 5}
+        elif study.model == "resnet_50":
+            assert options == {"form": "pre_activated"}
+        elif study.model == "lstm_base":
+            assert options == {"read_out": "untied_bias"}
+        elif study.model.startswith("transformer"):
+            assert options == {"read_out": "untied"}
+        else:
+            assert options == {}
+        if "lm1b" in dataset:
+            assert study.dataset_version.endswith("in 64/476") and "bpe:32000 " in study.dataset_version
+        elif "crawl" in dataset:
+            assert "bpe:24006 of train[:300000] lines" in study.dataset_version
+        seen.add(dataset)
+    assert {"shallue2018_lm1b_remembered", "common_crawl_remembered"} < seen
+    line = ["+experiment=shallue2018/lm1b/lstm/nesterov_momentum", "+task.model.read_out=untied_bias", "-m"]
+    (study, *_) = planning.request(overrides.command_line([*line, f"store={tmp_path}"])).studies
+    assert (study.dataset, study.model_options) == ("shallue2018_lm1b", {"read_out": "untied_bias"})
+    with pytest.raises(BadInput, match=r"appendix"):
+        planning.request(overrides.command_line(["appendix=confirmed", f"store={tmp_path}"]))
+
+
+def test_forms_from_before_give_the_plans_from_before(tmp_path: Path) -> None:
+    for line, name in (
+        (["task=shallue2018/mnist_cnn", "task.model.kernel=3"], "mnist-simple_cnn_base-momentum-b64-2573182cf780d73f"),
+        (
+            ["task=shallue2018/lm1b_transformer", "task.model.read_out=tied", "task.dataset=lm1b"],
+            "lm1b-transformer_base-momentum-b64-3c57656336687c4e",
+        ),
+    ):
+        line = [*line, "optimizer=momentum", f"store={tmp_path}"]
+        assert [study.name for study in planning.request(overrides.command_line(line)).studies] == [name]
+
+
 def test_spaces_are_those_that_the_figures_show(tmp_path: Path) -> None:
     """Figures 9a and 10, and as many trials of MNIST diverged as with rates up to about 3."""
     line = ["+experiment=shallue2018/all", "-m", f"store={tmp_path}"]

@@ -87,6 +87,7 @@ def write(name: str, within: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sizes: dict[str, Any] = {"train_examples": TRAIN, "validation_examples": VALIDATION}
     if is_text:
         sizes |= {"vocabulary": 320, "learned_from": 40, "length": 24}
+        sizes["evaluated_length"] = of.evaluated_length and 60
     elif of.every > 1:
         sizes = {"train_examples": 28, "validation_examples": VALIDATION // 2}
     elif name == "imagenet_half_images":

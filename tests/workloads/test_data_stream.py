@@ -29,6 +29,7 @@ pytest.importorskip("sentencepiece")
 NAMES = [*streamed_images.SOURCES, *streamed_text.SOURCES]
 ROOT = Path(__file__).parents[2]
 BATCH = 8
+SENTENCE = "the cat sat on the mat"
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +161,8 @@ def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypa
         assert subwords.decode(splits.test.labels[0].tolist()).startswith(tests[0]["text"].decode()[:8])
     for one, inputs, labels in zip(raw, *splits.validation, strict=True):
         sentence = one["text"].decode()
+        if of.lines:
+            sentence = next(line for line in sentence.splitlines() if line.strip())
         assert inputs[0] == streamed_text.BEGINNING and np.array_equal(inputs[1:], labels[:-1])
         tokens = [int(token) for token in labels if token != streamed_text.PADDING]
         if tokens[-1] == streamed_text.END:
@@ -167,8 +170,28 @@ def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypa
             assert not labels[len(tokens) :].any()
         else:
             cut += 1
-            assert len(tokens) == of.length and sentence.startswith(subwords.decode(tokens).rstrip("�"))
-    assert 0 < cut < of.validation_examples
+            assert len(tokens) == (of.evaluated_length or of.length) and sentence.startswith(
+                subwords.decode(tokens).rstrip("�")
+            )
+    assert cut == 0 if of.evaluated_length else 0 < cut < of.validation_examples
+
+
+def test_an_example_is_a_line_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any line in training, the first in evaluations, and never an empty one."""
+    monkeypatch.setattr(streamed, "text", lambda index: f"{SENTENCE}\n\n  one more line of {index}\n")
+    name = "common_crawl_remembered"
+    place = streamed.write(name, tmp_path, monkeypatch)
+    records = streamed_text.source(name, place, "train").records()
+    decode = streamed_text.source(name, place, "train").decode
+    subwords = streamed_text._subwords(str(streamed_text.subwords_file(name, place)))
+
+    def line(draws: Any) -> str:
+        _, labels = decode(records[0], draws)
+        return str(subwords.decode([int(token) for token in labels if token > streamed_text.UNKNOWN]))
+
+    assert line(None) == SENTENCE
+    seen = [line(data_stream.Draws(0, step, 0)) for step in range(40)]
+    assert {one.split()[0] for one in seen} == {"the", "one"} and 10 < seen.count(SENTENCE) < 30
 
 
 def test_subwords_are_the_same_for_the_same_texts() -> None:
