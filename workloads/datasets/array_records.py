@@ -130,7 +130,7 @@ class Records(Sequence[bytes]):
       files: array_record files, in order.
       rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
       count: number of these to use, starting with the first, or None for all.
-      within: indices of the first record that may be used, and of the one after the last, or None for all.
+      within: indices of the first record that may be used, and of the one after the last. By default, all.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class StreamedText(NamedTuple):
       learned_from: number of training texts, starting with the first, from which subwords are learned.
       test_split: TFDS's split for tests, or empty without one.
       test_examples: number of test texts to use.
-      evaluated_length: tokens per example in evaluations, or None if it is ``length``.
+      evaluated_length: tokens per example in evaluations, by default ``length``.
       lines: whether an example is one line of a text: a random line in training, and the first in evaluations.
     """
 
