@@ -168,7 +168,8 @@ def test_examples_of_evaluations_may_be_longer_than_those_of_training(
     held = Examples(*(array[:24] for array in splits.validation))
     padded = Examples(*(np.pad(array, ((0, 0), (0, 9))) for array in held))
     options = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1, "read_out": "untied"}
-    study = make_study(dataset="pydoc", model="transformer_decoder", model_options=options, budget_steps=6)
+    about = {"dataset": "pydoc", "model": "transformer_decoder", "model_options": options}
+    study = make_study(**about, batch_size=8, budget_steps=6)
     losses = {}
     for validation in (held, padded):
         data = Splits(few, validation, None)
