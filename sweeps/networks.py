@@ -13,7 +13,7 @@ from results.plans.study import Target
 from results.rules.answers import check_chooses
 from sweeps import protocol
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
-from workloads import registry
+from workloads import appendix, registry
 from workloads.workload import Dataset, Model
 
 DEFAULT_TRIALS = 32  # per study
@@ -39,6 +39,9 @@ class Tuning(NamedTuple):
 def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     """Returns the study of a configuration that trains a network. Raises BadInput if it is invalid."""
     task = config["task"] | ({} if config["model"] is None else {"model": _model(config["model"])})
+    if config["appendix"] is not None:
+        check_choice("appendix", config["appendix"], appendix.NAMES)
+        task = appendix.remembered(task)
     optimizer = config["optimizer"]
     registry.check("optimizer", optimizer["name"])
     registry.check("dataset", task["dataset"])
@@ -168,7 +171,7 @@ def _model(chosen: object) -> Config:
 
 
 def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
-    """Returns the options of a task's model, with the defaults of its function, and the model.
+    """Returns the options of a task's model, as its plan lists them, and the model.
 
     Raises:
       BadInput: an option is wrong, or the model does not take this data set.
@@ -178,13 +181,14 @@ def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
     if dataset.models is not None and name not in dataset.models:
         raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
     known = registry.model_options(name)
-    options = registry.model_defaults(name) | {key: each for key, each in task["model"].items() if key != "name"}
-    for key in options:
+    given = {key: each for key, each in task["model"].items() if key != "name"}
+    for key in given:
         if key not in known:
             raise BadInput(f"task.model.{key}: {name} does not have this option; {nearest(key, known)}")
     for key in known:
-        if key not in options:
+        if key not in given and key not in registry.model_defaults(name):
             raise BadInput(f"task.model.{key} is missing. {name} takes {', '.join(known)}.")
+    options = registry.plan_options(name, given)
     try:
         model = registry.get_model(name)(classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:

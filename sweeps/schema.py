@@ -149,6 +149,7 @@ class NetworkConfig:
 
     task: TaskConfig | None = None
     model: Any = None  # a name, or a dict of a name and options, that replaces the task's model
+    appendix: str | None = None  # one of ``workloads.appendix.NAMES``
     table: TableConfig | None = None
     protocol: Any = None  # archive, or a dict of numbers: see ``sweeps.protocol``
     archive: ArchiveConfig = dataclasses.field(default_factory=ArchiveConfig)

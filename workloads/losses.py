@@ -33,6 +33,16 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     return -jnp.sum(jax.nn.log_softmax(logits) * smooth, axis=-1)
 
 
+def spread_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
+    """Returns −Σ q ln p, where the label has 1 − label_smoothing of q, and the other classes share the rest equally.
+
+    This is the label smoothing of Shallue et al. (2018). Arguments are as in ``softmax_cross_entropy``, which gives the
+    label a share of the rest, too.
+    """
+    classes = logits.shape[-1]
+    return softmax_cross_entropy(logits, labels, label_smoothing * (classes / (classes - 1)))
+
+
 def misclassified(logits: Array, labels: Array) -> Array:
     """Returns 1 for labels that do not have the largest logit, else 0. Shapes are as in ``softmax_cross_entropy``."""
     import jax.numpy as jnp

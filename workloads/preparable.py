@@ -106,7 +106,7 @@ def _streamed(name: str) -> Preparable:
     texts = {user: of for user, of in streamed_text.SOURCES.items() if of.files == name}
     rows: list[Any] = [*users.values(), *texts.values()]
     version = rows[0].version
-    counts = rows[0].splits
+    counts = {split: count for row in rows for split, count in row.splits.items()}
     download, stored = _STREAMED_BYTES[name]
     seconds = streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
     if name == "imagenet2012":

@@ -46,9 +46,12 @@ from workloads.workload import (
 )
 
 Options = Mapping[str, Any]
+SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the label smoothing of Shallue et al. (2018)
 
 
-def _row(module: Any, name: str, splits: Names, classes: int, *, many: bool = False, **more: Any) -> Dataset:
+def _row(
+    module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
+) -> Dataset:
     """Returns the registry row of a data set whose labels are classes.
 
     Args:
@@ -56,17 +59,21 @@ def _row(module: Any, name: str, splits: Names, classes: int, *, many: bool = Fa
       name: argument of these functions.
       splits, classes: as in Dataset.
       many: whether an example may have several classes.
+      spread: whether label smoothing goes to the other classes only, as in Shallue et al. (2018). Plans record it.
       more: additional fields of Dataset.
     """
     calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
     shapes = module.shapes(name)
+    if spread:
+        more |= {"loss": losses.spread_cross_entropy, "options": {"label_smoothing": "other classes"}}
+    else:
+        more["loss"] = losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy
     return Dataset(
         **calls | more,
         train_examples=shapes.train.inputs.shape[0],
         evaluation_examples=shapes.validation.inputs.shape[0],
         classes=classes,
         splits=splits,
-        loss=losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy,
         metrics=losses.MULTI_LABEL if many else losses.CLASSIFICATION,
         tuned=("label_smoothing",),
     )
@@ -81,14 +88,18 @@ def _streamed_images(name: str) -> Dataset:
     """Returns the registry row of photographs with one or several labels each."""
     source = streamed_images.SOURCES[name]
     feed = functools.partial(streamed_images.feed, name)
-    return _row(streamed_images, name, ("validation",), source.classes, many=source.many, feed=feed)
+    splits = ("validation", "test") if source.held_out else ("validation",)
+    spread = name.startswith(SHALLUE2018)
+    return _row(streamed_images, name, splits, source.classes, many=source.many, spread=spread, feed=feed)
 
 
 def _streamed_text(name: str) -> Dataset:
     """Returns the registry row of texts as subwords."""
-    classes = streamed_text.SOURCES[name].vocabulary
+    source = streamed_text.SOURCES[name]
     feed = functools.partial(streamed_text.feed, name)
-    return _row(streamed_text, name, ("validation",), classes, padding=streamed_text.PADDING, feed=feed)
+    splits = ("validation", "test") if source.test_split else ("validation",)
+    spread = name.startswith(SHALLUE2018)
+    return _row(streamed_text, name, splits, source.vocabulary, padding=streamed_text.PADDING, spread=spread, feed=feed)
 
 
 DATASETS: dict[str, Dataset] = {
@@ -154,12 +165,7 @@ MODELS: dict[str, Callable[..., Model]] = {
 }
 
 
-def _at_size(model: str, options: Options) -> Callable[..., Model]:
-    """Returns a model with fixed options."""
-    return lambda classes: MODELS[model](classes=classes, **options)
-
-
-MODELS |= {name: _at_size(*size) for name, size in SIZES.items()}
+MODELS |= {name: functools.partial(MODELS[model], **options) for name, (model, options) in SIZES.items()}
 
 _ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 _HEAVY_BALL = {"weight_decay": 0.0, "nesterov": 0.0}
@@ -220,9 +226,21 @@ def model_options(name: str) -> Names:
 
 
 def model_defaults(name: str) -> dict[str, Any]:
-    """Returns the options of a model that have defaults. Models of this package do not."""
+    """Returns the options of a model that have defaults."""
     empty = inspect.Parameter.empty
     return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
+
+
+def plan_options(name: str, given: Options) -> dict[str, Any]:
+    """Returns the options of a model as its plan lists them.
+
+    Plans list the defaults of models of other packages. They omit those of this package, because options that are added
+    later must not change the plans that exist.
+    """
+    defaults = model_defaults(name)
+    if packages.is_qualified(name):
+        return defaults | dict(given)
+    return {option: value for option, value in given.items() if option not in defaults or value != defaults[option]}
 
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
@@ -231,7 +249,8 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
         parameters = inspect.signature(get_model(name)).parameters
     if "classes" not in parameters:
         raise BadInput(f"model {name} is not a function with the argument classes, the number of classes")
-    return parameters
+    fixed = SIZES[name][1] if name in SIZES else ()
+    return {option: each for option, each in parameters.items() if option not in fixed}
 
 
 def ratings_options(name: str) -> Names:

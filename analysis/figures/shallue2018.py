@@ -1,5 +1,6 @@
 """The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), for the workloads in a store."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -32,6 +33,9 @@ DATASETS = {"cifar_10": "cifar10"}
 OPTIMIZERS = {"nesterov_momentum": "nesterov"}
 MODELS = {"lstm": ("lstm_base",), "simple_cnn_base": ("simple_cnn_base", "simple_cnn_32_64_1024")}
 FULLY_CONNECTED = ("fc_", "fully_connected_")
+SPLITS = ("shallue2018_", "")  # before our names of data sets. Those with the paper's splits come first
+ENDS = ("", "_remembered")  # behind our names of data sets, see workloads.appendix
+FORMS = ("", "_5", "_untied", "_0.4_5", "_pre_activated", "_untied_bias")  # behind our names: options of models
 LONGER = "solution_quality/"  # folder of longer trials, for workloads that also appear elsewhere
 
 GridPlace = tuple[int, int]
@@ -339,8 +343,10 @@ def _workload(paper: PaperWorkloads, one: PaperLine) -> WorkloadStudies | None:
     last = dataset.rpartition("/")[2]
     folder = LONGER if dataset.startswith(LONGER) else ""
     names = [one.workload]
-    for each in MODELS.get(model, (model, model.replace(*FULLY_CONNECTED))):
-        names.append((folder + DATASETS.get(last, last), each, OPTIMIZERS.get(optimizer, optimizer)))
+    ours = MODELS.get(model, (model, model.replace(*FULLY_CONNECTED)))
+    for split, end, form, each in itertools.product(SPLITS, ENDS, FORMS, ours):
+        own = f"{folder}{split}{DATASETS.get(last, last)}{end}"
+        names.append((own, f"{each}{form}", OPTIMIZERS.get(optimizer, optimizer)))
     return next((paper.workloads[name] for name in names if name in paper.workloads), None)
 
 

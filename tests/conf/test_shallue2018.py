@@ -19,6 +19,8 @@ from sweeps import overrides, planning
 PAPERS = Path(results.papers.__path__[0])
 # The archive's names, without the folder around a data set, where ours differ.
 OURS = {"cifar_10": "cifar10", "lstm": "lstm_base", "nesterov_momentum": "nesterov"}
+SPLIT = ("imagenet", "imagenet_half_images", "imagenet_half_classes", "lm1b")
+OURS |= {name: f"shallue2018_{name}" for name in SPLIT}
 ROOT = Path(__file__).parents[2]
 
 
@@ -124,7 +126,7 @@ def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path:
     for row in csv.DictReader((PAPERS / "shallue2018_figures.csv").read_text().splitlines()):
         names = [OURS.get(name, name) for name in (row["dataset"].split("/")[-1], row["model"], row["optimizer"])]
         if row["target_value"] and (*names, float(row["target_value"])) not in have:
-            lost.add((int(row["figure"].rstrip("ab")), names[0], row["target_value"]))
+            lost.add((int(row["figure"].rstrip("ab")), names[0].removeprefix("shallue2018_"), row["target_value"]))
     card = " ".join((ROOT / "docs" / "shallue2018.md").read_text().split())
     assert lost == {
         *((2, "mnist", value) for value in ("0.008", "0.012", "0.014", "0.016")),
@@ -136,6 +138,87 @@ def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path:
         "(MNIST 0.008, 0.012, 0.014 and 0.016, LM1B 3.8, 3.85, 3.95, 4 and 4.05, ImageNet 0.27, 0.29 and 0.31) "
         "and of Figure 8 (Fashion MNIST 0.3) are in no task" in card
     )
+
+
+def test_defaults_are_the_forms_of_the_paper(tmp_path: Path) -> None:
+    """Plans list them. Without them, they are the plans from before."""
+    line = ["+experiment=shallue2018/all", "-m", f"store={tmp_path}"]
+    for study in planning.request(overrides.command_line(line)).studies:
+        expected = {}
+        if study.model.startswith("simple_cnn"):
+            expected = {"kernel": 5}
+        elif study.model.startswith("transformer"):
+            expected = {"read_out": "untied"}
+        assert study.model_options == expected, study.name
+        is_split = study.dataset.startswith("shallue2018_")
+        assert study.dataset_options == ({"label_smoothing": "other classes"} if is_split else {})
+        assert is_split == study.dataset.removeprefix("shallue2018_").startswith(("imagenet", "lm1b"))
+    line = ["+experiment=shallue2018/mnist/simple_cnn_wide/sgd", "task.model.kernel=3", "-m", f"store={tmp_path}"]
+    assert all(study.model_options == {} for study in planning.request(overrides.command_line(line)).studies)
+
+
+def test_one_word_applies_what_is_remembered_of_the_appendix(tmp_path: Path) -> None:
+    """Of the data set or the model of each task. Plans list it, and each part is an option."""
+    line = ["+experiment=shallue2018/all", "appendix=remembered", "-m", f"store={tmp_path}"]
+    seen = set()
+    for study in planning.request(overrides.command_line(line)).studies:
+        options, dataset = dict(study.model_options), study.dataset
+        if study.model.startswith("simple_cnn"):
+            assert options == {"dropout": 0.4, "kernel": 5}
+        elif study.model == "resnet_50":
+            assert options == {"form": "pre_activated"}
+        elif study.model == "lstm_base":
+            assert options == {"read_out": "untied_bias"}
+        elif study.model.startswith("transformer"):
+            assert options == {"read_out": "untied"}
+        else:
+            assert options == {}
+        if "lm1b" in dataset:
+            assert study.dataset_version.endswith("in 64/476") and "bpe:32000 " in study.dataset_version
+        elif "crawl" in dataset:
+            assert "bpe:24006 of train[:300000] lines" in study.dataset_version
+        seen.add(dataset)
+    assert {"shallue2018_lm1b_remembered", "common_crawl_remembered"} < seen
+    line = ["+experiment=shallue2018/lm1b/lstm/nesterov_momentum", "+task.model.read_out=untied_bias", "-m"]
+    (study, *_) = planning.request(overrides.command_line([*line, f"store={tmp_path}"])).studies
+    assert (study.dataset, study.model_options) == ("shallue2018_lm1b", {"read_out": "untied_bias"})
+    with pytest.raises(BadInput, match=r"appendix"):
+        planning.request(overrides.command_line(["appendix=confirmed", f"store={tmp_path}"]))
+
+
+def test_forms_from_before_give_the_plans_from_before(tmp_path: Path) -> None:
+    for line, name in (
+        (["task=shallue2018/mnist_cnn", "task.model.kernel=3"], "mnist-simple_cnn_base-momentum-b64-2573182cf780d73f"),
+        (
+            ["task=shallue2018/lm1b_transformer", "task.model.read_out=tied", "task.dataset=lm1b"],
+            "lm1b-transformer_base-momentum-b64-3c57656336687c4e",
+        ),
+    ):
+        line = [*line, "optimizer=momentum", f"store={tmp_path}"]
+        assert [study.name for study in planning.request(overrides.command_line(line)).studies] == [name]
+
+
+def test_spaces_are_those_that_the_figures_show(tmp_path: Path) -> None:
+    """Figures 9a and 10, and as many trials of MNIST diverged as with rates up to about 3."""
+    line = ["+experiment=shallue2018/all", "-m", f"store={tmp_path}"]
+    seen = set()
+    for study in planning.request(overrides.command_line(line)).studies:
+        rates, momentum = study.space["learning_rate"], study.space.get("momentum")
+        if study.model.startswith("transformer") and study.dataset == "shallue2018_lm1b" and momentum:
+            assert (rates.low, rates.high, momentum.low, momentum.high) == (1e-4, 1e-1, 0.0, 0.9999)
+            seen.add(study.model)
+        elif study.dataset == "mnist" and study.optimizer == "sgd":
+            assert (rates.low, rates.high) == (1e-4, 3.0)
+            seen.add(study.model)
+    assert len(seen) == 4 + 8 + 3
+
+
+def test_budgets_reach_those_that_figure_11_draws(tmp_path: Path) -> None:
+    name = "shallue2018/lm1b/transformer_narrow_and_shallow/nesterov_momentum"
+    studies = planning.request(overrides.command_line([f"+experiment={name}", "-m", f"store={tmp_path}"])).studies
+    steps = {study.batch_size: study.budget_steps for study in studies}
+    drawn = {32: 10**6, 64: 10**6, 256: 236_727, 512: 118_363, 1024: 59_182, 2048: 73_977}
+    assert all(steps[size] >= least for size, least in drawn.items()), steps
 
 
 @pytest.mark.slow
@@ -176,7 +259,7 @@ def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> No
 
 def test_batches_larger_than_a_data_set_are_refused_in_one_line(tmp_path: Path) -> None:
     for workload, batch, size in (
-        ("imagenet_subsets/imagenet_half_classes/resnet_50", 630_016, 630_000),
+        ("imagenet_subsets/imagenet_half_classes/resnet_50", 605_056, 605_000),
         ("mnist_subsets/mnist_6875/simple_cnn_base", 8192, 6875),
     ):
         line = [f"+experiment=shallue2018/{workload}/nesterov_momentum", f"batch_size={batch}", f"store={tmp_path}"]

@@ -155,3 +155,30 @@ def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
     carry = training.TrainState(params, state, ())
     found = training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]  # type: ignore[arg-type]
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+
+def test_examples_of_evaluations_may_be_longer_than_those_of_training(
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As LM1B's are, whose sentences are cut in training only: more padding changes no loss but by rounding."""
+    row = registry.DATASETS["pydoc"]
+    splits = row.load()
+    assert splits.train is not None
+    few = Examples(*(array[:40] for array in splits.train))
+    held = Examples(*(array[:24] for array in splits.validation))
+    padded = Examples(*(np.pad(array, ((0, 0), (0, 9))) for array in held))
+    options = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1, "read_out": "untied"}
+    about = {"dataset": "pydoc", "model": "transformer_decoder", "model_options": options}
+    study = make_study(**about, batch_size=8, budget_steps=6)
+    losses = {}
+    for validation in (held, padded):
+        data = Splits(few, validation, None)
+        own = row._replace(load=lambda data=data: data, shapes=None, splits=("validation",), padding=0)
+        own = own._replace(train_examples=40, evaluation_examples=24)
+        programs.forget()
+        monkeypatch.setitem(registry.DATASETS, "pydoc", own)
+        record = engine.run(study, search.draw(study, range(2)), Settings())
+        losses[validation.labels.shape[1]] = record.metrics["validation_loss"]
+    programs.forget()
+    short, long = (losses[length] for length in sorted(losses))
+    np.testing.assert_allclose(long, short, rtol=1e-5)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from workloads.datasets import streamed_images, streamed_text
 
-TRAIN, VALIDATION = 57, 20
+TRAIN, VALIDATION, TEST, HELD_OUT = 57, 20, 13, 12
 SENTENCES = (
     "the cat sat on the mat",
     "a dog, a log and a frog",
@@ -87,19 +87,29 @@ def write(name: str, within: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sizes: dict[str, Any] = {"train_examples": TRAIN, "validation_examples": VALIDATION}
     if is_text:
         sizes |= {"vocabulary": 320, "learned_from": 40, "length": 24}
+        sizes["evaluated_length"] = of.evaluated_length and 60
     elif of.every > 1:
         sizes = {"train_examples": 28, "validation_examples": VALIDATION // 2}
     elif name == "imagenet_half_images":
         sizes["train_examples"] = 28
-    sizes["splits"] = dict(zip(of.splits, (TRAIN, VALIDATION), strict=True))
+    if not is_text and of.held_out:
+        held_out = {"held_out": HELD_OUT, "test_examples": VALIDATION // of.every}
+        sizes |= held_out | {"validation_examples": HELD_OUT if of.every == 1 else 3}
+        if name.endswith("half_images"):
+            sizes["train_examples"] = 20
+        else:
+            sizes["train_examples"] = TRAIN - HELD_OUT if of.every == 1 else 16
+    splits = {"train": TRAIN, **dict.fromkeys([split for split in of.splits if split != "train"], VALIDATION)}
+    if is_text and of.test_split:
+        splits[of.test_split] = sizes["test_examples"] = TEST
+    sizes["splits"] = splits
     monkeypatch.setitem(module.SOURCES, name, of._replace(**sizes))
     monkeypatch.setenv("TFDS_DATA_DIR", str(within))
-    validation = of.validation_split if is_text else "validation"
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, Iterator[tuple[Any, dict[str, Any]]]]:
         return {
             split: ((f"{split}{index:05d}", example(of.files, split, index)) for index in range(count))
-            for split, count in (("train", TRAIN), (validation, VALIDATION))
+            for split, count in splits.items()
         }
 
     short, _, config = of.files.partition("/")

@@ -29,6 +29,7 @@ pytest.importorskip("sentencepiece")
 NAMES = [*streamed_images.SOURCES, *streamed_text.SOURCES]
 ROOT = Path(__file__).parents[2]
 BATCH = 8
+SENTENCE = "the cat sat on the mat"
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,51 @@ def test_images_and_labels_are_those_that_tfds_reads(
             assert label == one["label"] // of.every < of.classes
 
 
+@pytest.mark.parametrize("part", ["", "_half_images", "_half_classes"])
+def test_the_last_training_images_are_held_out(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official validation images are for tests, and no image is in two splits."""
+    import tensorflow_datasets as tfds
+
+    name = f"shallue2018_imagenet{part}"
+    place = streamed.write(name, tmp_path, monkeypatch)
+    of = streamed_images.SOURCES[name]
+
+    def stored(split: str, first: int, last: int) -> list[tuple[bytes, int]]:
+        decoders = {"image": tfds.decode.SkipDecoding()}
+        raw = list(tfds.data_source(of.files, split=split, data_dir=tmp_path, decoders=decoders))[first:last]
+        return [(one["image"], int(one["label"]) // of.every) for one in raw if one["label"] % of.every == 0]
+
+    cut = streamed.TRAIN - streamed.HELD_OUT
+    splits = registry.DATASETS[name].load()
+    assert registry.DATASETS[name].splits == ("validation", "test")
+    for found, (split, first, last), count in (
+        (splits.validation, ("train", cut, streamed.TRAIN), of.validation_examples),
+        (splits.test, ("validation", 0, streamed.VALIDATION), of.test_examples),
+    ):
+        expected = stored(split, first, last)[:count]
+        assert found is not None and len(found.labels) == len(expected) == count
+        for (image, label), pixels, own in zip(expected, *found, strict=True):
+            np.testing.assert_array_equal(pixels, streamed_images.example(image, None))
+            assert own == label < of.classes
+    records = streamed_images.source(name, place, "train").records()
+    mine = [array_records.features(records[at])["image"].bytes_list.value[0] for at in range(len(records))]
+    assert mine == [image for image, _ in stored("train", 0, cut)][: of.train_examples]
+    assert len(mine) == of.train_examples
+    (version,) = {registry.DATASETS[name].version()}
+    assert f"train[:{of.train_examples}] validation:train[-{streamed.HELD_OUT}:]" in version
+
+
+def test_imagenet_and_lm1b_have_the_splits_of_shallue_2018() -> None:
+    row = registry.DATASETS["shallue2018_imagenet"]
+    assert row.shapes is not None
+    assert [one.labels.shape[0] for one in row.shapes() if one] == [1_231_122, 50_045, 50_000]
+    assert row.options == {"label_smoothing": "other classes"}
+    row = registry.DATASETS["shallue2018_lm1b"]
+    assert row.shapes is not None
+    assert [one.labels.shape[0] for one in row.shapes() if one] == [30_301_028, 6_075, 6_206]
+    assert "heldout_00000:6075 heldout_00001:6206" in row.version()
+
+
 @pytest.mark.parametrize("name", list(streamed_text.SOURCES))
 def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sentencepiece
@@ -108,8 +154,15 @@ def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypa
     subwords = sentencepiece.SentencePieceProcessor(model_file=str(streamed_text.subwords_file(name, place)))
     assert subwords.vocab_size() == of.vocabulary
     cut = 0
-    for one, inputs, labels in zip(raw, *registry.DATASETS[name].load().validation, strict=True):
+    splits = registry.DATASETS[name].load()
+    if of.test_split:
+        tests = list(tfds.data_source(of.files, split=of.test_split, data_dir=tmp_path))
+        assert splits.test is not None and len(splits.test.labels) == len(tests) == streamed.TEST
+        assert subwords.decode(splits.test.labels[0].tolist()).startswith(tests[0]["text"].decode()[:8])
+    for one, inputs, labels in zip(raw, *splits.validation, strict=True):
         sentence = one["text"].decode()
+        if of.lines:
+            sentence = next(line for line in sentence.splitlines() if line.strip())
         assert inputs[0] == streamed_text.BEGINNING and np.array_equal(inputs[1:], labels[:-1])
         tokens = [int(token) for token in labels if token != streamed_text.PADDING]
         if tokens[-1] == streamed_text.END:
@@ -117,8 +170,28 @@ def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypa
             assert not labels[len(tokens) :].any()
         else:
             cut += 1
-            assert len(tokens) == of.length and sentence.startswith(subwords.decode(tokens).rstrip("�"))
-    assert 0 < cut < of.validation_examples
+            assert len(tokens) == (of.evaluated_length or of.length) and sentence.startswith(
+                subwords.decode(tokens).rstrip("�")
+            )
+    assert cut == 0 if of.evaluated_length else 0 < cut < of.validation_examples
+
+
+def test_an_example_is_a_line_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any line in training, the first in evaluations, and never an empty one."""
+    monkeypatch.setattr(streamed, "text", lambda index: f"{SENTENCE}\n\n  one more line of {index}\n")
+    name = "common_crawl_remembered"
+    place = streamed.write(name, tmp_path, monkeypatch)
+    records = streamed_text.source(name, place, "train").records()
+    decode = streamed_text.source(name, place, "train").decode
+    subwords = streamed_text._subwords(str(streamed_text.subwords_file(name, place)))
+
+    def line(draws: Any) -> str:
+        _, labels = decode(records[0], draws)
+        return str(subwords.decode([int(token) for token in labels if token > streamed_text.UNKNOWN]))
+
+    assert line(None) == SENTENCE
+    seen = [line(data_stream.Draws(0, step, 0)) for step in range(40)]
+    assert {one.split()[0] for one in seen} == {"the", "one"} and 10 < seen.count(SENTENCE) < 30
 
 
 def test_subwords_are_the_same_for_the_same_texts() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tests.workloads import reference
 from workloads import losses
 from workloads.workload import Metric
 
@@ -126,6 +127,23 @@ def test_average_precision_tells_large_logits_apart(scale: float, shift: float) 
     metric = losses.AVERAGE_PRECISION_ERROR
     expected = 1 - average_precision_score(labels.ravel(), logits.ravel())
     assert float(metric.finish(metric.sums(logits, labels, None))) == pytest.approx(expected, abs=2e-2)
+
+
+def test_spread_smoothing_leaves_the_label_all_but_its_share() -> None:
+    random = np.random.default_rng(6)
+    logits = random.normal(size=(9, CLASSES)) * 3
+    labels = random.integers(0, CLASSES, 9)
+    for smoothing in (0.0, 0.01, 0.1, 0.5):
+        given_ = (np.float32(logits), labels.astype(np.int32), np.float32(smoothing))
+        expected = reference.cross_entropy(logits, labels, smoothing)
+        assert float(np.mean(losses.spread_cross_entropy(*given_))) == pytest.approx(expected, rel=1e-6)
+
+        def loss(logits: Any, given_: Any = given_) -> Any:
+            return losses.spread_cross_entropy(logits, *given_[1:]).mean()
+
+        share = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        wanted = np.where(np.eye(CLASSES)[labels] == 1, 1 - smoothing, smoothing / (CLASSES - 1))
+        np.testing.assert_allclose(jax.grad(loss)(given_[0]), (share - wanted) / 9, rtol=0, atol=1e-6)
 
 
 def test_sigmoid_cross_entropy_is_that_of_plain_numpy_summed_over_classes() -> None:

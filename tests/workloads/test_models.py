@@ -86,6 +86,31 @@ CASES = [
         tokens(6, 5),
         CLASSES * 8 + 4 * 12 * (2 * 8 + 1) + 12 * 8,
     ),
+    # The forms of Shallue et al. 2018, as far as they are options.
+    Case(
+        "simple_cnn",
+        {"channels": [4, 6], "width": 8, "kernel": 5, "dropout": 0.4},
+        images(6, 8, 8, 1),
+        26 * 4 + 101 * 6 + (2 * 2 * 6 + 1) * 8 + 9 * CLASSES,
+    ),
+    Case(
+        "resnet",
+        {"blocks": [2], "width": 4, "norm": "ghost", "group": 3, "form": "pre_activated"},
+        images(6, 16, 16, 3),
+        49 * 3 * 4 + 2 * (13 * 4**2 + 4 * 4) + (4 + 16) * 4 + 2 * (4 + 16) + 4 * 16 + 2 * 16 + 17 * CLASSES,
+    ),
+    Case(
+        "transformer_decoder",
+        {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1, "read_out": "untied"},
+        tokens(6, 5),
+        2 * CLASSES * 8 + 2 * (4 * 8**2 + 2 * 8 * 16 + 16 + 5 * 8) + 2 * 8,
+    ),
+    Case(
+        "lstm_projected",
+        {"d_model": 8, "width": 12, "dropout": 0.1, "read_out": "untied_bias"},
+        tokens(6, 5),
+        2 * CLASSES * 8 + CLASSES + 4 * 12 * (2 * 8 + 1) + 12 * 8,
+    ),
 ]
 every_case = pytest.mark.parametrize("index", range(len(CASES)), ids=[case.model for case in CASES])
 
@@ -183,6 +208,9 @@ def test_logits_depend_on_no_later_token(model: str) -> None:
         assert np.all(np.max(np.abs(after - before)[:, at:], axis=(0, 2)) > 1e-5)
 
 
+_DECODER = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}
+
+
 @pytest.mark.parametrize(
     ("model", "options"),
     [
@@ -220,6 +248,12 @@ def test_logits_depend_on_no_later_token(model: str) -> None:
         ("vgg", {"stages": [[8]], "widths": [8], "dropout": 1.0}),
         ("lstm_projected", {"d_model": 8, "width": 0, "dropout": 0.0}),
         ("lstm_projected", {"d_model": 8, "width": 8, "dropout": -0.1}),
+        ("lstm_projected", {"d_model": 8, "width": 8, "dropout": 0.0, "read_out": "bias"}),
+        ("transformer_decoder", _DECODER | {"read_out": True}),
+        ("simple_cnn", {"channels": [8], "width": 8, "kernel": 0}),
+        ("simple_cnn", {"channels": [8], "width": 8, "dropout": 1.0}),
+        ("resnet", {"blocks": [2], "width": 8, "norm": "group", "group": 1, "form": "v2"}),
+        ("transformer_wide", {"read_out": "none"}),
     ],
 )
 def test_senseless_options_are_refused_in_one_line(model: str, options: dict[str, Any]) -> None:
@@ -307,11 +341,48 @@ NAMED: dict[str, tuple[tuple[int, ...], int, int]] = {
 }
 
 
+# The options that a family adds, in the forms of Shallue et al. 2018, and the parameters that these add by name.
+FORMS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "simple_cnn": (
+        {"kernel": 5, "dropout": 0.4},
+        {
+            "simple_cnn_narrow": 16 * (16 + 16 * 32),
+            "simple_cnn_base": 16 * (32 + 32 * 64),
+            "simple_cnn_wide": 16 * (64 + 64 * 128),
+        },
+    ),
+    "resnet": ({"form": "pre_activated"}, {"resnet_50": 25_549_352 - 25_557_032}),
+    "transformer_decoder": (
+        {"read_out": "untied"},
+        {
+            "transformer_base": V * 512,
+            "transformer_narrow_and_shallow": V * 256,
+            "transformer_shallow": V * 512,
+            "transformer_wide": V * 1024,
+        },
+    ),
+    "lstm_projected": ({"read_out": "untied_bias"}, {"lstm_base": V * 512 + V}),
+}
+
+
+@pytest.mark.parametrize("name", [name for _, (_, added) in FORMS.items() for name in added])
+def test_forms_of_the_paper_have_the_parameters_of_their_matrices(name: str) -> None:
+    shape, classes, parameters = NAMED[name]
+    options, added = FORMS[SIZES[name][0]]
+    assert set(registry.model_options(name)) == set(options)
+    model = registry.MODELS[name](classes=classes, **options)
+    inputs = jax.ShapeDtypeStruct((1, *shape), np.int32 if shape == TEXT else np.float32)
+    params, _ = jax.eval_shape(model.init, jax.random.key(0), inputs)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters + added[name]
+
+
 @pytest.mark.parametrize("name", list(SIZES))
 def test_models_by_name_have_the_parameters_of_their_matrices(name: str) -> None:
     shape, classes, parameters = NAMED[name]
     model = registry.MODELS[name](classes=classes)
-    assert registry.model_options(name) == ()
+    fixed = SIZES[name][1]
+    assert set(registry.model_options(name)) == set(registry.model_options(SIZES[name][0])) - set(fixed)
+    assert registry.model_options(name) == tuple(registry.model_defaults(name))
     inputs = jax.ShapeDtypeStruct((1, *shape), np.int32 if shape == TEXT else np.float32)
     params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters

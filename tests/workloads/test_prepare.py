@@ -226,7 +226,7 @@ def write_streamed_originals(name: str, manual: Path) -> None:
             f"{train}/news.en-00099-of-00100": range(3, 8),
             f"{heldout}/news.en-00000-of-00100": range(8, 12),
             f"{heldout}/news.en.heldout-00000-of-00050": range(8, 10),
-            f"{heldout}/news.en.heldout-00049-of-00050": range(10, 12),
+            f"{heldout}/news.en.heldout-00001-of-00050": range(10, 12),
             f"{top}/README": range(1),
         }
         lines = {path: "\n".join(map(sentence, those)).encode() + b"\n" for path, those in texts.items()}
@@ -299,7 +299,9 @@ def test_streamed_originals_become_files_that_load(
     for module in (streamed_images, streamed_text):
         for user, of in module.SOURCES.items():
             sizes: dict[str, Any] = {"train_examples": 8, "validation_examples": 4}
-            sizes["splits"] = dict(zip(of.splits, (8, 4), strict=True))
+            sizes["splits"] = {split: 8 if split == "train" else 4 for split in of.splits}
+            sizes["splits"] |= {split: 2 for split in of.splits if split.startswith("heldout")}
+            sizes |= {"held_out": 3} if getattr(of, "held_out", 0) else {}
             sizes |= {"vocabulary": 325, "learned_from": 8} if module is streamed_text else {}
             monkeypatch.setitem(module.SOURCES, user, of._replace(**sizes))
     write_streamed_originals(name, tmp_path / "downloads" / "manual" / name)
@@ -331,6 +333,10 @@ def test_streamed_originals_become_files_that_load(
         heldout = tfds.data_source(name, split="test" if name == "lm1b" else "validation", data_dir=tmp_path)
         held = range(8, 12) if name == "lm1b" else range(4)
         assert sorted(one["text"].decode() for one in heldout) == sorted(map(text, held))
+        for split, part in {"heldout_00000": range(8, 10), "heldout_00001": range(10, 12)}.items():
+            if name == "lm1b":
+                own = tfds.data_source(name, split=split, data_dir=tmp_path)
+                assert sorted(one["text"].decode() for one in own) == sorted(map(text, part))
     assert prepare.main([users[0]]) == 0
     assert "is already prepared" in capsys.readouterr().out
     for made in [*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]:
@@ -372,7 +378,7 @@ def test_every_split_is_counted_against_its_publisher() -> None:
         "cifar10": {"train": 50_000, "test": 10_000},
         "imagenet2012": {"train": 1_281_167, "validation": 50_000},
         "open_images_v4/200k": {"train": 1_743_042, "validation": 41_620},
-        "lm1b": {"train": 30_301_028, "test": 306_688},
+        "lm1b": {"train": 30_301_028, "test": 306_688, "heldout_00000": 6_075, "heldout_00001": 6_206},
         "c4/en": {"train": 364_868_892, "validation": 364_608},
     }
     assert all({*known[name]} == {"train", "train_t", "test"} for name in known if name.startswith("web_graph"))

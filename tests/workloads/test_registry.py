@@ -54,3 +54,13 @@ def test_plans_name_the_schedules_that_there_are() -> None:
 
 def test_plans_name_number_formats_as_jax_does() -> None:
     assert [jnp.dtype(name).name for name in als.DTYPES] == list(als.DTYPES)
+
+
+def test_options_that_a_model_has_by_default_are_in_no_plan() -> None:
+    """Plans from before an option was added keep their names."""
+    old = {"channels": [32, 64], "width": 1024}
+    assert registry.plan_options("simple_cnn", old | {"kernel": 3, "dropout": 0.0}) == old
+    assert registry.plan_options("simple_cnn", old | {"kernel": 5}) == old | {"kernel": 5}
+    assert registry.plan_options("transformer_wide", {"read_out": "tied"}) == {}
+    assert registry.plan_options("transformer_wide", {"read_out": "untied"}) == {"read_out": "untied"}
+    assert registry.model_options("transformer_wide") == ("read_out",)

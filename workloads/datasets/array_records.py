@@ -128,16 +128,26 @@ class Records(Sequence[bytes]):
 
     Args:
       files: array_record files, in order.
-      rows: NumPy file with the indices of the records to use, in order, or None for all records.
+      rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
       count: number of these to use, starting with the first, or None for all.
+      within: indices of the first record that may be used, and of the one after the last. By default, all.
     """
 
-    def __init__(self, files: Sequence[str], rows: str | None = None, count: int | None = None):
+    def __init__(
+        self,
+        files: Sequence[str],
+        rows: str | None = None,
+        count: int | None = None,
+        within: tuple[int, int] | None = None,
+    ):
         from array_record.python.array_record_data_source import ArrayRecordDataSource
 
         self._source = ArrayRecordDataSource(list(files))
-        self._rows = None if rows is None else np.load(rows, mmap_mode="r")
-        there = len(self._source) if self._rows is None else len(self._rows)
+        self._rows: Sequence[int] = range(len(self._source)) if rows is None else np.load(rows, mmap_mode="r")
+        if within is not None:
+            first, last = np.searchsorted(self._rows, within) if rows else within
+            self._rows = self._rows[first:last]
+        there = len(self._rows)
         self._count = there if count is None else min(count, there)
 
     def __len__(self) -> int:
@@ -146,7 +156,7 @@ class Records(Sequence[bytes]):
     def __getitem__(self, row: Any) -> Any:
         if not 0 <= row < self._count:
             raise IndexError(row)
-        return self._source[int(row if self._rows is None else self._rows[row])]
+        return self._source[int(self._rows[row])]
 
 
 def features(record: bytes) -> Any:
@@ -156,7 +166,14 @@ def features(record: bytes) -> Any:
     return tf_example_pb2.Example.FromString(record).features.feature
 
 
-def open_records(folder: str, name: str, split: str, rows: str | None = None, count: int | None = None) -> Records:
-    """Opens the records of a split of a data set in a folder. See ``Records`` for ``rows`` and ``count``."""
+def open_records(
+    folder: str,
+    name: str,
+    split: str,
+    rows: str | None = None,
+    count: int | None = None,
+    within: tuple[int, int] | None = None,
+) -> Records:
+    """Opens the records of a split of a data set in a folder. The other arguments are as in ``Records``."""
     files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
-    return Records(files, rows, count)
+    return Records(files, rows, count, within)

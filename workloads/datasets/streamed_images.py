@@ -50,10 +50,13 @@ class StreamedImages(NamedTuple):
       version: TFDS's version of the data.
       splits: published number of records in each TFDS split.
       train_examples: number of training records to use, starting with the first in TFDS's shuffled order.
-      validation_examples: number of records of TFDS's split ``validation`` to use.
+      validation_examples: number of validation records to use.
       classes: number of classes.
       every: only classes whose number is divisible by this are used. They are renumbered.
       many: whether images can have several labels.
+      held_out: number of records at the end of TFDS's split ``train`` that are the validation split. TFDS's split
+        ``validation`` is then the test split. With 0 it is the validation split, and there is no test split.
+      test_examples: number of test records to use.
     """
 
     files: str
@@ -64,21 +67,53 @@ class StreamedImages(NamedTuple):
     classes: int
     every: int = 1
     many: bool = False
+    held_out: int = 0
+    test_examples: int | None = None
+
+    @property
+    def parts(self) -> Mapping[str, tuple[str, tuple[int, int], int]]:
+        """The split of TFDS, its range of records and the number of examples to use, by split."""
+        train = self.splits["train"]
+        official = "validation", (0, self.splits["validation"])
+        if not self.held_out:
+            parts = {"train": ("train", (0, train), self.train_examples)}
+            return parts | {"validation": (*official, self.validation_examples)}
+        cut = train - self.held_out
+        return {
+            "train": ("train", (0, cut), self.train_examples),
+            "validation": ("train", (cut, train), self.validation_examples),
+            "test": (*official, self.test_examples or 0),
+        }
 
 
 _IMAGENET = {"train": 1_281_167, "validation": 50_000}
 _OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
+HELD_OUT = 50_045  # training images of ImageNet that Shallue et al. (2018) validate on
+
+
+def _shallue2018(train: int, validation: int = HELD_OUT, classes: int = 1000, every: int = 1) -> StreamedImages:
+    """Returns ImageNet with the splits of Shallue et al. (2018)."""
+    row = StreamedImages("imagenet2012", "5.1.0", _IMAGENET, train, validation, classes, every)
+    return row._replace(held_out=HELD_OUT, test_examples=50_000 // every)
+
+
 SOURCES = {
     "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
     "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
     "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 630_000, 25_000, 500, every=2),
+    "shallue2018_imagenet": _shallue2018(1_231_122),
+    "shallue2018_imagenet_half_images": _shallue2018(615_561),
+    "shallue2018_imagenet_half_classes": _shallue2018(605_000, 24_500, 500, every=2),
     "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
 }
 SPLITS = ("train", "validation")
 
 
 def load(name: str) -> Splits:
-    """Decodes the validation images: uint8[N, 224, 224, 3] and int32[N], or uint8[N, classes] for several labels.
+    """Decodes the validation and test images.
+
+    Returns:
+      Splits with inputs uint8[N, 224, 224, 3] and labels int32[N], or uint8[N, classes] for several labels.
 
     Raises:
       BadInput: the files do not exist or have the wrong number of records.
@@ -86,8 +121,9 @@ def load(name: str) -> Splits:
     check(name)
     of = SOURCES[name]
     _check_rows(of, folder(name))
-    found = data_stream.decoded(source(name, folder(name), "validation"), of.validation_examples)
-    return Splits(train=None, validation=found, test=None)
+    evaluated = [split for split in of.parts if split != "train"]
+    found = {split: data_stream.decoded(source(name, folder(name), split), of.parts[split][2]) for split in evaluated}
+    return Splits(train=None, validation=found["validation"], test=found.get("test"))
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
@@ -99,7 +135,8 @@ def version(name: str) -> str:
     """Returns TFDS's version of the data, the subset in use, and a hash of decoded pixels."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
-    return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{classes} pixels:{_pixels()}"
+    held_out = f" validation:train[-{of.held_out}:][:{of.validation_examples}]" if of.held_out else ""
+    return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{held_out}{classes} pixels:{_pixels()}"
 
 
 def shapes(name: str) -> Splits:
@@ -107,7 +144,7 @@ def shapes(name: str) -> Splits:
     of = SOURCES[name]
     label = ArrayShape((of.classes,), np.dtype(np.uint8)) if of.many else ArrayShape((), np.dtype(np.int32))
     image = ArrayShape((SIDE, SIDE, 3), np.dtype(np.uint8))
-    return workload.shapes((of.train_examples, of.validation_examples, None), image, label)
+    return workload.shapes((of.train_examples, of.validation_examples, of.test_examples), image, label)
 
 
 def folder(name: str, within: Path | None = None) -> Path:
@@ -128,9 +165,10 @@ def check(name: str, within: Path | None = None) -> None:
 def source(name: str, place: Path, split: str) -> Source:
     """Returns the records of a split in a folder, and their decoder."""
     of = SOURCES[name]
-    count = of.train_examples if split == "train" else of.validation_examples
-    rows = None if of.every == 1 else str(rows_file(place, of.every, split))
-    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, rows, count)
+    stored, within, count = of.parts[split]
+    rows = None if of.every == 1 else str(rows_file(place, of.every, stored))
+    short = of.files.split("/")[0]
+    records = functools.partial(array_records.open_records, str(place), short, stored, rows, count, within)
     decode = _several_labels if of.many else functools.partial(_one_label, of.every)
     return Source(records, decode, 3 * SIDE**2 + (of.classes if of.many else 4))
 
@@ -158,9 +196,10 @@ def _check_rows(of: StreamedImages, place: Path) -> None:
     """Raises BadInput if a file of ``write_rows`` lists too few records."""
     if of.every == 1:
         return
-    for split, wanted in (("train", of.train_examples), ("validation", of.validation_examples)):
-        file = rows_file(place, of.every, split)
-        count = len(np.load(file, mmap_mode="r"))
+    for split, (stored, within, wanted) in of.parts.items():
+        file = rows_file(place, of.every, stored)
+        first, last = np.searchsorted(np.load(file, mmap_mode="r"), within)
+        count = last - first
         if count < wanted:
             raise BadInput(
                 f"{file} names {count} examples of {split}, not {wanted}. {array_records.remedy(of.files, file)}"

@@ -23,6 +23,7 @@ SECONDS_PER_ENCODED = 1.2e-2
 SECONDS_PER_TEXT = 1e-4
 PIXELS = 200_000  # Open Images, as in TFDS's configuration 200k
 QUALITY = 72  # of their JPEGs, likewise
+LM1B_FILES = ("00000", "00001")  # files of held-out text that are also splits
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
@@ -69,12 +70,13 @@ def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
 
 
 def lm1b_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``lm1b``."""
+    """Returns the builder of ``lm1b``. The files ``LM1B_FILES`` are also splits of their own."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         archive = Path(dl_manager.download(original._DOWNLOAD_URL))
         patterns = {"train": original._TRAIN_FILE_FORMAT, "test": original._HELDOUT_FILE_FORMAT}
+        patterns |= {f"heldout_{file}": f"news.en.heldout-{file}-of-00050" for file in LM1B_FILES}
         return {split: _lm1b_lines(archive, pattern) for split, pattern in patterns.items()}
 
     return array_records.builder(original.Builder, "lm1b", split_generators, within)

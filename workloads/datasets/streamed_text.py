@@ -35,6 +35,10 @@ class StreamedText(NamedTuple):
       length: tokens per example. Longer texts are truncated.
       vocabulary: number of tokens, including the four special tokens.
       learned_from: number of training texts, starting with the first, from which subwords are learned.
+      test_split: TFDS's split for tests, or empty without one.
+      test_examples: number of test texts to use.
+      evaluated_length: tokens per example in evaluations, by default ``length``.
+      lines: whether an example is one line of a text: a random line in training, and the first in evaluations.
     """
 
     files: str
@@ -46,26 +50,60 @@ class StreamedText(NamedTuple):
     length: int
     vocabulary: int = 32_768
     learned_from: int = 1_000_000
+    test_split: str = ""
+    test_examples: int | None = None
+    evaluated_length: int | None = None
+    lines: bool = False
+
+    def part(self, split: str) -> tuple[str, int]:
+        """Returns the split of TFDS and the number of texts to use for a split."""
+        if split == "train":
+            return "train", self.train_examples
+        if split == "test":
+            return self.test_split, self.test_examples or 0
+        return self.validation_split, self.validation_examples
 
 
 _LM1B = {"train": 30_301_028, "test": 306_688}
+# Two of the 50 files of LM1B's held-out text, which our builder also writes as splits of their own. The second count
+# is from lingvo (lingvo/tasks/lm/params/one_billion_wds.py).
+_LM1B_FILES = {"train": 30_301_028, "heldout_00000": 6_075, "heldout_00001": 6_206}
 _C4 = {"train": 364_868_892, "validation": 364_608}
 SOURCES = {
     "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
+    "shallue2018_lm1b": StreamedText(
+        "lm1b",
+        "1.1.0",
+        _LM1B_FILES,
+        30_301_028,
+        "heldout_00000",
+        6_075,
+        128,
+        test_split="heldout_00001",
+        test_examples=6_206,
+    ),
     "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
+}
+# See ``workloads.appendix``.
+SOURCES |= {
+    "shallue2018_lm1b_remembered": SOURCES["shallue2018_lm1b"]._replace(
+        length=64, evaluated_length=476, vocabulary=32_000
+    ),
+    "common_crawl_remembered": SOURCES["common_crawl"]._replace(lines=True, vocabulary=24_006),
 }
 
 
 def load(name: str) -> Splits:
-    """Returns the validation texts: inputs and labels int32[N, length].
+    """Returns the validation and test texts: inputs and labels int32[N, length].
 
     Raises:
       BadInput: the files do not exist or have the wrong number of records.
     """
     check(name)
     of = SOURCES[name]
-    found = data_stream.decoded(source(name, folder(name), of.validation_split), of.validation_examples)
-    return Splits(train=None, validation=found, test=None)
+    evaluated = ("validation", "test") if of.test_split else ("validation",)
+    found = {split: data_stream.decoded(source(name, folder(name), split), of.part(split)[1]) for split in evaluated}
+    return Splits(train=None, validation=found["validation"], test=found.get("test"))
 
 
 def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
@@ -76,17 +114,22 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 def version(name: str) -> str:
     """Returns TFDS's version of the data, the held-out texts, and the source of the subwords."""
     of = SOURCES[name]
-    heldout = f"{of.validation_split}:{of.splits[of.validation_split]}"
-    return (
-        f"tfds:{of.version} {heldout} bpe:{of.vocabulary} of train[:{of.learned_from}] by {LEARNED_BY} in {of.length}"
-    )
+    heldout = " ".join(f"{split}:{of.splits[split]}" for split in (of.validation_split, of.test_split) if split)
+    learned_from = f"train[:{of.learned_from}]{' lines' if of.lines else ''}"
+    lengths = f"{of.length}/{of.evaluated_length}" if of.evaluated_length else of.length
+    return f"tfds:{of.version} {heldout} bpe:{of.vocabulary} of {learned_from} by {LEARNED_BY} in {lengths}"
 
 
 def shapes(name: str) -> Splits:
     """Returns the shapes of streamed and loaded splits, without reading files."""
     of = SOURCES[name]
     tokens = ArrayShape((of.length,), np.dtype(np.int32))
-    return workload.shapes((of.train_examples, of.validation_examples, None), tokens, tokens)
+    whole = workload.shapes((of.train_examples, of.validation_examples, of.test_examples), tokens, tokens)
+    if of.evaluated_length is None:
+        return whole
+    longer = ArrayShape((of.evaluated_length,), np.dtype(np.int32))
+    evaluated = workload.shapes((None, of.validation_examples, of.test_examples), longer, longer)
+    return evaluated._replace(train=whole.train)
 
 
 def folder(name: str, within: Path | None = None) -> Path:
@@ -105,14 +148,18 @@ def check(name: str, within: Path | None = None) -> None:
 def source(name: str, place: Path, split: str) -> Source:
     """Returns the records of a split in a folder, and their tokenizer."""
     of = SOURCES[name]
-    count = of.train_examples if split == "train" else of.validation_examples
-    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, None, count)
-    return Source(records, functools.partial(_tokens, str(subwords_file(name, place)), of.length), 8 * of.length)
+    stored, count = of.part(split)
+    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], stored, None, count)
+    length = of.length if split == "train" else of.evaluated_length or of.length
+    decode = functools.partial(_tokens, str(subwords_file(name, place)), length, of.lines)
+    return Source(records, decode, 8 * length)
 
 
 def subwords_file(name: str, place: Path) -> Path:
     """Returns the file with the subwords."""
-    return place / f"subwords-{SOURCES[name].vocabulary}-of-{SOURCES[name].learned_from}-by-{LEARNED_BY}.model"
+    of = SOURCES[name]
+    unit = "-lines" if of.lines else ""
+    return place / f"subwords-{of.vocabulary}-of-{of.learned_from}{unit}-by-{LEARNED_BY}.model"
 
 
 def write_subwords(name: str, place: Path) -> None:
@@ -130,7 +177,10 @@ def write_subwords(name: str, place: Path) -> None:
         wanted = LEARNED_BY.replace("-", "==")
         raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
     records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
-    durable.replace(file, learned((_text(records[row]) for row in range(len(records))), of.vocabulary))
+    texts = (_text(records[row]) for row in range(len(records)))
+    if of.lines:
+        texts = (line for text in texts for line in _lines(text))
+    durable.replace(file, learned(texts, of.vocabulary))
 
 
 def learned(texts: Iterable[str], vocabulary: int) -> bytes:
@@ -186,9 +236,20 @@ def _text(record: bytes) -> str:
     return str(array_records.features(record)["text"].bytes_list.value[0].decode())
 
 
-def _tokens(subwords: str, length: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
+def _lines(text: str) -> list[str]:
+    """Returns the lines of a text that are not empty, or one empty line."""
+    return [line.strip() for line in text.splitlines() if line.strip()] or [""]
+
+
+def _tokens(
+    subwords: str, length: int, by_line: bool, record: bytes, draws: Draws | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Encodes a text as int32[length] inputs, which start with ``BEGINNING``, and labels, which are the next tokens."""
     tokens = np.full(length + 1, PADDING, np.int32)
-    found = [BEGINNING, *_subwords(subwords).encode(_text(record)), END][: length + 1]
+    text = _text(record)
+    if by_line:
+        lines = _lines(text)
+        text = lines[0 if draws is None else int(draws.uniform() * len(lines))]
+    found = [BEGINNING, *_subwords(subwords).encode(text), END][: length + 1]
     tokens[: len(found)] = found
     return tokens[:-1], tokens[1:]

@@ -13,7 +13,7 @@ from jax import lax
 
 from workloads import axes, devices
 from workloads.models.convolution import convolution
-from workloads.workload import DATA, Array, ArrayPair
+from workloads.workload import DATA, Array, ArrayPair, Product
 
 STATISTICS = "statistics"  # Flax collection of the running statistics
 _LECUN = nn.initializers.lecun_normal()
@@ -261,6 +261,29 @@ def conv(
 def embedding(vocabulary: int, features: int, init: Callable[..., Any] = nn.linear.default_embed_init) -> nn.Embed:
     """Returns a Flax layer of embeddings with the axes ``vocab`` and ``embed``."""
     return nn.Embed(vocabulary, features, embedding_init=axes.named(init, "vocab", "embed"))
+
+
+def read_out(module: nn.Module, embed: nn.Embed, features_BxTxD: Array, form: str) -> Product:
+    """Returns the logits of a language model as a ``Product``.
+
+    A matrix of its own starts with standard deviation 0.01, so that a new network predicts all tokens about equally.
+
+    Args:
+      module: network that owns the parameters ``read_out`` [D, V] and ``read_out_bias`` [V], if the form has them.
+      embed: embedding of V tokens.
+      features_BxTxD: features of each position.
+      form: one of ``options.READ_OUTS``. The bias is the last row of the kernel, and its feature is 1.
+    """
+    if form == "tied":
+        return Product(features_BxTxD, embed.embedding.T)
+    V, D = embed.num_embeddings, embed.features
+    kernel_DxV = module.param("read_out", axes.named(nn.initializers.normal(0.01), "embed", "vocab"), (D, V))
+    if form == "untied":
+        return Product(features_BxTxD, kernel_DxV)
+    bias_V = module.param("read_out_bias", axes.named(nn.initializers.zeros, "vocab"), (V,))
+    ones_BxTx1 = jnp.ones((*features_BxTxD.shape[:-1], 1), features_BxTxD.dtype)
+    features_BxTxE = jnp.concatenate([features_BxTxD, ones_BxTx1], axis=-1)
+    return Product(features_BxTxE, jnp.concatenate([kernel_DxV, bias_V[None]]))
 
 
 def stack(layer: type[nn.Module], length: int, name: str, *further: str, **options: Any) -> type[nn.Module]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workloads.models.options import check_share, check_whole
+from workloads.models.options import check_read_out, check_share, check_whole
 from workloads.workload import Array, ArrayPair, Model, Product, flax_model, flax_model_in_training
 
 
@@ -50,34 +50,38 @@ def lstm(classes: int, d_model: int) -> Model:
     return flax_model(network)
 
 
-def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Model:
+def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_out: str = "tied") -> Model:
     """An embedding and an LSTM layer whose output is projected (Sak et al. 2014, arXiv 1402.1128).
 
-    ``d_model=512`` with ``width=2048`` is LSTM-2048-512 of Jozefowicz et al. (2016, arXiv 1602.02410), except that the
-    embedding is also the read-out, as in ``transformer_decoder``, and that there are no peepholes or clipped cells.
+    ``d_model=512`` with ``width=2048`` is LSTM-2048-512 of Jozefowicz et al. (2016, arXiv 1602.02410), except that
+    there are no peepholes or clipped cells, and that a tied read-out is also the embedding.
 
     Args:
       classes: size of the vocabulary V.
       d_model: size D of the embedding and of the projected output, which is also the input of the next step.
       width: size W of the memory cell.
       dropout: probability of dropping a value of the embedding or the output in training, in [0, 1).
+      read_out: ``tied``, ``untied`` or ``untied_bias``, as in ``transformer_decoder``.
 
     Returns:
       A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features
-      [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. Memory and output start at zero.
-      Forget gates have an extra bias of 1, so that new networks remember. The number of parameters is
-      V × D + 4 × W × (2 × D + 1) + W × D.
+      [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, they have one more
+      feature, which is 1. Memory and output start at zero. Forget gates have an extra bias of 1, so that new networks
+      remember. The number of parameters is V × D + 4 × W × (2 × D + 1) + W × D. A read-out of its own adds V × D, and
+      a bias V.
 
     Raises:
-      ValueError: an option is not a positive integer, or ``dropout`` is not in [0, 1).
+      ValueError: an option is not a positive integer, ``dropout`` is not in [0, 1), or ``read_out`` is unknown.
     """
     check_whole(d_model=d_model, width=width)
     check_share(dropout=dropout)
+    check_read_out(read_out)
 
     def network() -> Any:
         from flax import linen as nn
 
         from workloads.axes import activation, named
+        from workloads.models import layers as parts
         from workloads.models.layers import dense, dropout as dropped, embedding
 
         class LSTMProjected(nn.Module):
@@ -94,7 +98,7 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float) -> Mo
                 recurrent_Dx4W = self.param("recurrent", named(lecun_normal, "embed", ""), (d_model, 4 * width))
                 projection_WxD = self.param("projection", named(lecun_normal, "mlp", "embed"), (width, d_model))
                 h_BxTxD = _recurrence(gates_TxBx4W, recurrent_Dx4W, projection_WxD).swapaxes(0, 1)
-                return Product(dropped(h_BxTxD, keys_B, dropout, 1), embed.embedding.T)
+                return parts.read_out(self, embed, dropped(h_BxTxD, keys_B, dropout, 1), read_out)
 
         return LSTMProjected()
 

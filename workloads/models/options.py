@@ -27,6 +27,9 @@ SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "transformer_wide": ("transformer_decoder", _BASE | {"d_model": 1024, "heads": 16, "d_ff": 4096}),
 }
 
+# Read-outs of language models: the embedding, a matrix of their own, or a matrix and a bias.
+READ_OUTS = ("tied", "untied", "untied_bias")
+
 
 def check_whole(**options: object) -> None:
     """Raises ValueError unless all options are integers of at least 1."""
@@ -40,6 +43,12 @@ def check_bool(**options: object) -> None:
     for name, value in options.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be true or false, not {value!r}")
+
+
+def check_read_out(read_out: object) -> None:
+    """Raises ValueError unless the option is one of READ_OUTS."""
+    if read_out not in READ_OUTS:
+        raise ValueError(f"read_out must be {', '.join(READ_OUTS[:-1])} or {READ_OUTS[-1]}, not {read_out!r}")
 
 
 def check_share(**options: object) -> None:

@@ -9,9 +9,12 @@ from workloads.workload import STACKED, Array, Model, flax_model, flax_model_in_
 
 NORMS = ("ghost", "group")
 BASIC_NORMS = ("none", "group")
+FORMS = ("post_activated", "pre_activated")
 
 
-def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: int) -> Model:
+def resnet(
+    classes: int, blocks: Sequence[int], width: int, norm: str, group: int, form: str = "post_activated"
+) -> Model:
     """A ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
     A 7×7 convolution with stride 2 and 3×3 max-pooling with stride 2 are followed by stages of bottleneck blocks, the
@@ -30,17 +33,22 @@ def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: in
       norm: ``ghost`` for ``layers.GhostNorm``, or ``group`` for ``layers.GroupNorm``.
       group: number of neighbours in a batch that ``ghost`` normalizes together, at least 2. It must divide all batch
         sizes. Goyal et al. always use 32. With ``norm=group`` it must be 1.
+      form: ``post_activated``, or ``pre_activated`` if a norm and ReLU come before each convolution of a block instead
+        of after it (He et al. 2016, arXiv 1603.05027). The shortcuts and the first convolution then have no norm, the
+        last block is followed by a norm and ReLU, and all scales start at 1.
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
       biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000 classes has
-      25,557,032 parameters. In general there are 49 × C × width + 2 × width in front and (P + 1) × classes in the
-      read-out, with P = 4 × F of the last stage. A block with X input channels has X × F + 9 × F² + 4 × F² + 12 × F,
-      and the first block of a stage has another X × 4 × F + 8 × F.
+      25,557,032 parameters, or 25,549,352 if it is pre-activated. In general there are 49 × C × width + 2 × width in
+      front and (P + 1) × classes in the read-out, with P = 4 × F of the last stage. A block with X input channels has
+      X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has another X × 4 × F + 8 × F. Pre-activated
+      networks have 49 × C × width in front, 2 × P more at the end, and X × F + 9 × F² + 4 × F² + 2 × X + 4 × F in a
+      block. The first block of a stage has another X × 4 × F.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, ``norm`` is unknown, or
-        ``group`` does not match it.
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, ``norm`` is unknown, ``group``
+        does not match it, or ``form`` is unknown.
     """
     check_list("blocks", blocks, "[3, 4, 6, 3]")
     check_whole(width=width)
@@ -50,26 +58,39 @@ def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: in
         raise ValueError(f"group must be an integer of at least 2 with norm=ghost, not {group!r}")
     if norm == "group" and group != 1:
         raise ValueError(f"group must be 1 with norm=group, which normalizes examples separately, not {group!r}")
-    return flax_model_in_training(functools.partial(_bottleneck_network, classes, blocks, width, norm, group), group)
+    if form not in FORMS:
+        raise ValueError(f"form must be {' or '.join(FORMS)}, not {form!r}")
+    pre_activated = form == "pre_activated"
+    network = functools.partial(_bottleneck_network, classes, blocks, width, norm, group, pre_activated)
+    return flax_model_in_training(network, group)
 
 
-def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: str, group: int) -> Any:
-    """Returns the Flax module of ``resnet``."""
+def _convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1, inputs: str = "embed") -> Array:
+    """Returns a convolution of whole channels, without a bias."""
+    from workloads.axes import activation
+    from workloads.models.layers import conv
+
+    layer = conv(features, size, inputs, strides=stride, padding=size // 2, use_bias=False)
+    return activation(layer(_whole(x_BxHxWxC)), "batch", "", "", "mlp")
+
+
+def _normalized(x_BxHxWxC: Array, norm: str, group: int, train: bool, scale_init: Any = None) -> Array:
+    """Returns the normalization of each channel. The scale starts at 1 by default."""
     from flax import linen as nn
-    from jax import numpy as jnp
+
+    from workloads.models.layers import GhostNorm, GroupNorm
+
+    scale_init = nn.initializers.ones if scale_init is None else scale_init
+    if norm == "ghost":
+        return GhostNorm(group, scale_init=scale_init)(x_BxHxWxC, train)
+    return GroupNorm(scale_init=scale_init)(x_BxHxWxC)
+
+
+def _bottleneck_block(norm: str, group: int) -> Any:
+    """Returns the Flax class of a block that normalizes after its convolutions."""
+    from flax import linen as nn
 
     from workloads.axes import activation
-    from workloads.models.convolution import max_pool_3x3
-    from workloads.models.layers import STATISTICS, GhostNorm, GroupNorm, conv, dense, stack
-
-    def convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1, inputs: str = "embed") -> Array:
-        layer = conv(features, size, inputs, strides=stride, padding=size // 2, use_bias=False)
-        return activation(layer(_whole(x_BxHxWxC)), "batch", "", "", "mlp")
-
-    def normalized(x_BxHxWxC: Array, train: bool, scale_init: Any = nn.initializers.ones) -> Array:
-        if norm == "ghost":
-            return GhostNorm(group, scale_init=scale_init)(x_BxHxWxC, train)
-        return GroupNorm(scale_init=scale_init)(x_BxHxWxC)
 
     class Block(nn.Module):
         features: int
@@ -80,18 +101,62 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
         def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
             F = self.features
             train = self.train
-            y_BxHxWxF = nn.relu(normalized(convolved(x_BxHxWxC, F, 1), train))
-            y_BxHxWxF = nn.relu(normalized(convolved(y_BxHxWxF, F, 3, self.stride), train))
-            y_BxHxWx4F = normalized(convolved(y_BxHxWxF, 4 * F, 1), train, nn.initializers.zeros)
+            y_BxHxWxF = nn.relu(_normalized(_convolved(x_BxHxWxC, F, 1), norm, group, train))
+            y_BxHxWxF = nn.relu(_normalized(_convolved(y_BxHxWxF, F, 3, self.stride), norm, group, train))
+            y_BxHxWx4F = _normalized(_convolved(y_BxHxWxF, 4 * F, 1), norm, group, train, nn.initializers.zeros)
             if x_BxHxWxC.shape != y_BxHxWx4F.shape:
-                x_BxHxWxC = normalized(convolved(x_BxHxWxC, 4 * F, 1, self.stride), train)
+                x_BxHxWxC = _normalized(_convolved(x_BxHxWxC, 4 * F, 1, self.stride), norm, group, train)
             return activation(nn.relu(x_BxHxWxC + y_BxHxWx4F), "batch", "", "", "mlp"), None
+
+    return Block
+
+
+def _pre_activated_block(norm: str, group: int) -> Any:
+    """Returns the Flax class of a block that normalizes before its convolutions."""
+    from flax import linen as nn
+
+    from workloads.axes import activation
+
+    class Block(nn.Module):
+        features: int
+        stride: int
+        train: bool
+
+        @nn.compact
+        def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
+            F = self.features
+            train = self.train
+            first_BxHxWxC = nn.relu(_normalized(x_BxHxWxC, norm, group, train))
+            y_BxHxWxF = nn.relu(_normalized(_convolved(first_BxHxWxC, F, 1), norm, group, train))
+            y_BxHxWxF = nn.relu(_normalized(_convolved(y_BxHxWxF, F, 3, self.stride), norm, group, train))
+            y_BxHxWx4F = _convolved(y_BxHxWxF, 4 * F, 1)
+            if x_BxHxWxC.shape != y_BxHxWx4F.shape:
+                x_BxHxWxC = _convolved(first_BxHxWxC, 4 * F, 1, self.stride)
+            return activation(x_BxHxWxC + y_BxHxWx4F, "batch", "", "", "mlp"), None
+
+    return Block
+
+
+def _bottleneck_network(
+    classes: int, blocks: Sequence[int], width: int, norm: str, group: int, pre_activated: bool
+) -> Any:
+    """Returns the Flax module of ``resnet``."""
+    from flax import linen as nn
+    from jax import numpy as jnp
+
+    from workloads.axes import activation
+    from workloads.models.convolution import max_pool_3x3
+    from workloads.models.layers import STATISTICS, dense, stack
+
+    Block = _pre_activated_block(norm, group) if pre_activated else _bottleneck_block(norm, group)
 
     class ResNet(nn.Module):
         @nn.compact
         def __call__(self, x_BxHxWxC: Array, keys_B: Array | None, train: bool) -> Array:
-            x_BxHxWxC = convolved(x_BxHxWxC, width, 7, 2, "inputs")
-            x_BxHxWxC = max_pool_3x3(nn.relu(normalized(x_BxHxWxC, train)))
+            x_BxHxWxC = _convolved(x_BxHxWxC, width, 7, 2, "inputs")
+            if not pre_activated:
+                x_BxHxWxC = nn.relu(_normalized(x_BxHxWxC, norm, group, train))
+            x_BxHxWxC = max_pool_3x3(x_BxHxWxC)
             for stage, count in enumerate(blocks):
                 features = width << stage
                 x_BxHxWxC, _ = Block(features, 1 if stage == 0 else 2, train)(x_BxHxWxC, None)
@@ -99,6 +164,8 @@ def _bottleneck_network(classes: int, blocks: Sequence[int], width: int, norm: s
                     name = f"{STACKED}_{stage}"
                     rest = stack(Block, count - 1, name, STATISTICS)
                     x_BxHxWxC, _ = rest(features, 1, train, name=name)(x_BxHxWxC, None)
+            if pre_activated:
+                x_BxHxWxC = nn.relu(_normalized(x_BxHxWxC, norm, group, train))
             x_BxP = activation(x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2)), "batch", "mlp")
             return dense(classes, "mlp", "vocab", nn.initializers.normal(0.01), dtype=jnp.float32)(x_BxP)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.models.options import check_bool, check_heads, check_share, check_whole
+from workloads.models.options import check_bool, check_heads, check_read_out, check_share, check_whole
 from workloads.workload import STACKED, Array, Model, Product, flax_model, flax_model_in_training
 
 
@@ -64,11 +64,13 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
     return flax_model(network)
 
 
-def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_ff: int, dropout: float) -> Model:
+def transformer_decoder(
+    classes: int, layers: int, d_model: int, heads: int, d_ff: int, dropout: float, read_out: str = "tied"
+) -> Model:
     """The decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder. Base is (6, 512, 8, 2048, 0.1).
 
-    Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is also the read-out and is
-    multiplied by √D at the input. Dropout is applied to the sum of embedding and position, and to the output of each
+    Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is multiplied by √D at the input.
+    Dropout is applied to the sum of embedding and position, and to the output of each
     attention and feed-forward layer. Unlike in the paper, layer normalization precedes each of these layers and the
     read-out, since such networks train without warm-up (Xiong et al. 2020, arXiv 2002.04745).
 
@@ -79,24 +81,29 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
       heads: number of attention heads, with D / heads dimensions each.
       d_ff: units F of each feed-forward.
       dropout: probability of dropping a value in training, in [0, 1).
+      read_out: ``tied`` if the embedding is also the read-out, ``untied`` for a matrix of its own, or ``untied_bias``
+        for a matrix and a bias. A new network with a tied read-out predicts the token that it has just read.
 
     Returns:
       A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features
-      [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. The number of parameters is
-      V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D.
+      [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, they have one more
+      feature, which is 1. The number of parameters is V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D.
+      A matrix of its own adds V × D, and a bias V.
 
     Raises:
-      ValueError: an option is not a positive integer, ``heads`` does not divide ``d_model``, or ``dropout`` is not
-        in [0, 1).
+      ValueError: an option is not a positive integer, ``heads`` does not divide ``d_model``, ``dropout`` is not
+        in [0, 1), or ``read_out`` is unknown.
     """
     check_whole(layers=layers, d_model=d_model, heads=heads, d_ff=d_ff)
     check_heads(d_model, heads)
     check_share(dropout=dropout)
+    check_read_out(read_out)
 
     def network() -> Any:
         from flax import linen as nn
         from jax import numpy as jnp
 
+        from workloads.models import layers as parts
         from workloads.models.layers import LayerNorm, causal_attention, dropout as dropped, embedding, stack
 
         def attention(qkv_BxTx3xHxK: Array) -> Array:
@@ -120,7 +127,7 @@ def transformer_decoder(classes: int, layers: int, d_model: int, heads: int, d_f
                 x_BxTxD = dropped(x_BxTxD, keys_B, dropout, 0)
                 of_layers = stack(Layer, layers, STACKED, in_axes=(0, nn.broadcast))
                 x_BxTxD, _ = of_layers(name=STACKED)(x_BxTxD, jnp.arange(layers), keys_B)
-                return Product(_named(LayerNorm()(x_BxTxD), "act_embed"), embed.embedding.T)
+                return parts.read_out(self, embed, _named(LayerNorm()(x_BxTxD), "act_embed"), read_out)
 
         return TransformerDecoder()
 
