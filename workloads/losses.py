@@ -106,9 +106,6 @@ def total_loss(
 ) -> Array:
     """Returns the weighted sum of the losses of all labels, float32[].
 
-    The outputs of a lazy product are computed in chunks of at most ``CHUNK_BYTES``, together with their gradients, so
-    that the backward pass does not recompute them.
-
     Args:
       loss: loss function, as in Dataset.
       outputs: array [B, ..., classes].
@@ -116,16 +113,26 @@ def total_loss(
       weights: as in ``total``.
       label_smoothing: float32[].
     """
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
     from workloads import axes
 
     if isinstance(outputs, Product) and axes.batch_is_divided():  # chunks would be divided instead of their examples
         outputs = axes.activation(product(outputs), "batch", *("" for _ in labels.shape[1:]), "vocab")
     if not isinstance(outputs, Product):
         return total(loss(product(outputs), labels, label_smoothing), weights)
+    return _total_in_chunks(loss, outputs, labels, weights, label_smoothing)
+
+
+def _total_in_chunks(
+    loss: Loss, outputs: Product, labels: Array, weights: Array | None, label_smoothing: Array
+) -> Array:
+    """Returns the total loss of a lazy product, of which at most ``CHUNK_BYTES`` are in memory at a time.
+
+    Gradients are computed together with the outputs, so that the backward pass does not compute outputs again.
+    """
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
     features, kernel = outputs
     count = labels.size
     size = largest_divisor(count, max(1, CHUNK_BYTES // (4 * kernel.shape[-1])))

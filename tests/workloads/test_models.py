@@ -86,6 +86,12 @@ CASES = [
         tokens(6, 5),
         CLASSES * 8 + 4 * 12 * (2 * 8 + 1) + 12 * 8,
     ),
+    Case(
+        "transformer_rotary",
+        {"layers": 2, "d_model": 8, "heads": 2, "kv": 4, "d_ff": 16, "gated": True, "tied": False},
+        tokens(6, 5),
+        2 * CLASSES * 8 + 2 * (4 * 8**2 + 3 * 8 * 16 + 2 * 8) + 8,
+    ),
     # The forms of Shallue et al. 2018, as far as they are options.
     Case(
         "simple_cnn",
@@ -195,7 +201,9 @@ def test_training_learns_and_a_compiled_loop_changes_nothing(index: int) -> None
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), looped, alone)
 
 
-@pytest.mark.parametrize("model", ["transformer", "transformer_decoder", "lstm", "lstm_projected"])
+@pytest.mark.parametrize(
+    "model", ["transformer", "transformer_decoder", "transformer_rotary", "lstm", "lstm_projected"]
+)
 def test_logits_depend_on_no_later_token(model: str) -> None:
     case, _, apply, _, params, _ = build([case.model for case in CASES].index(model))
     before = apply(params, case.inputs)
@@ -208,6 +216,7 @@ def test_logits_depend_on_no_later_token(model: str) -> None:
         assert np.all(np.max(np.abs(after - before)[:, at:], axis=(0, 2)) > 1e-5)
 
 
+_ROTARY = {"layers": 1, "d_model": 8, "heads": 2, "kv": 4, "d_ff": 16, "gated": False, "tied": True}
 _DECODER = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}
 
 
@@ -234,6 +243,8 @@ _DECODER = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}
         ("resnet", {"blocks": [2], "width": 8, "norm": "ghost", "group": 1}),
         ("resnet", {"blocks": [2], "width": 8, "norm": "ghost", "group": None}),
         ("resnet", {"blocks": [2], "width": 8, "norm": "group", "group": 32}),
+        ("transformer_rotary", _ROTARY | {"kv": 3}),
+        ("transformer_rotary", _ROTARY | {"gated": 1}),
         ("transformer_decoder", {"layers": 0, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}),
         ("transformer_decoder", {"layers": 1, "d_model": 8, "heads": 3, "d_ff": 16, "dropout": 0.1}),
         ("transformer_decoder", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": "16", "dropout": 0.1}),
