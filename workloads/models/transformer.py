@@ -152,8 +152,8 @@ def transformer_rotary(
       tied: whether the embedding, multiplied by √D at the input, is also the read-out.
 
     Returns:
-      A model of inputs int32[B, T] with logits [B, T, V] in the dtype of the network. Logits at t depend on inputs up
-      to t. The number of parameters is V × D × (2 − tied) + layers × (4 × D × H × K + (2 + gated) × D × F + 2 × D) + D.
+      A model of inputs int32[B, T] with logits float32[B, T, V], rounded to the dtype of the network. Logits at t
+      depend on inputs up to t. The number of parameters is V × D × (2 − tied) + layers × (4 × D × H × K + (2 + gated) × D × F + 2 × D) + D.
 
     Raises:
       ValueError: a size is not a positive integer, ``kv`` is odd, or ``gated`` or ``tied`` is not a bool.
@@ -206,8 +206,10 @@ def transformer_rotary(
                 x_BxTxD, _ = stack(Layer, layers, STACKED)(name=STACKED)(x_BxTxD, None)
                 x_BxTxD = _named(RMSNorm()(x_BxTxD), "act_embed")
                 if tied:
-                    return _named(jnp.dot(x_BxTxD, embed.embedding.T), "vocab")
-                return _named(dense(classes, "embed", "vocab", use_bias=False)(x_BxTxD), "vocab")
+                    logits_BxTxV = jnp.dot(x_BxTxD, embed.embedding.T)
+                else:
+                    logits_BxTxV = dense(classes, "embed", "vocab", use_bias=False)(x_BxTxD)
+                return _named(logits_BxTxV, "vocab").astype(jnp.float32)
 
         return TransformerRotary()
 
