@@ -153,7 +153,8 @@ def transformer_rotary(
 
     Returns:
       A model of inputs int32[B, T] with logits float32[B, T, V], rounded to the dtype of the network. Logits at t
-      depend on inputs up to t. The number of parameters is V × D × (2 − tied) + layers × (4 × D × H × K + (2 + gated) × D × F + 2 × D) + D.
+      depend on inputs up to t. The number of parameters is
+      V × D × (2 − tied) + layers × (4 × D × H × K + (2 + gated) × D × F + 2 × D) + D.
 
     Raises:
       ValueError: a size is not a positive integer, ``kv`` is odd, or ``gated`` or ``tied`` is not a bool.
