@@ -337,7 +337,7 @@ def test_what_a_plan_says_of_its_data(files: list[str]) -> None:
 def test_a_sweep_over_both_kinds_of_tasks_gives_each_what_is_its(here: Path) -> None:
     words = ["task=digits_fc,webgraph_synthetic", "optimizer=sgd,adam", "cores=1,2", "batch_size=8", "-m", "store=x"]
     studies = planning.request(overrides.command_line(words)).studies
-    assert [(study.optimizer, study.batch_size) for study in studies] == [
+    assert [(study.labels.optimizer, study.plan().get("batch_size")) for study in studies] == [
         *(("sgd", 8), ("adam", 8)),
         *(("als", None), ("als", None)),
     ]

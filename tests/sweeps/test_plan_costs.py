@@ -19,6 +19,7 @@ from results.costs.counts import Work
 from results.storage.commits import Commit
 from sweeps import __main__ as sweep, overrides, plan, planning
 from sweeps.costs import calibration, estimates
+from workloads.layouts.shapes import SHAPES
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["optimizer=sgd", "batch_size=16,64", "trials=4", "pruning=off", "task.budget.steps=200", "-m"]
@@ -379,9 +380,13 @@ def test_a_release_may_be_the_store_of_a_plan(
     assert one["to_run"] == 0 and one["stored"] == one["trials"] and one["predicted_device_hours"] == 0
 
 
-def test_a_layout_predicts_its_own_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan.main(["task=layouts", f"store={tmp_path}"]) == 0
-    assert "costs of kind layout cannot be counted before a run" in capsys.readouterr().out
+def test_a_layout_is_counted_like_other_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Eight devices share the products of a step, and its parameters are those of all of them."""
+    (one,) = rows(capsys, "task=layouts", "step.model=tiny", f"store={tmp_path}")
+    shape = SHAPES["tiny"]
+    assert one["flops_per_step"] == shape.flops(16, 64) / 8
+    assert (one["parameters"], one["devices"], one["shards"]) == (shape.parameters, 8, 8)
+    assert 0 < one["predicted_seconds_per_step_low"] < one["predicted_seconds_per_step_high"]
 
 
 def test_rows_differ_in_a_narrow_terminal(

@@ -79,6 +79,11 @@ BIASES_AND_NORMS: dict[str, tuple[dict[str, Any], np.ndarray, dict[str, int]]] =
         TOKENS,
         {"scale": 3, "bias": 5},
     ),
+    "transformer_rotary": (
+        {"layers": 2, "d_model": 4, "heads": 2, "kv": 2, "d_ff": 8, "gated": True, "tied": True},
+        TOKENS,
+        {"scale": 3},
+    ),
     "resnet_basic": (
         {"blocks": [1], "width": 2, "norm": "group"},
         np.zeros((1, 8, 8, 1), np.float32),
