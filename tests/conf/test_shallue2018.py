@@ -1,6 +1,7 @@
 """Presets of Shallue et al. 2018, against the table of studies and the figures that their authors published."""
 
 import csv
+import functools
 import math
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import conf
 import results.papers
 from results.bad_input import BadInput
+from results.plans.batch_study import BatchStudy
 from sweeps import overrides, planning
 
 PAPERS = Path(results.papers.__path__[0])
@@ -39,15 +41,23 @@ def planned(preset: str, store: Path) -> list[tuple[str, str, str, int]]:
     return [(study.dataset, study.model, study.optimizer, study.batch_size) for study in request.studies]
 
 
+@functools.cache
+def everything() -> tuple[BatchStudy, ...]:
+    """The studies of ``shallue2018/all``, planned once."""
+    studies = planning.request(overrides.command_line(["+experiment=shallue2018/all", "-m", "store=none"])).studies
+    return tuple(study for study in studies if isinstance(study, BatchStudy))
+
+
 @pytest.fixture(autouse=True)
 def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nothing"))
 
 
-def test_the_plan_of_all_is_the_published_table(tmp_path: Path) -> None:
+def test_the_plan_of_all_is_the_published_table() -> None:
     rows = [row for workload in published().values() for row in workload]
     assert len(rows) == 454 and len(published()) == 35
-    assert sorted(planned("shallue2018/all", tmp_path)) == sorted(rows)
+    found = [(study.dataset, study.model, study.optimizer, study.batch_size) for study in everything()]
+    assert sorted(found) == sorted(rows)
 
 
 def test_a_figure_has_the_studies_of_its_workloads() -> None:
@@ -117,11 +127,8 @@ def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: P
             assert min(times.values()) >= 2, (workload, times)
 
 
-def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path: Path) -> None:
-    studies = planning.request(
-        overrides.command_line(["+experiment=shallue2018/all", "-m", f"store={tmp_path}"])
-    ).studies
-    have = {(one.dataset, one.model, one.optimizer, target.value) for one in studies for target in one.targets}
+def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names() -> None:
+    have = {(one.dataset, one.model, one.optimizer, target.value) for one in everything() for target in one.targets}
     lost = set()
     for row in csv.DictReader((PAPERS / "shallue2018_figures.csv").read_text().splitlines()):
         names = [OURS.get(name, name) for name in (row["dataset"].split("/")[-1], row["model"], row["optimizer"])]
@@ -142,8 +149,7 @@ def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path:
 
 def test_defaults_are_the_forms_of_the_paper(tmp_path: Path) -> None:
     """Plans list them. Without them, they are the plans from before."""
-    line = ["+experiment=shallue2018/all", "-m", f"store={tmp_path}"]
-    for study in planning.request(overrides.command_line(line)).studies:
+    for study in everything():
         expected = {}
         if study.model.startswith("simple_cnn"):
             expected = {"kernel": 5}
@@ -198,11 +204,10 @@ def test_forms_from_before_give_the_plans_from_before(tmp_path: Path) -> None:
         assert [study.name for study in planning.request(overrides.command_line(line)).studies] == [name]
 
 
-def test_spaces_are_those_that_the_figures_show(tmp_path: Path) -> None:
+def test_spaces_are_those_that_the_figures_show() -> None:
     """Figures 9a and 10, and as many trials of MNIST diverged as with rates up to about 3."""
-    line = ["+experiment=shallue2018/all", "-m", f"store={tmp_path}"]
     seen = set()
-    for study in planning.request(overrides.command_line(line)).studies:
+    for study in everything():
         rates, momentum = study.space["learning_rate"], study.space.get("momentum")
         if study.model.startswith("transformer") and study.dataset == "shallue2018_lm1b" and momentum:
             assert (rates.low, rates.high, momentum.low, momentum.high) == (1e-4, 1e-1, 0.0, 0.9999)

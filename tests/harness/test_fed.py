@@ -157,6 +157,7 @@ def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
 
 
+@pytest.mark.slow
 def test_examples_of_evaluations_may_be_longer_than_those_of_training(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:

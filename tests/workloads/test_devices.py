@@ -10,7 +10,7 @@ from workloads import devices, registry
 from workloads.workload import Examples
 
 OPTIONS = {
-    "transformer_decoder": {"layers": 3, "d_model": 16, "heads": 2, "d_ff": 32, "dropout": 0.1},
+    "transformer_decoder": {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "dropout": 0.1},
     "resnet": {"blocks": [3], "width": 4, "norm": "group", "group": 1},
 }
 
@@ -25,7 +25,7 @@ class Device(NamedTuple):
 HOPPER = Device("gpu", "9.0")
 
 
-@pytest.mark.parametrize("model", sorted(OPTIONS))
+@pytest.mark.parametrize("model", ["transformer_decoder", pytest.param("resnet", marks=pytest.mark.slow)])
 def test_stacked_layers_are_unrolled_on_a_gpu_with_the_same_gradients(model: str) -> None:
     """Two loops over layers, forward and backward."""
     rng = np.random.default_rng(0)
