@@ -169,7 +169,7 @@ PRESENTATIONS = {
     ),
     "layout": Presentation(
         "layouts of one step on meshes of devices",
-        "The cost of one step of a Transformer for each mesh and layout, which do not change its result.",
+        "The cost of one training step for each mesh and layout, which do not change its result.",
         load="analysis.measured_layouts.load",
         source=LAYOUTS,
         columns=columns.LAYOUTS,

@@ -41,7 +41,7 @@ def verdict(study: LayoutStudy, source: Source, settings: Settings, topology: st
         raise BadInput(f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but topology={topology} has {there}")
     step = one.on(devices)
     given = step.carry, step.batch(study.batch_size)
-    lower = functools.partial(step.lowered, step.step, study.batch_size)
+    lower = functools.partial(step.lowered, study.batch_size)
     made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
     how = f"1 trial on {number_of(one.mesh.size, 'device')}, {study.layout_label}"
     found = ahead_of_time.verdict(made, step.on, beside=0.0, lanes=1, how=how)

@@ -99,7 +99,7 @@ def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed
     began = time.perf_counter()
     study = one.study
     step = one.on(jax.devices())
-    program = step.lowered(step.step, study.batch_size).compile(compiler_options=_options(timed=timed))
+    program = step.lowered(study.batch_size).compile(compiler_options=_options(timed=timed))
     row = accounts(one, program)
     compiled = time.perf_counter()
     on_progress(RunProgress(TRAINING))
@@ -128,7 +128,7 @@ def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> 
         raise Refused("devices", None, message)
     step = one.on(devices)
     given = step.carry, step.batch(one.study.batch_size)
-    lower = functools.partial(step.lowered, step.step, one.study.batch_size)
+    lower = functools.partial(step.lowered, one.study.batch_size)
     made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
     if made.program is None:
         raise Refused("memory", None, made.why)
@@ -170,7 +170,7 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
     return {
         "ideal_flops": float(ideal),
         "executed_flops": float(executed),
-        "redundancy": executed / ideal if ideal else None,  # some models have no matmul
+        "redundancy": executed / ideal if ideal else 1.0,  # without matmuls, none is repeated
         "argument_bytes": memory.argument_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
         "peak_bytes": hlo.peak_bytes(program),
@@ -262,7 +262,7 @@ def _changes(before: TrainState, after: TrainState) -> Gradients:
     found: Gradients = {}
     for (path, old), new in pairs:
         names = shardings.names(path)
-        own = next((names[i:] for i in range(len(names)) if names[i:] in known), None)
+        own = next((names[i:] for i in range(len(names) + 1) if names[i:] in known), None)
         if own is not None and own not in found:
             found[own] = np.asarray(new, np.float64) - old
     return found
@@ -274,7 +274,7 @@ def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
 
     def compute() -> Gradients:
         step = whole_step(one)
-        program = step.lowered(step.step, study.batch_size).compile(compiler_options=dict(UNHURRIED))
+        program = step.lowered(study.batch_size).compile(compiler_options=dict(UNHURRIED))
         state, _ = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
         return _changes(_first_state(one, step, trial), state)
 

@@ -4,7 +4,7 @@ Unlike in ``training``, arrays are whole in the program, and the layout names th
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -74,12 +74,11 @@ class PartitionedStep(NamedTuple):
         after = TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
         return jax.tree.map(jax.lax.with_sharding_constraint, after, placements(self.carry)), value
 
-    def lowered(self, function: Callable[..., Any], size: int) -> jax.stages.Lowered:
-        """Lowers ``step``, which donates the state, or ``gradients``. Float32 matmuls keep full precision."""
-        donated = (0,) if function == self.step else ()
+    def lowered(self, size: int) -> jax.stages.Lowered:
+        """Lowers ``step`` for ``size`` examples. It donates the state. Float32 matmuls keep full precision."""
         seed = jax.ShapeDtypeStruct((), jnp.uint32)
         with jax.default_matmul_precision("highest" if self.workload.precision == "float32" else None):
-            return jax.jit(function, donate_argnums=donated).lower(self.carry, self.batch(size), seed)
+            return jax.jit(self.step, donate_argnums=0).lower(self.carry, self.batch(size), seed)
 
 
 def placements(shapes: Any) -> Any:
@@ -133,7 +132,7 @@ def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Ex
 
     Args:
       workload: the shapes of the data.
-      classes: number of classes or tokens.
+      classes: number of classes or tokens, or 0 if labels are numbers.
       size: number of examples.
       seed: seed of the trial.
       at: number of the step.
@@ -143,6 +142,6 @@ def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Ex
     def array(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         if np.issubdtype(dtype, np.floating):
             return generator.standard_normal(shape).astype(dtype)
-        return generator.integers(0, 256 if dtype == np.uint8 else classes, shape).astype(dtype)
+        return generator.integers(0, 256 if dtype == np.uint8 else max(classes, 1), shape).astype(dtype)
 
     return Examples(*(array((size, *one.shape[1:]), one.dtype) for one in workload.shapes.validation))

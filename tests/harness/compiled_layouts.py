@@ -60,7 +60,7 @@ def main(count: str, seed: str) -> None:
     for _, one in zip(range(int(count)), valid(int(seed)), strict=False):
         study = one.study
         step = one.on(jax.devices())
-        program = step.lowered(step.step, study.batch_size).compile(compiler_options=dict(layouts.UNHURRIED))
+        program = step.lowered(study.batch_size).compile(compiler_options=dict(layouts.UNHURRIED))
         row = layouts.accounts(one, program)
         own = {
             "shape": study.model_options,

@@ -159,7 +159,7 @@ def test_products_of_float32_are_computed_in_float32(precision: str, asked: str)
         SearchSpace({}), 0, 1,
     )  # fmt: skip
     step = layouts.laid(study, None).on(jax.devices())
-    products = re.findall(r"dot_general.*", step.lowered(step.step, 2).as_text())
+    products = re.findall(r"dot_general.*", step.lowered(2).as_text())
     assert len(products) > 10
     assert all(f"precision = [{asked}, {asked}]" in each for each in products)
 

@@ -238,6 +238,14 @@ def test_a_step_of_any_task_has_the_loss_and_gradient_of_one_device(task: str, t
     assert divided.number("redundancy") < 2
 
 
+def test_a_model_without_matmuls_repeats_none(tmp_path: Path) -> None:
+    words = ["task=layouts", "step.task=noisy_quadratic", "step.batch_size=16", "mesh=data:2", f"store={tmp_path}"]
+    assert sweeps_cli.main([*words, "layout=batch:data"]) == 0
+    (one,) = measured_layouts.load(tmp_path)
+    assert (one.number("ideal_flops"), one.number("redundancy")) == (0, 1)
+    assert one.number("gradient_difference") < 1e-5
+
+
 def planned(*words: str) -> LayoutStudy:
     (study,) = planning.request(overrides.command_line(["task=layouts", *words])).studies
     assert isinstance(study, LayoutStudy)
