@@ -12,6 +12,7 @@ import itertools
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -82,6 +83,7 @@ class Stream:
 
     def __init__(self, source: Source, workers: int | None = None):
         self._source = source
+        self._packed = pickle.dumps(source)
         self._workers = workers
         # For each trial and range of positions, batches by step.
         self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
@@ -131,7 +133,7 @@ class Stream:
     def _submit(self, fed: "_Fed", step: int) -> list[Future[Examples]]:
         pool = _pool(self._workers or processes())
         return [
-            pool.submit(_part, self._source, fed.seed, step, fed.batch_size, fed.positions[at : at + PART])
+            pool.submit(_part, self._packed, fed.seed, step, fed.batch_size, fed.positions[at : at + PART])
             for at in range(0, len(fed.positions), PART)
         ]
 
@@ -153,13 +155,14 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     """Returns the first ``count`` examples of a source, in order and without augmentation, for evaluations."""
     many = workers or processes()
     pool = _pool(many)
+    packed = pickle.dumps(source)
     whole = None
     rest = (range(count)[start : start + PART] for start in range(0, count, PART))
     waiting: collections.deque[tuple[range, Future[Examples]]] = collections.deque()
 
     def submit(parts: int) -> None:
         for rows in itertools.islice(rest, parts):
-            waiting.append((rows, pool.submit(_rows, source, rows)))
+            waiting.append((rows, pool.submit(_rows, packed, rows)))
 
     submit(DECODED_AHEAD * many)  # futures hold their results, so these few parts are in memory twice
     try:
@@ -269,27 +272,33 @@ def _begin() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-@functools.lru_cache(maxsize=4)
-def _records(source: Source) -> Sequence[bytes]:
-    return source.records()
+@functools.lru_cache(maxsize=8)
+def _source(packed: bytes) -> Source:
+    """Returns a source from its pickle. Equal pickles are opened once, whereas two copies of a partial are unequal."""
+    return cast(Source, pickle.loads(packed))
+
+
+@functools.lru_cache(maxsize=8)
+def _records(packed: bytes) -> Sequence[bytes]:
+    return _source(packed).records()
 
 
 @functools.lru_cache(maxsize=64)
-def _order(source: Source, seed: int) -> Any:
-    return order(_records(source), seed)
+def _order(packed: bytes, seed: int) -> Any:
+    return order(_records(packed), seed)
 
 
-def _part(source: Source, seed: int, step: int, batch_size: int, positions: range) -> Examples:
+def _part(packed: bytes, seed: int, step: int, batch_size: int, positions: range) -> Examples:
     """Decodes and augments some positions of a batch."""
-    records = _order(source, seed)
-    examples = len(_records(source))
-    rows = [
-        source.decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions
-    ]
+    decode = _source(packed).decode
+    records = _order(packed, seed)
+    examples = len(_records(packed))
+    rows = [decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions]
     return Examples(*map(np.stack, zip(*rows, strict=True)))
 
 
-def _rows(source: Source, rows: range) -> Examples:
+def _rows(packed: bytes, rows: range) -> Examples:
     """Decodes some records for an evaluation."""
-    records = _records(source)
-    return Examples(*map(np.stack, zip(*(source.decode(records[at], None) for at in rows), strict=True)))
+    records = _records(packed)
+    decode = _source(packed).decode
+    return Examples(*map(np.stack, zip(*(decode(records[at], None) for at in rows), strict=True)))

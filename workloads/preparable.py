@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from results.bad_input import BadInput
 from workloads.datasets import (
     array_records,
+    embedded_originals,
     image_originals,
     movielens,
     rating_originals,
@@ -98,6 +99,8 @@ _STREAMED_BYTES = {
     "open_images_v4/200k": (606_785_000_000, 80_000_000_000),
     "lm1b": (1_792_209_805, 4_500_000_000),
     "c4/en": (305_000_000_000, 830_000_000_000),
+    "streamed_digits": (0, 2_000_000),
+    embedded_originals.PYDOC: (0, 1_000_000),
 }
 
 

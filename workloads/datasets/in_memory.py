@@ -60,10 +60,7 @@ def digits() -> Splits:
     Returns:
       Splits with inputs float32[N, 8, 8, 1] and labels int32[N].
     """
-    with gzip.open(_file(), "rt") as lines:  # 64 pixels of 0…16 and the label
-        table = np.loadtxt(lines, np.float32, delimiter=",")
-    inputs = (table[:, :64] / 16).reshape(-1, 8, 8, 1)
-    labels = table[:, 64].astype(np.int32)
+    inputs, labels = all_digits()
     train = np.arange(VALIDATION_EXAMPLES, len(labels))
     strides = train[np.argsort(np.arange(len(train)) % -(-len(train) // VALIDATION_EXAMPLES), kind="stable")]
     return Splits(
@@ -71,6 +68,13 @@ def digits() -> Splits:
         validation=Examples(inputs[:VALIDATION_EXAMPLES], labels[:VALIDATION_EXAMPLES]),
         test=None,
     )
+
+
+def all_digits() -> Examples:
+    """Returns all digits in the order of the file: inputs float32[1797, 8, 8, 1] and labels int32[1797]."""
+    with gzip.open(_file(), "rt") as lines:  # 64 pixels of 0…16 and the label
+        table = np.loadtxt(lines, np.float32, delimiter=",")
+    return Examples((table[:, :64] / 16).reshape(-1, 8, 8, 1), table[:, 64].astype(np.int32))
 
 
 def digit_tags() -> Splits:

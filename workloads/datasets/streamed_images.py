@@ -1,5 +1,7 @@
 """ImageNet, its halves, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
 
+Scikit-learn's digits are also streamed in these forms, for tiny studies.
+
 ``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
 cropped, resized and (for training) augmented without TensorFlow.
 """
@@ -10,7 +12,7 @@ import hashlib
 import io
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +22,11 @@ from results import durable
 from results.bad_input import BadInput
 from workloads import data_stream, workload
 from workloads.data_stream import Draws, Source, Stream
-from workloads.datasets import array_records
+from workloads.datasets import array_records, embedded_originals, in_memory
 from workloads.workload import ArrayShape, Examples, Splits
 
 POSITIVE = 5  # minimum confidence, in tenths, for an object of Open Images to count as present
-SIDE = 224  # side of an example, in pixels
+SIDE = 224  # side of a photograph as an example, in pixels
 KEPT = 0.875  # fraction of a photograph's shorter side that an evaluation uses
 AREA = (0.08, 1.0)  # range of a training box's area as a fraction of the photograph
 RATIO = (3 / 4, 4 / 3)  # range of the box's aspect ratio, width over height
@@ -57,6 +59,8 @@ class StreamedImages(NamedTuple):
       held_out: number of records at the end of TFDS's split ``train`` that are the validation split. TFDS's split
         ``validation`` is then the test split. With 0 it is the validation split, and there is no test split.
       test_examples: number of test records to use.
+      side: width and height of an example, in pixels.
+      content: function that returns a hash of the originals, or None for originals that are published.
     """
 
     files: str
@@ -69,6 +73,8 @@ class StreamedImages(NamedTuple):
     many: bool = False
     held_out: int = 0
     test_examples: int | None = None
+    side: int = SIDE
+    content: Callable[[], str] | None = None
 
     @property
     def parts(self) -> Mapping[str, tuple[str, tuple[int, int], int]]:
@@ -97,6 +103,13 @@ def _shallue2018(train: int, validation: int = HELD_OUT, classes: int = 1000, ev
     return row._replace(held_out=HELD_OUT, test_examples=50_000 // every)
 
 
+def _digits(train: int, validation: int, **more: Any) -> StreamedImages:
+    """Returns scikit-learn's digits in the form of ImageNet or Open Images."""
+    row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, validation, 10, side=DIGITS_SIDE)
+    return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
+
+
+DIGITS_SIDE = 16  # of scikit-learn's digits as examples
 SOURCES = {
     "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
     "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
@@ -105,6 +118,9 @@ SOURCES = {
     "shallue2018_imagenet_half_images": _shallue2018(615_561),
     "shallue2018_imagenet_half_classes": _shallue2018(605_000, 24_500, 500, every=2),
     "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
+    "shallue2018_digits": _digits(1_297, 300, held_out=300, test_examples=200),
+    "shallue2018_digits_half_classes": _digits(644, 149, held_out=300, test_examples=98, classes=5, every=2),
+    "streamed_digit_tags": _digits(1_597, 200, classes=len(in_memory.TAGS), many=True),
 }
 SPLITS = ("train", "validation")
 
@@ -113,7 +129,7 @@ def load(name: str) -> Splits:
     """Decodes the validation and test images.
 
     Returns:
-      Splits with inputs uint8[N, 224, 224, 3] and labels int32[N], or uint8[N, classes] for several labels.
+      Splits with inputs uint8[N, side, side, 3] and labels int32[N], or uint8[N, classes] for several labels.
 
     Raises:
       BadInput: the files do not exist or have the wrong number of records.
@@ -136,14 +152,16 @@ def version(name: str) -> str:
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
     held_out = f" validation:train[-{of.held_out}:][:{of.validation_examples}]" if of.held_out else ""
-    return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{held_out}{classes} pixels:{_pixels()}"
+    content = f" {of.content()}" if of.content else ""
+    images = f"{of.side}×{of.side} train[:{of.train_examples}]{held_out}{classes}"
+    return f"tfds:{of.version}{content} {images} pixels:{_pixels()}"
 
 
 def shapes(name: str) -> Splits:
     """Returns the shapes of streamed and loaded splits without reading files."""
     of = SOURCES[name]
     label = ArrayShape((of.classes,), np.dtype(np.uint8)) if of.many else ArrayShape((), np.dtype(np.int32))
-    image = ArrayShape((SIDE, SIDE, 3), np.dtype(np.uint8))
+    image = ArrayShape((of.side, of.side, 3), np.dtype(np.uint8))
     return workload.shapes((of.train_examples, of.validation_examples, of.test_examples), image, label)
 
 
@@ -169,8 +187,11 @@ def source(name: str, place: Path, split: str) -> Source:
     rows = None if of.every == 1 else str(rows_file(place, of.every, stored))
     short = of.files.split("/")[0]
     records = functools.partial(array_records.open_records, str(place), short, stored, rows, count, within)
-    decode = _several_labels if of.many else functools.partial(_one_label, of.every)
-    return Source(records, decode, 3 * SIDE**2 + (of.classes if of.many else 4))
+    if of.many:
+        decode = functools.partial(_several_labels, of.side, of.classes)
+    else:
+        decode = functools.partial(_one_label, of.side, of.every)
+    return Source(records, decode, 3 * of.side**2 + (of.classes if of.many else 4))
 
 
 def rows_file(place: Path, every: int, split: str) -> Path:
@@ -211,20 +232,20 @@ def _stream(name: str, place: Path) -> Stream:
     return Stream(source(name, place, "train"))
 
 
-def _one_label(every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
+def _one_label(side: int, every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
     features = array_records.features(record)
     label = features["label"].int64_list.value[0] // every
-    return example(features["image"].bytes_list.value[0], draws), np.asarray(label, np.int32)
+    return example(features["image"].bytes_list.value[0], draws, side), np.asarray(label, np.int32)
 
 
-def _several_labels(record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
+def _several_labels(side: int, classes: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
     """Decodes an image of Open Images. The labels are 1 for trainable classes with sufficient confidence."""
     features = array_records.features(record)
     labels = np.asarray(features["objects_trainable/label"].int64_list.value, np.int64)
     confidence = np.asarray(features["objects_trainable/confidence"].int64_list.value, np.int64)
-    there = np.zeros(SOURCES["open_images_v4"].classes, np.uint8)
+    there = np.zeros(classes, np.uint8)
     there[labels[confidence >= POSITIVE]] = 1
-    return example(features["image"].bytes_list.value[0], draws), there
+    return example(features["image"].bytes_list.value[0], draws, side), there
 
 
 def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from results.bad_input import BadInput
-from workloads.datasets import array_records
+from workloads.datasets import array_records, embedded_originals
 from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 # Approximate seconds to write a record on one core: a copied photograph, a re-encoded photograph, a text.
@@ -201,4 +201,6 @@ BUILDERS = {
     "open_images_v4/200k": open_images_builder,
     "lm1b": lm1b_builder,
     "c4/en": c4_builder,
+    "streamed_digits": embedded_originals.digits_builder,
+    embedded_originals.PYDOC: embedded_originals.pydoc_builder,
 }

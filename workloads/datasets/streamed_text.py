@@ -1,11 +1,13 @@
 """LM1B and C4 as subwords, streamed from TFDS's array_record files because they do not fit in memory.
 
+Python's own help topics are also streamed in these forms, for tiny studies.
+
 ``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords.
 """
 
 import functools
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from results import durable
 from results.bad_input import BadInput
 from workloads import data_stream, workload
 from workloads.data_stream import Draws, Source, Stream
-from workloads.datasets import array_records
+from workloads.datasets import array_records, embedded_originals, text
 from workloads.workload import ArrayShape, Examples, Splits
 
 PADDING, BEGINNING, END, UNKNOWN = range(4)  # special tokens
@@ -39,6 +41,7 @@ class StreamedText(NamedTuple):
       test_examples: number of test texts to use.
       evaluated_length: tokens per example in evaluations, by default ``length``.
       lines: whether an example is one line of a text: a random line in training, and the first in evaluations.
+      content: function that returns a hash of the originals, or None for originals that are published.
     """
 
     files: str
@@ -54,6 +57,7 @@ class StreamedText(NamedTuple):
     test_examples: int | None = None
     evaluated_length: int | None = None
     lines: bool = False
+    content: Callable[[], str] | None = None
 
     def part(self, split: str) -> tuple[str, int]:
         """Returns the split of TFDS and the number of texts to use for a split."""
@@ -69,6 +73,18 @@ _LM1B = {"train": 30_301_028, "test": 306_688}
 # is from lingvo (lingvo/tasks/lm/params/one_billion_wds.py).
 _LM1B_FILES = {"train": 30_301_028, "heldout_00000": 6_075, "heldout_00001": 6_206}
 _C4 = {"train": 364_868_892, "validation": 364_608}
+_PYDOC = StreamedText(
+    embedded_originals.PYDOC,
+    "1.0.0",
+    embedded_originals.PARAGRAPHS,
+    embedded_originals.PARAGRAPHS["train"],
+    "heldout_00000",
+    embedded_originals.PARAGRAPHS["heldout_00000"],
+    64,
+    vocabulary=512,
+    learned_from=embedded_originals.PARAGRAPHS["train"],
+    content=text.content_of_paragraphs,
+)
 SOURCES = {
     "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
     "shallue2018_lm1b": StreamedText(
@@ -83,6 +99,10 @@ SOURCES = {
         test_examples=6_206,
     ),
     "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
+    "shallue2018_pydoc": _PYDOC._replace(
+        length=32, test_split="heldout_00001", test_examples=embedded_originals.PARAGRAPHS["heldout_00001"]
+    ),
+    "streamed_pydoc": _PYDOC,
 }
 # See ``workloads.appendix``.
 SOURCES |= {
@@ -117,7 +137,8 @@ def version(name: str) -> str:
     heldout = " ".join(f"{split}:{of.splits[split]}" for split in (of.validation_split, of.test_split) if split)
     learned_from = f"train[:{of.learned_from}]{' lines' if of.lines else ''}"
     lengths = f"{of.length}/{of.evaluated_length}" if of.evaluated_length else of.length
-    return f"tfds:{of.version} {heldout} bpe:{of.vocabulary} of {learned_from} by {LEARNED_BY} in {lengths}"
+    content = f" {of.content()}" if of.content else ""
+    return f"tfds:{of.version}{content} {heldout} bpe:{of.vocabulary} of {learned_from} by {LEARNED_BY} in {lengths}"
 
 
 def shapes(name: str) -> Splits:

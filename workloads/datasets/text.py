@@ -1,6 +1,7 @@
 """Text that ships with Python: the help topics of ``pydoc``, as bytes."""
 
 import functools
+import hashlib
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from workloads.workload import ArrayShape, Examples, Splits, content
 LENGTH = 32  # bytes of context
 VALIDATION_EXAMPLES = 256
 HELD_OUT = 10  # every tenth window is held out
+WORDS = 6  # in the shortest paragraph
 
 
 def pydoc() -> Splits:
@@ -48,6 +50,21 @@ def shapes() -> Splits:
 def version() -> str:
     """Returns the hash of the text and its split. The text differs between versions of Python."""
     return content(pydoc())
+
+
+def paragraphs() -> list[str]:
+    """Returns the different paragraphs of the help topics that have at least ``WORDS`` words, in order.
+
+    Lines of a paragraph are joined by spaces.
+    """
+    found = (" ".join(each.split()) for each in _text().decode().split("\n\n"))
+    return list(dict.fromkeys(each for each in found if len(each.split()) >= WORDS))
+
+
+@functools.cache
+def content_of_paragraphs() -> str:
+    """Returns a hash of ``paragraphs``: ``sha256:`` and 16 hex digits."""
+    return f"sha256:{hashlib.sha256(repr(paragraphs()).encode()).hexdigest()[:16]}"
 
 
 def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:

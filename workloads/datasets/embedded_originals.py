@@ -1,0 +1,93 @@
+"""TFDS builders of small streamed data sets, made of data that come with Python and its packages.
+
+They have the features of ImageNet, Open Images and LM1B, so they are read by the same code. Nothing is downloaded.
+"""
+
+import io
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workloads.datasets import array_records, in_memory, text
+from workloads.datasets.array_records import KeyedExamples, KeyedSplits
+
+SIDE = 32  # of the stored JPEGs, in pixels
+QUALITY = 90  # of the stored JPEGs
+DIGITS = {"train": 1597, "validation": 200}  # records by split
+PARAGRAPHS = {"train": 1100, "heldout_00000": 150, "heldout_00001": 150}  # records by split
+PYDOC = f"streamed_pydoc/{platform.python_version()}"  # the text differs between versions of Python
+SURE, UNSURE = 10, 0  # confidence of the tags that a digit has, and of those it does not, in tenths
+
+
+def digits_builder(within: Path, manual: Path) -> Any:
+    """Returns the builder of ``streamed_digits``: scikit-learn's digits as JPEGs of 32×32 pixels."""
+    import tensorflow_datasets as tfds  # takes a second
+
+    tags = tfds.features.Sequence({"label": tfds.features.ClassLabel(names=[*in_memory.TAGS]), "confidence": np.int32})
+    image = tfds.features.Image(shape=(None, None, 3), encoding_format="jpeg")
+    label = tfds.features.ClassLabel(num_classes=10)
+
+    def info(self: Any) -> Any:
+        features = tfds.features.FeaturesDict({"image": image, "label": label, "objects_trainable": tags})
+        return self.dataset_info_from_configs(features=features)
+
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
+        images, labels = in_memory.all_digits()
+        ends = np.cumsum([*DIGITS.values()])
+        parts = zip(np.split(images, ends[:-1]), np.split(labels, ends[:-1]), strict=True)
+        return {split: _digits(*part) for split, part in zip(DIGITS, parts, strict=True)}
+
+    original = _original("StreamedDigits", info)
+    return array_records.builder(original, "streamed_digits", split_generators, within)
+
+
+def _digits(images: np.ndarray, labels: np.ndarray) -> KeyedExamples:
+    """Yields images float32[N, 8, 8, 1] as JPEGs, with their labels and tags."""
+    from PIL import Image
+
+    for index, (image, label) in enumerate(zip(images, labels, strict=True)):
+        encoded = io.BytesIO()
+        small = Image.fromarray(np.uint8(np.rint(255 * image[..., 0])))
+        small.resize((SIDE, SIDE), Image.Resampling.BILINEAR).convert("RGB").save(encoded, "jpeg", quality=QUALITY)
+        tags = [
+            {"label": name, "confidence": SURE if label in digits else UNSURE}
+            for name, digits in in_memory.TAGS.items()
+        ]
+        yield index, {"image": io.BytesIO(encoded.getvalue()), "label": int(label), "objects_trainable": tags}
+
+
+def pydoc_builder(within: Path, manual: Path) -> Any:
+    """Returns the builder of ``streamed_pydoc``: paragraphs of the help topics of this version of Python."""
+    import tensorflow_datasets as tfds  # takes a second
+
+    def info(self: Any) -> Any:
+        features = tfds.features.FeaturesDict({"text": tfds.features.Text()})
+        return self.dataset_info_from_configs(features=features)
+
+    def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
+        found = text.paragraphs()
+        order = np.random.default_rng(0).permutation(len(found))
+        ends = np.cumsum([*PARAGRAPHS.values()])
+        parts = np.split(order[: ends[-1]], ends[:-1])
+        return {split: _texts([found[at] for at in part]) for split, part in zip(PARAGRAPHS, parts, strict=True)}
+
+    version = PYDOC.partition("/")[2]
+    original = _original("StreamedPydoc", info, BUILDER_CONFIGS=[tfds.core.BuilderConfig(name=version)])
+    return array_records.builder(original, "streamed_pydoc", split_generators, within, config=version)
+
+
+def _texts(texts: list[str]) -> KeyedExamples:
+    for index, each in enumerate(texts):
+        yield index, {"text": each}
+
+
+def _original(name: str, info: Any, **members: Any) -> type:
+    """Returns a class of TFDS builders with the given description of features."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import registered
+
+    own = {"VERSION": tfds.core.Version("1.0.0"), "_info": info, "__module__": __name__} | members
+    with registered.skip_registration():
+        return type(name, (tfds.core.GeneratorBasedBuilder,), own | {"_generate_examples": None})
