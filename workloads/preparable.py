@@ -117,7 +117,9 @@ def _streamed(name: str) -> Preparable:
     notes = [f"This takes about {_duration(counts['train'] * seconds)} on one core."]
     if name in ("imagenet2012", "c4/en"):
         notes += ["You must download its originals by hand."]
-    if texts:
+    if not download:
+        notes = ["This takes a few seconds. The originals are part of Python packages."]
+    elif texts:
         notes += ["Learning its subwords takes a few more minutes, and a few GB of memory."]
 
     def folder(within: Path) -> Path:

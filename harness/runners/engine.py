@@ -152,7 +152,11 @@ class _Run:
         programs = self.programs
         stops = _stops(scheduler, live_trials, programs, self.seconds_per_step)
         spans = _spans(self.study, live_trials, stops, programs.lanes)
-        self.carry = jax.block_until_ready(programs.advance(self.saver.restored(self.carry, live_trials), spans))
+        upcoming = spans.stop.copy()
+        for live, stop in zip(live_trials, stops, strict=True):
+            upcoming[live.lane] = scheduler.stop_after(live, stop)
+        restored = self.saver.restored(self.carry, live_trials)
+        self.carry = jax.block_until_ready(programs.advance(restored, spans, upcoming))
         trained = time.perf_counter()
         arrived = [live for live, stop in zip(live_trials, stops, strict=True) if stop == scheduler.stop(live)]
         if arrived:

@@ -26,15 +26,22 @@ class Feeder:
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[Spans, Future[Examples]] | None = None
 
-    def take(self, spans: Spans) -> Examples:
-        """Returns the superbatch of a call, and prefetches the next one, assuming that it continues from this call."""
+    def take(self, spans: Spans, upcoming: np.ndarray | None = None) -> Examples:
+        """Returns the superbatch of a call, and prefetches the next one, assuming that it continues from this call.
+
+        Args:
+          spans: work of each lane in the call.
+          upcoming: int32[L], steps at which the next call ends at the latest. By default, it is as long as possible.
+        """
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
             superbatch = self._make(spans) if ready is None else ready.result()
         except CancelledError:  # the decoding processes were replaced in the meantime
             superbatch = self._make(spans)
         works = spans.stop > spans.start
-        after = spans._replace(start=spans.stop, stop=np.where(works, spans.stop + self._steps, spans.stop))
+        most = spans.stop + self._steps
+        stop = most if upcoming is None else np.clip(upcoming, spans.stop, most)
+        after = spans._replace(start=spans.stop, stop=np.where(works, stop, spans.stop))
         self._next = after, self._thread.submit(self._make, after)
         return superbatch
 

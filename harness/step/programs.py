@@ -31,7 +31,8 @@ class Programs(NamedTuple):
     """Compiled functions and the device-resident data they use.
 
     Attributes:
-      advance: ``(carry, Spans) -> carry``. The old carry is donated.
+      advance: ``(carry, Spans, upcoming) -> carry``. The old carry is donated. The optional last argument is that of
+        ``Feeder.take``.
       evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
         trials with a non-finite parameter.
       empty: ``() -> carry``. Also puts the data on the devices.
@@ -46,7 +47,7 @@ class Programs(NamedTuple):
       feeding: a context for the calls of one study that drops prefetched batches at its end.
     """
 
-    advance: Callable[[Any, Spans], Any]
+    advance: Callable[..., Any]
     evaluate: Callable[[Any, Array], ArrayPair]
     empty: Callable[[], Any]
     put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
@@ -298,11 +299,11 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             carry = put_lane(carry, np.int32(lane), jax.tree.unflatten(structure, state))
         return carry
 
-    def advance(carry: Any, spans: Spans) -> Any:
+    def advance(carry: Any, spans: Spans, upcoming: np.ndarray | None = None) -> Any:
         on_devices = place(spans)
         if np.any((spans.start == 0) & (spans.stop > 0)):
             carry = shared.start(carry, on_devices, None)
-        return train(carry, on_devices, feeder.take(spans) if feeder else placed().train)
+        return train(carry, on_devices, feeder.take(spans, upcoming) if feeder else placed().train)
 
     return Programs(
         advance=advance,

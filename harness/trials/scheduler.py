@@ -121,6 +121,11 @@ class TrialScheduler:
         """Returns the step of the trial's next evaluation."""
         return int(self.grid[live.evaluated])
 
+    def stop_after(self, live: Live, step: int) -> int:
+        """Returns the step of the trial's first evaluation after a step, or its last step if it has none."""
+        at = live.evaluated + (step == self.stop(live))
+        return int(self.grid[min(at, len(self.grid) - 1)])
+
     @property
     def live(self) -> list[Live]:
         """Returns the trials in lanes."""

@@ -66,8 +66,8 @@ def test_fed_data_train_as_resident_data_do(
     assert np.array_equal(theirs.trial, ours.trial) and np.array_equal(theirs.step, ours.step)
     for name, values in theirs.metrics.items():
         np.testing.assert_allclose(ours.metrics[name], values, rtol=2e-5)
-    # Some are made ahead and not taken, where a trial ends or a lane goes on elsewhere.
-    assert {(trial.seed, step, 70) for trial in ours.trials for step in range(50)} <= set(calls)
+    # Each is made once: calls end at evaluations, which come every few steps, and so do the batches made ahead.
+    assert sorted(calls) == sorted((trial.seed, step, 70) for trial in ours.trials for step in range(50))
 
 
 def test_nothing_is_kept_of_trials_and_studies_that_ended(
@@ -86,9 +86,9 @@ def test_nothing_is_kept_of_trials_and_studies_that_ended(
         made.set_result(Examples(*(array[: fed.positions.stop] for array in train)))
         return [made]
 
-    def taken(feeder: Feeder, spans: Spans) -> Examples:
+    def taken(feeder: Feeder, spans: Spans, upcoming: np.ndarray) -> Examples:
         feeders.append(feeder)
-        return take(feeder, spans)
+        return take(feeder, spans, upcoming)
 
     monkeypatch.setattr(stream, "_submit", submit)
     monkeypatch.setattr(Feeder, "take", taken)
@@ -100,7 +100,7 @@ def test_nothing_is_kept_of_trials_and_studies_that_ended(
     programs.forget()
     engine.run(study, search.draw(study, range(8)), Settings(lanes=1))
     programs.forget()
-    assert kept and max(kept) <= 3  # the one that trains, the one that ended last, and its end as it was foreseen
+    assert kept and max(kept) <= 2  # the one that trains, and the one that ended last
     assert feeders and all(feeder._next is None for feeder in feeders)
 
 
