@@ -28,7 +28,7 @@ FAMILIES = {
     "mnist/simple_cnn_base/momentum",
     "lm1b/lstm/nesterov_momentum",
 }
-TINY = [name.removeprefix("tiny/") for name in overrides.united("tiny/all")]
+TINY = [*dict.fromkeys(name.removeprefix("tiny/") for name in overrides.united("tiny/all"))]
 
 
 def images(shape: tuple[int, ...]) -> Splits:

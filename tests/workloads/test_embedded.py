@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 import numpy as np
 import pytest
-from pydoc_data.topics import topics
 
 from workloads import data_stream, prepare, registry
 from workloads.datasets import embedded_originals, in_memory, streamed_images, streamed_text
@@ -49,7 +49,9 @@ def test_digits_are_those_of_scikit_learn() -> None:
             distances = np.abs(originals - small).mean((1, 2))
             at = int(np.argmin(distances))
             assert distances[at] < 30 and labels[at] == example["label"]
-            tags = dict(zip(example["objects_trainable"]["label"], example["objects_trainable"]["confidence"], strict=True))
+            tags = dict(
+                zip(example["objects_trainable"]["label"], example["objects_trainable"]["confidence"], strict=True)
+            )
             expected = {tag: 10 * (labels[at] in digits) for tag, digits in enumerate(in_memory.TAGS.values())}
             assert tags == expected
             seen.append(at)
