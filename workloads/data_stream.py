@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple, cast
@@ -85,6 +85,7 @@ class Stream:
         self._source = source
         self._packed = pickle.dumps(source)
         self._workers = workers
+        self._ends: Mapping[int, int] = {}
         # For each trial and range of positions, batches by step.
         self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
         self._lock = threading.Lock()
@@ -114,7 +115,8 @@ class Stream:
                 _drop(own.pop(passed))
             fitting = AHEAD_BYTES // max(1, len(fed.positions) * self._source.example_bytes)
             held = max(2 * len(self._ahead), fitting)  # batches decoded ahead, over all trials
-            for at in range(step, step + 1 + min(MOST_AHEAD, held // len(self._ahead))):
+            until = step + 1 + min(MOST_AHEAD, held // len(self._ahead))
+            for at in range(step, max(step + 1, min(until, self._ends.get(fed.seed, until)))):
                 if at not in own:
                     own[at] = self._submit(fed, at)
             futures = own.pop(step)  # their memory is freed after the copy
@@ -123,10 +125,11 @@ class Stream:
                 _drop(most.pop(max(most)))
         return list(_results(futures))
 
-    def keep(self, seeds: Collection[int]) -> None:
-        """Drops the batches decoded ahead for trials with other seeds."""
+    def keep(self, ends: Mapping[int, int]) -> None:
+        """Drops the batches decoded ahead for other trials. See the function ``keep``."""
         with self._lock:
-            for fed in [fed for fed in self._ahead if fed.seed not in seeds]:
+            self._ends = ends
+            for fed in [fed for fed in self._ahead if fed.seed not in ends]:
                 for parts in self._ahead.pop(fed).values():
                     _drop(parts)
 
@@ -204,10 +207,14 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return _POOLS[workers]
 
 
-def keep(seeds: Collection[int]) -> None:
-    """Drops batches decoded ahead in all streams, except for trials with these seeds."""
+def keep(ends: Mapping[int, int]) -> None:
+    """Drops batches decoded ahead in all streams for other trials than these, and decodes none beyond their ends.
+
+    Args:
+      ends: number of steps of each trial, by its seed.
+    """
     for stream in list(_STREAMS):
-        stream.keep(seeds)
+        stream.keep(ends)
 
 
 @contextlib.contextmanager
@@ -216,7 +223,7 @@ def ending() -> Iterator[None]:
     try:
         yield
     finally:
-        keep(())
+        keep({})
 
 
 def close() -> None:

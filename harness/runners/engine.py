@@ -103,7 +103,7 @@ def run(
     with running.shutdown.first(running.hand_over), data_stream.ending(), programs.feeding():
         for live_trials in running.scheduler.rounds(searched):
             running.advance(live_trials)
-            data_stream.keep({live.trial.seed for live in running.scheduler.live})
+            data_stream.keep({live.trial.seed: study.budget_steps for live in running.scheduler.live})
             on_progress(running.progress())
             running.save_if_needed()
         running.hand_over()

@@ -465,6 +465,25 @@ def test_nothing_is_decoded_twice_however_many_trials_take_turns(
     assert len(set(begun)) >= taken
 
 
+def test_no_batch_is_decoded_beyond_the_end_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = data_stream.Stream(data_stream.Source(list, len, 1))
+    begun: list[int] = []
+
+    def submit(fed: Any, step: int) -> list[Future[Examples]]:
+        begun.append(step)
+        made: Future[Examples] = Future()
+        made.set_result(Examples(np.full(BATCH, fed.seed), np.full(BATCH, step)))
+        return [made]
+
+    monkeypatch.setattr(stream, "_submit", submit)
+    data_stream.keep({7: 40})
+    for step in range(40):
+        stream(7, step, BATCH, range(BATCH))
+    assert begun == list(range(40))
+    assert stream(7, 40, BATCH, range(BATCH)).labels.tolist() == BATCH * [40]  # which a caller may still want
+    data_stream.keep({})
+
+
 def opened(log: str) -> list[bytes]:
     """The records of a source that logs each time it is opened."""
     with open(log, "a") as lines:

@@ -74,7 +74,7 @@ def test_splits_of_digits_are_counted_exactly(name: str) -> None:
             assert found.labels.tolist() == labels
     images, _ = streamed_images.feed(name, 0, 0, 8, range(8))
     assert images.shape == (8, 16, 16, 3) and images.dtype == np.uint8
-    data_stream.keep(())
+    data_stream.keep({})
 
 
 @pytest.mark.parametrize("name", [name for name, of in streamed_text.SOURCES.items() if of.content])
