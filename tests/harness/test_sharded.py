@@ -31,7 +31,12 @@ MODELS = {
         "mlp:model",
     ),
     "resnet_pre_activated": ("tiny/resnet +task.model.form=pre_activated", "lars", "embed:data", "mlp:model"),
-    "resnet_basic_group": ("tiny/resnet_basic task.model.norm=group", "lamb", "embed:data", "mlp:model"),
+    "resnet_basic_group": (
+        "tiny/resnet_basic task.model.norm=group task.model.blocks=[1]",
+        "lamb",
+        "embed:data",
+        "mlp:model",
+    ),
     "lstm_untied_bias": (
         "tiny/lstm_projected +task.model.read_out=untied_bias",
         "schedule_free",
