@@ -1,6 +1,6 @@
 """A program: training steps of a task under several layouts on eight emulated devices, against one device.
 
-    python -m tests.harness.sharded TASK OPTIMIZER [MESH/LAYOUT ...]
+    python -m tests.harness.sharded 'TASK [KEY=VALUE ...]' OPTIMIZER [MESH/LAYOUT ...]
 
 Prints as JSON for each layout:
 
@@ -25,6 +25,7 @@ from harness.step import mesh, programs, shardings
 from harness.step.batch_partition import Division, requested
 from harness.step.programs_key import ProgramsKey, programs_key
 from results.costs import collectives
+from results.plans.batch_study import BatchStudy
 from sweeps import overrides, planning
 from tests.harness.divided import LANES, difference, gradients
 from workloads import registry
@@ -70,12 +71,20 @@ def counted(key: ProgramsKey, division: Division) -> dict[str, Any]:
     }
 
 
+def planned(task: str, optimizer: str) -> BatchStudy:
+    """The study of a task, which may be followed by keys and values."""
+    name, *words = task.split()
+    batch = [] if name == "noisy_quadratic" else [f"batch_size={BATCH}"]
+    line = [f"task={name}", f"optimizer={optimizer}", *batch, *words, "pruning=off", "store=none"]
+    (study,) = planning.request(overrides.command_line(line)).studies
+    assert isinstance(study, BatchStudy)
+    return study
+
+
 def main(task: str, optimizer: str, layouts: list[str]) -> None:
     """Prints the numbers of each layout."""
     jax.config.update("jax_numpy_dtype_promotion", "strict")
-    batch = [] if task == "noisy_quadratic" else [f"batch_size={BATCH}"]
-    line = [f"task={task}", f"optimizer={optimizer}", *batch, "pruning=off", "store=none"]
-    (study,) = planning.request(overrides.command_line(line)).studies
+    study = planned(task, optimizer)
     key = programs_key(study)
     alone = gradients(key, Division(), "map"), measured(key, optimizer, Division())
     found = {}

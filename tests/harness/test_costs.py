@@ -62,6 +62,30 @@ def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypat
     assert len(keys) == 6
 
 
+def test_a_read_out_of_its_own_has_parameters_and_state_but_no_further_products(
+    make_study: Callable[..., BatchStudy],
+) -> None:
+    """D = 16 and V = 256. Adam has two means of each parameter."""
+    options = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 16, "dropout": 0.0}
+    tied, untied = (
+        network_costs.counts(
+            make_study(
+                dataset="pydoc",
+                model="transformer_decoder",
+                model_options=options | form,
+                optimizer="adam",
+                batch_size=4,
+            ),
+            None,
+            Settings(),
+        )
+        for form in ({}, {"read_out": "untied"})
+    )
+    assert untied.parameters - tied.parameters == 16 * 256
+    assert untied.held_bytes - tied.held_bytes == 3 * 4 * 16 * 256
+    assert untied.step.flops == tied.step.flops
+
+
 def test_an_answer_depends_on_the_code_of_every_folder_that_computes_it() -> None:
     computes = (ahead_of_time, collectives, hardware, predictions, network_costs, registry)
     folders = [ROOT / folder for folder in questions.OURS]

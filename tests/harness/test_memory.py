@@ -107,8 +107,14 @@ def test_a_batch_of_no_whole_groups_is_refused() -> None:
     [
         ("digits_fc", "+task.model.widths=[2048,2048]"),
         ("tiny/transformer_decoder", "task.model.d_model=256", "task.model.d_ff=1024"),
+        (
+            "tiny/transformer_decoder",
+            "task.model.d_model=256",
+            "task.model.d_ff=1024",
+            "+task.model.read_out=untied",
+        ),
     ],
-    ids=lambda words: words[0],
+    ids=["digits_fc", "transformer_decoder", "transformer_decoder_untied"],
 )
 def test_three_layouts_that_fit_are_named(words: tuple[str, ...]) -> None:
     found = program("fitting", "0.5", *words)

@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
+from tests.harness.sharded import planned
 from tests.harness.test_mesh import program
 from workloads import registry
+from workloads.models.options import SIZES
 
-# For each model: a task, an optimizer, the axes of its parameters and of its tensors that divide.
+_HEADS = "heads:model;mlp:model;vocab:model"
+_ROTARY = "{name:transformer_rotary,layers:2,d_model:32,heads:2,kv:8,d_ff:64,gated:true,tied:false}"
+# For each model, and for its forms by options: a task, with options of its model, an optimizer, the axes of its
+# parameters and of its tensors that divide.
 MODELS = {
     "fully_connected": ("digits_fc", "adam", "inputs:data", "mlp:model"),
     "simple_cnn": ("tiny/simple_cnn", "momentum", "embed:data", "mlp:model"),
@@ -16,8 +21,29 @@ MODELS = {
     "resnet_basic": ("tiny/resnet_basic", "lamb", "embed:data", "mlp:model"),
     "lstm": ("pydoc_lstm", "adam", "embed:data", "mlp:model"),
     "lstm_projected": ("tiny/lstm_projected", "schedule_free", "embed:data", "mlp:model;vocab:model"),
-    "transformer": ("pydoc_transformer", "adamw", "embed:data", "heads:model;mlp:model;vocab:model"),
-    "transformer_decoder": ("tiny/transformer_decoder", "adam", "embed:data", "heads:model;mlp:model;vocab:model"),
+    "transformer": ("pydoc_transformer", "adamw", "embed:data", _HEADS),
+    "transformer_decoder": ("tiny/transformer_decoder", "adam", "embed:data", _HEADS),
+    "transformer_rotary": (f"pydoc_transformer model={_ROTARY}", "adamw", "embed:data", _HEADS),
+    "simple_cnn_dropout": (
+        "tiny/simple_cnn +task.model.kernel=5 +task.model.dropout=0.1",
+        "momentum",
+        "embed:data",
+        "mlp:model",
+    ),
+    "resnet_pre_activated": ("tiny/resnet +task.model.form=pre_activated", "lars", "embed:data", "mlp:model"),
+    "resnet_basic_group": (
+        "tiny/resnet_basic task.model.norm=group task.model.blocks=[1]",
+        "lamb",
+        "embed:data",
+        "mlp:model",
+    ),
+    "lstm_untied_bias": (
+        "tiny/lstm_projected +task.model.read_out=untied_bias",
+        "schedule_free",
+        "embed:data",
+        "mlp:model;vocab:model",
+    ),
+    "decoder_untied": ("tiny/transformer_decoder +task.model.read_out=untied", "adam", "embed:data", _HEADS),
     "quadratic": ("noisy_quadratic", "momentum", "embed:data", "embed:model"),
 }
 QUICK = ("fully_connected",)
@@ -46,6 +72,9 @@ def test_a_step_under_a_layout_is_that_of_one_device(model: str) -> None:
         assert ({"all-gather data", "reduce-scatter data"} <= gathers) == divided, (layout, numbers)
 
 
-def test_every_model_names_its_axes() -> None:
-    sizes = {name for name in registry.MODELS if name in MODELS}
-    assert sizes == set(MODELS)
+def test_every_model_and_every_option_with_a_default_is_in_the_table() -> None:
+    studies = [planned(task, optimizer) for task, optimizer, *_ in MODELS.values()]
+    assert {study.model for study in studies} == registry.MODELS.keys() - SIZES.keys()
+    for name in registry.MODELS.keys() - SIZES.keys():
+        given = {option for study in studies if study.model == name for option in study.model_options}
+        assert given >= registry.model_defaults(name).keys(), name  # plans have only options that are not the default

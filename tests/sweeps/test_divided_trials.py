@@ -12,23 +12,26 @@ import pytest
 
 from results import exit_codes, store
 from results.bad_input import BadInput
+from results.plans.study import Target
+from results.rules import answers
 from sweeps import overrides, planning
 
 ROOT = Path(__file__).parents[2]
-LINE = ("task=digits_fc", "optimizer=momentum", "trials=3", "pruning=off", "stop=budget", "launcher.workers=1")
+COMMON = ("trials=3", "pruning=off", "stop=budget", "launcher.workers=1")
+LINE = ("task=digits_fc", "optimizer=momentum", *COMMON)
 BOTH = ("mesh=data:2;model:2", "layout=inputs:data;mlp:model")
 TENSORS = ("mesh=model:4", "layout=mlp:model")
 
 
-def started(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "sweeps", *LINE, *words]
+def started(*words: str, line: tuple[str, ...] = LINE) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "sweeps", *line, *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def run(*words: str) -> tuple[int, str]:
+def run(*words: str, line: tuple[str, ...] = LINE) -> tuple[int, str]:
     """Exit code and messages of a sweep."""
-    with started(*words) as sweep:
+    with started(*words, line=line) as sweep:
         _, err = sweep.communicate()
     return sweep.returncode, err
 
@@ -48,6 +51,29 @@ def test_divided_trials_measure_what_whole_ones_do(tmp_path: Path) -> None:
         code, err = run(*words, f"store={tmp_path}/{number}")
         assert code == 0, err
         np.testing.assert_allclose(measurements(tmp_path / str(number)), measurements(tmp_path / "whole"), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_divided_read_out_of_its_own_gives_the_answer_of_a_whole_one(tmp_path: Path) -> None:
+    line = (
+        *COMMON,
+        "task=tiny/transformer_decoder",
+        "+task.model.read_out=untied",
+        "optimizer=adam",
+        "batch_size=16",
+        "task.space.learning_rate={scale:LOG,low:0.003,high:0.03}",
+    )
+    divided = ("mesh=data:2;model:2", "layout=embed:data;heads:model;mlp:model;vocab:model")
+    target = Target("validation_loss", 3.4)
+    found = []
+    for name, more in {"whole": (), "divided": divided}.items():
+        code, err = run(*more, f"store={tmp_path}/{name}", line=line)
+        assert code == 0, err
+        (study,) = store.names(tmp_path / name)
+        table = store.read(tmp_path / name, study).measurements.sort_values(["trial", "step"])
+        found.append(answers.of_frame(table, target).answer())
+    assert found[0] == found[1] is not None
+    np.testing.assert_allclose(measurements(tmp_path / "divided"), measurements(tmp_path / "whole"), atol=1e-5)
 
 
 @pytest.mark.slow

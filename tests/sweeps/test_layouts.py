@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from analysis import __main__ as analysis_cli, measured_layouts
 from analysis.figures import layout_figures
@@ -216,26 +217,73 @@ TASKS = {
 QUICK = ("digits_cnn", "tiny/transformer_decoder")
 
 
-@pytest.mark.parametrize("task", [pytest.param(t, marks=() if t in QUICK else pytest.mark.slow) for t in TASKS])
-def test_a_step_of_any_task_has_the_loss_and_gradient_of_one_device(task: str, tmp_path: Path) -> None:
-    words = ["task=layouts", f"step.task={task}", f"step.optimizer={TASKS[task]}", "step.batch_size=16", "step.steps=2"]
-    words += [
+# Forms of models that no task without a download has, as a user's own tasks.
+FORMS = {
+    "decoder_untied": ("tiny/transformer_decoder", {"read_out": "untied"}),
+    "lstm_untied_bias": ("tiny/lstm_projected", {"read_out": "untied_bias"}),
+    "resnet_pre_activated": ("tiny/resnet", {"form": "pre_activated"}),
+    "cnn_dropout": ("tiny/simple_cnn", {"kernel": 5, "dropout": 0.1}),
+}
+
+
+def compare_with_one_device(task: str, optimizer: str, folder: Path, *words: str) -> None:
+    """Runs a step of a task under two layouts of four devices, and checks its loss and gradient."""
+    words = (
+        "task=layouts",
+        f"step.task={task}",
+        f"step.optimizer={optimizer}",
+        "step.batch_size=16",
+        "step.steps=2",
         "mesh='data:2;model:2'",
         "layout=batch:data,'batch:data;mlp:model'",
         "devices=4",
-        f"store={tmp_path}",
+        f"store={folder}",
         "-m",
-    ]
+        *words,
+    )
     assert sweeps_cli.main(words) == 0
-    found = measured_layouts.load(tmp_path)
+    found = measured_layouts.load(folder)
     assert len(found) == 2 and measured_layouts.table(found)["same_loss"].all()
     for one in found:
         assert one.number("gradient_difference") < 1e-5
-        assert one.study.optimizer == TASKS[task] and one.study.dataset != "counting"
+        assert one.study.optimizer == optimizer and one.study.dataset != "counting"
         assert one.number("predicted_step_seconds") > 0
     whole, divided = sorted(found, key=lambda one: len(one.study.layout))
     assert whole.number("redundancy") == pytest.approx(2, rel=0.01)  # both devices along ``model`` repeat all
     assert divided.number("redundancy") < 2
+
+
+@pytest.mark.parametrize("task", [pytest.param(t, marks=() if t in QUICK else pytest.mark.slow) for t in TASKS])
+def test_a_step_of_any_task_has_the_loss_and_gradient_of_one_device(task: str, tmp_path: Path) -> None:
+    compare_with_one_device(task, TASKS[task], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_of_any_form_has_the_loss_and_gradient_of_one_device(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, options = FORMS[form]
+    monkeypatch.setattr(overrides, "own_files", {"task": {}, "optimizer": {}})
+    fields = yaml.safe_load((ROOT / "conf" / "task" / f"{task}.yaml").read_text())
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / f"{form}.yaml").write_text(yaml.safe_dump(fields | {"model": fields["model"] | options}))
+    compare_with_one_device(form, "momentum", tmp_path / "store", f"tasks={folder}")
+    plans = [one.study for one in measured_layouts.load(tmp_path / "store")]
+    assert all(options.items() <= dict(study.model_options).items() for study in plans)
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "layout"),
+    [
+        ("lm1b_transformer", {"read_out": "untied"}, "batch:data;embed:data;heads:model;mlp:model;vocab:model"),
+        ("mnist_cnn", {"kernel": 5}, "batch:data;embed:data;mlp:model"),
+    ],
+)
+def test_forms_of_the_paper_have_layouts(task: str, options: dict[str, object], layout: str) -> None:
+    study = planned(f"step.task=shallue2018/{task}", "mesh=data:2;model:2", f"layout='{layout}'")
+    assert study.layout == layout and study.model_options == options
 
 
 def test_a_model_without_matmuls_repeats_none(tmp_path: Path) -> None:
