@@ -247,6 +247,8 @@ def remove_leftovers(place: Path, fetched: Path | None) -> None:
     """
     if place.exists():
         shutil.rmtree(conversion.folder(place), ignore_errors=True)
+        for file in place.glob(f"{durable.TEMPORARY}*"):  # of subwords
+            file.unlink(missing_ok=True)
     unfinished = [(place.parent, rf"incomplete\.[A-Z0-9]{{6}}_{re.escape(place.name)}")]
     if fetched:
         unfinished += [(fetched, r".+\.tmp\.[0-9a-f]{32}")]

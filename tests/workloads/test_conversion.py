@@ -178,6 +178,28 @@ def test_a_damaged_chunk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
             convert("lm1b", tmp_path, manual)
 
 
+def test_a_full_disk_is_an_error_of_the_disk_and_the_shard_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from array_record.python import array_record_module
+
+    class Full(array_record_module.ArrayRecordWriter):
+        def write(self, record: bytes) -> None:
+            raise RuntimeError("write() failed: No space left on device")
+
+    small(monkeypatch)
+    manual = tmp_path / "manual"
+    streamed.write_lm1b(manual, 400, 40)
+    lines: list[str] = []
+    with monkeypatch.context() as full:
+        full.setattr(array_record_module, "ArrayRecordWriter", Full)
+        with pytest.raises(OSError, match="No space left on device"):
+            convert("lm1b", tmp_path, manual, lines)
+    place = convert("lm1b", tmp_path, manual, lines)
+    assert lines == ["resumes at shard 1 of train"]
+    assert (place / "dataset_info.json").exists()
+
+
 def test_records_are_read_in_the_order_of_their_keys_from_any_rank(tmp_path: Path) -> None:
     keys = [int.from_bytes(hashlib.md5(b"%d" % index).digest(), "big") for index in range(3000)]
     records = {key: b"%d" % index * (index % 7) for index, key in enumerate(keys)}

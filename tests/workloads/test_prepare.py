@@ -431,6 +431,11 @@ def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goe
     monkeypatch.setattr(prepare, "_write", lambda *arguments: prepare._fail("writes"))
     assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
     assert "error: writes" in capsys.readouterr().err
+    sparse(half.with_name("partial_2.0.0") / "train" / "chunk-000000", 40_000_000_000)
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=226 * 10**9))
+    assert prepare.main(["open_images_v4/200k", "--data-dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "needs 227 GB of disk in addition to the 500 GB already downloaded and the 40.0 GB already converted" in told
 
 
 def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,11 +231,14 @@ def _counted(values: Iterator[bytes], first: int, move: Callable[[int], None]) -
 
 
 def _write_shard(builder: Any, file: Path, values: Iterator[bytes], count: int) -> None:
-    """Writes a shard atomically and durably. Raises OSError if it does not have the given number of examples."""
+    """Writes a shard atomically and durably. Raises OSError if the disk is full, or examples are missing."""
     from tensorflow_datasets.core.file_adapters import ADAPTER_FOR_FORMAT
 
     temporary = file.with_name(f"{durable.TEMPORARY}{file.name}")
-    builder._example_writer().write(temporary, ((0, value) for value in values))
+    try:
+        builder._example_writer().write(temporary, ((0, value) for value in values))
+    except RuntimeError as error:  # raised by array_record if the disk is full
+        raise OSError(str(error)) from None
     written = ADAPTER_FOR_FORMAT[builder.info.file_format].num_examples(temporary)
     if written != count:
         raise OSError(f"{temporary} has {written} examples after {count} were written")
