@@ -19,7 +19,14 @@ PREFIX_FROM = 1000  # smaller amounts are shown as plain numbers
 
 @contextmanager
 def show_progress(
-    what: str, total: int, unit: str, report: Report, *, began: float | None = None, delay: float = 0.0
+    what: str,
+    total: int,
+    unit: str,
+    report: Report,
+    *,
+    began: float | None = None,
+    delay: float = 0.0,
+    first: int | None = None,
 ) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the total amount done so far.
 
@@ -30,16 +37,19 @@ def show_progress(
       report: called with progress lines if there is no terminal.
       began: ``time.monotonic()`` at the start of the work, if it began before this call.
       delay: seconds until a bar appears on a terminal. Shorter work shows no bar.
+      first: amount that was done before this call. If it is given, lines contain the time left.
     """
     if sys.stderr.isatty():
-        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=total >= PREFIX_FROM, delay=delay) as bar:
+        scaled = total >= PREFIX_FROM
+        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=scaled, delay=delay, initial=first or 0) as bar:
 
             def move(done: int) -> None:
                 bar.update(done - bar.n)
 
             yield move
         return
-    due = (time.monotonic() if began is None else began) + FIRST_SECONDS
+    start = time.monotonic() if began is None else began
+    due = start + FIRST_SECONDS
 
     def report_line(done: int) -> None:
         nonlocal due
@@ -47,7 +57,11 @@ def show_progress(
             due = time.monotonic() + SECONDS
             share = f" ({done / total:.0%})" if total else ""
             amount = tqdm.format_sizeof(done, unit) if done >= PREFIX_FROM else f"{done}{unit}"
-            report(f"{what}: {amount}{share}")
+            left = ""
+            if first is not None and first < done <= total:
+                seconds = (time.monotonic() - start) * (total - done) / (done - first)
+                left = f", {tqdm.format_interval(seconds)} left"
+            report(f"{what}: {amount}{share}{left}")
 
     yield report_line
 

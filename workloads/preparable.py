@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.bad_input import BadInput
+from results.printing import say
 from workloads.datasets import (
     array_records,
     embedded_originals,
@@ -97,7 +98,7 @@ def _images(name: str) -> Preparable:
 _STREAMED_BYTES = {
     "imagenet2012": (154_642_401_280, 155_000_000_000),
     "open_images_v4/200k": (606_785_000_000, 80_000_000_000),
-    "lm1b": (1_792_209_805, 4_500_000_000),
+    "lm1b": (1_792_209_805, 6_000_000_000),
     "c4/en": (305_000_000_000, 830_000_000_000),
     "streamed_digits": (0, 2_000_000),
     embedded_originals.PYDOC: (0, 1_000_000),
@@ -130,8 +131,8 @@ def _streamed(name: str) -> Preparable:
 
     def finish(place: Path) -> None:
         for text in texts:
-            streamed_text.write_subwords(text, place)
-        streamed_images.write_rows(place, name)
+            streamed_text.write_subwords(text, place, say)
+        streamed_images.write_rows(place, name, say)
 
     def is_finished(within: Path) -> bool:
         try:

@@ -15,13 +15,17 @@ import logging
 import re
 import shutil
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from results import durable
 from results.bad_input import BadInput, check_choice
 from results.cli import CommandParser, path
 from results.printing import say
+from workloads.datasets import conversion
 from workloads.datasets.array_records import data_dir
+from workloads.datasets.conversion import Conversion
 from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable, prepared_as
 
@@ -79,9 +83,10 @@ def _check_needless(name: str) -> None:
 def _prepare(name: str, within: Path) -> int:
     what = preparable(name)
     place = what.folder(within)
+    partial = conversion.folder(place)
     try:
         what.check(within)
-        if what.is_finished(within):
+        if what.is_finished(within) and not partial.exists():
             print(f"{name} is already prepared: {place}")
             return 0
         is_written = True
@@ -101,10 +106,14 @@ def _prepare(name: str, within: Path) -> int:
         with alone(name, within) as is_alone:
             if is_alone:
                 remove_leftovers(place, fetched)
+            else:  # another process may use the folder
+                partial = partial.with_name(f"{partial.name}_{uuid.uuid4().hex}")
             if not is_written:
-                if line := _too_little(name, what, within, there_bytes(manual, fetched)):
+                there = min(what.download_bytes, there_bytes(manual, fetched))
+                if line := _too_little(name, what, within, there, partial):
                     return _fail(line)
-                _write(what, within, manual)
+                left = what.download_bytes - there
+                _write(what, within, Conversion(partial, manual, left, what.examples, say))
                 what.check(within)
             what.finish(place)
     except _failures() as error:
@@ -115,14 +124,16 @@ def _prepare(name: str, within: Path) -> int:
     return 0
 
 
-def _too_little(name: str, what: Preparable, within: Path, there: int) -> str:
+def _too_little(name: str, what: Preparable, within: Path, there: int, partial: Path) -> str:
     """Returns an error message if there is not enough disk space, otherwise an empty string."""
-    there = min(there, what.download_bytes)
-    needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all records twice, unsorted and sorted
+    written = sum(file.stat().st_size for file in partial.rglob("*") if file.is_file())
+    needed = what.download_bytes - there
+    needed += max(0, 2 * what.stored_bytes - written)  # all records are written twice, in chunks and in shards
     free = shutil.disk_usage(within).free
     if free >= needed:
         return ""
     more = f" in addition to the {size_text(there)} already downloaded" if there else ""
+    more += f" and the {size_text(written)} already converted" if written else ""
     return f"{name} needs {size_text(needed)} of disk{more}, but {within} has {size_text(free)} left. Use --data-dir."
 
 
@@ -156,23 +167,34 @@ def _reason(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _write(what: Preparable, within: Path, manual: Path) -> None:
-    """Downloads and writes a data set. TFDS writes to a temporary folder and renames it at the end."""
+def _write(what: Preparable, within: Path, planned: Conversion) -> None:
+    """Downloads and writes a data set. TFDS writes to a temporary folder and renames it at the end.
+
+    Everything that is already converted is kept in the folder of the conversion until then.
+    """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
+    place = what.folder(within)
     downloader.MAX_RETRIES = 4  # the default of 10 takes minutes without a network
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # logs every retry
+    logging.getLogger("absl").setLevel(logging.ERROR)  # TFDS's own messages
+    tfds.disable_progress_bar()
     config = tfds.download.DownloadConfig(
-        manual_dir=manual, try_download_gcs=False, force_checksums_validation=what.checksums
+        manual_dir=planned.manual, try_download_gcs=False, force_checksums_validation=what.checksums
     )
-    builder = what.builder(within, manual)
-    with contextlib.redirect_stdout(io.StringIO()):  # TFDS prints that sizes are unknown; progress is on stderr
+    builder = what.builder(within, planned.manual)
+    conversion.make_resumable(builder, planned)
+    with contextlib.redirect_stdout(io.StringIO()):  # TFDS prints that sizes are unknown
         builder.download_and_prepare(download_config=config, file_format="array_record")
     count = {split: builder.info.splits[split].num_examples for split in what.examples}
     if count != what.examples:
-        shutil.rmtree(what.folder(within))
+        shutil.rmtree(planned.folder, ignore_errors=True)
+        shutil.rmtree(place)
         raise OSError(f"the originals hold {count} examples, not {what.examples}")
+    for each in (*place.iterdir(), place, place.parent):
+        durable.sync(each)
+    shutil.rmtree(planned.folder, ignore_errors=True)
 
 
 def manual_folder(name: str, within: Path) -> Path:
@@ -216,12 +238,17 @@ def alone(name: str, within: Path) -> Iterator[bool]:
 def remove_leftovers(place: Path, fetched: Path | None) -> None:
     """Removes unfinished downloads and files. Call it only in the process that holds the lock of ``alone``.
 
-    TFDS writes each of them to a new folder with a random name that it never reuses.
+    TFDS writes each of them to a new folder with a random name that it never reuses. The folder of a conversion is only
+    removed if the data set is complete.
 
     Args:
       place: folder of the data set's files.
       fetched: TFDS's download folder, or None if other data sets share it.
     """
+    if place.exists():
+        shutil.rmtree(conversion.folder(place), ignore_errors=True)
+        for file in place.glob(f"{durable.TEMPORARY}*"):  # of subwords
+            file.unlink(missing_ok=True)
     unfinished = [(place.parent, rf"incomplete\.[A-Z0-9]{{6}}_{re.escape(place.name)}")]
     if fetched:
         unfinished += [(fetched, r".+\.tmp\.[0-9a-f]{32}")]

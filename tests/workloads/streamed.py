@@ -1,6 +1,7 @@
 """Streamed data sets, written offline by TFDS's real builders in the real format, a few examples each."""
 
 import io
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,36 @@ def write(name: str, within: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     else:
         streamed_images.write_rows(place, of.files)
     return place
+
+
+def tar(members: dict[str, bytes], mode: str = "w") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def sentence(index: int) -> str:
+    """A line of LM1B, with letters that some programs, but not its publisher, take for the end of one."""
+    return f"{text(index).strip()} a\u2028b\x85c\x0bd\x1ce\x0cf"
+
+
+def write_lm1b(manual: Path, train: int, held_out: int) -> None:
+    """The archive of LM1B as it is published, with so many lines for training, and further ones that are held out."""
+    manual.mkdir(parents=True, exist_ok=True)
+    top = "1-billion-word-language-modeling-benchmark-r13output"
+    training, heldout = (f"{top}/{split}-monolingual.tokenized.shuffled" for split in ("training", "heldout"))
+    last, half = train + held_out, train + held_out // 2
+    texts = {  # what is held out is there twice: as a whole, and in parts
+        f"{training}/news.en-00001-of-00100": range(train * 3 // 8),
+        f"{training}/news.en-00099-of-00100": range(train * 3 // 8, train),
+        f"{heldout}/news.en-00000-of-00100": range(train, last),
+        f"{heldout}/news.en.heldout-00000-of-00050": range(train, half),
+        f"{heldout}/news.en.heldout-00001-of-00050": range(half, last),
+        f"{top}/README": range(1),
+    }
+    lines = {path: "\n".join(map(sentence, those)).encode() + b"\n" for path, those in texts.items()}
+    (manual / f"{top}.tar.gz").write_bytes(tar(lines, "w:gz"))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.workloads import streamed
 from workloads import prepare
 from workloads.datasets import tfds_images
 
@@ -107,8 +108,8 @@ def test_files_that_are_not_all_there_in_the_end_are_one_line(
     write_originals("mnist", tmp_path)
     write = prepare._write
 
-    def write_all_but_some(what: prepare.Preparable, within: Path, manual: Path) -> None:
-        write(what, within, manual)
+    def write_all_but_some(what: prepare.Preparable, within: Path, planned: prepare.Conversion) -> None:
+        write(what, within, planned)
         for file in what.folder(within).glob("mnist-test*"):
             file.unlink()
 
@@ -197,40 +198,19 @@ def test_looking_for_data_imports_neither_tfds_nor_jax() -> None:
     assert done.stdout == "[]\n"
 
 
-def tar(members: dict[str, bytes], mode: str = "w") -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, data in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return packed.getvalue()
-
-
 def write_streamed_originals(name: str, manual: Path) -> None:
     """Small files in the forms in which the originals are published: 8 training and 4 further examples."""
-    from tests.workloads import streamed
-
     manual.mkdir(parents=True)
     if name == "imagenet2012":
-        classes = {f"{wnid}.tar": tar({f"{wnid}_{i}.JPEG": streamed.jpeg(i) for i in range(4)}) for wnid in WNIDS}
-        (manual / "ILSVRC2012_img_train.tar").write_bytes(tar(classes))
+        classes = {
+            f"{wnid}.tar": streamed.tar({f"{wnid}_{i}.JPEG": streamed.jpeg(i) for i in range(4)}) for wnid in WNIDS
+        }
+        (manual / "ILSVRC2012_img_train.tar").write_bytes(streamed.tar(classes))
         names = [f"ILSVRC2012_val_{i + 1:08}.JPEG" for i in range(4)]
         images = {one: streamed.jpeg(i) for i, one in reversed([*enumerate(names)])}
-        (manual / "ILSVRC2012_img_val.tar").write_bytes(tar(images))
+        (manual / "ILSVRC2012_img_val.tar").write_bytes(streamed.tar(images))
     elif name == "lm1b":
-        top = "1-billion-word-language-modeling-benchmark-r13output"
-        train, heldout = (f"{top}/{split}-monolingual.tokenized.shuffled" for split in ("training", "heldout"))
-        texts = {  # what is held out is there twice: as a whole, and in parts
-            f"{train}/news.en-00001-of-00100": range(3),
-            f"{train}/news.en-00099-of-00100": range(3, 8),
-            f"{heldout}/news.en-00000-of-00100": range(8, 12),
-            f"{heldout}/news.en.heldout-00000-of-00050": range(8, 10),
-            f"{heldout}/news.en.heldout-00001-of-00050": range(10, 12),
-            f"{top}/README": range(1),
-        }
-        lines = {path: "\n".join(map(sentence, those)).encode() + b"\n" for path, those in texts.items()}
-        (manual / f"{top}.tar.gz").write_bytes(tar(lines, "w:gz"))
+        streamed.write_lm1b(manual, 8, 4)
     elif name == "open_images_v4/200k":
         write_open_images(manual)
     else:
@@ -244,17 +224,8 @@ def write_streamed_originals(name: str, manual: Path) -> None:
                 (manual / f"c4-{split}.{part:05}-of-00002.json.gz").write_bytes(gzip.compress(lines.encode()))
 
 
-def sentence(index: int) -> str:
-    """A line of LM1B, with letters that some programs, but not its publisher, take for the end of one."""
-    from tests.workloads import streamed
-
-    return f"{streamed.text(index).strip()} a\u2028b\x85c\x0bd\x1ce\x0cf"
-
-
 def write_open_images(manual: Path) -> None:
     """Images 0 … 7 for training, two each in four of sixteen archives, 8 … 11 for validation; labels as in SAID."""
-    from tests.workloads import streamed
-
     ids = {"train": [f"{digit}{i:015x}" for i, digit in enumerate("0077aaff")], "test": []}
     ids["validation"] = [f"{i:016x}" for i in range(8, 12)]
     for split, own in ids.items():
@@ -262,7 +233,7 @@ def write_open_images(manual: Path) -> None:
         for digit in "0123456789abcdef" if split == "train" else [""]:
             part = {path: image for path, image in images.items() if path.startswith(f"{split}/{digit}")}
             archive = f"train_{digit}" if digit else split
-            (manual / f"{archive}.tar.gz").write_bytes(tar(part, "w:gz"))
+            (manual / f"{archive}.tar.gz").write_bytes(streamed.tar(part, "w:gz"))
         for who, source in (("human", "verification"), ("machine", "machine")):
             lines = ["ImageID,Source,LabelName,Confidence"]
             lines += [f"{one},{source},{label},{sure}" for one in own for by, label, sure in SAID if by == who]
@@ -326,9 +297,7 @@ def test_streamed_originals_become_files_that_load(
     elif name == "open_images_v4/200k":
         check_open_images(rows)
     else:
-        from tests.workloads import streamed
-
-        text = sentence if name == "lm1b" else streamed.text
+        text = streamed.sentence if name == "lm1b" else streamed.text
         assert sorted(one["text"].decode() for one in rows) == sorted(map(text, range(8)))
         heldout = tfds.data_source(name, split="test" if name == "lm1b" else "validation", data_dir=tmp_path)
         held = range(8, 12) if name == "lm1b" else range(4)
@@ -352,7 +321,7 @@ def test_a_validation_image_has_the_label_of_its_number_whatever_else_the_archiv
     from workloads.datasets import streamed_originals
 
     names = [f"val/ILSVRC2012_val_{number:08}.JPEG" for number in (4, 1, 3)]
-    packed = io.BytesIO(tar(dict.fromkeys(names, b"")))
+    packed = io.BytesIO(streamed.tar(dict.fromkeys(names, b"")))
     with tarfile.open(fileobj=packed, mode="a") as archive:
         folder = tarfile.TarInfo("val")
         folder.type = tarfile.DIRTYPE
@@ -362,7 +331,7 @@ def test_a_validation_image_has_the_label_of_its_number_whatever_else_the_archiv
     found = {str(name)[-7:-5]: row["label"] for name, row in rows.items()}
     assert found == {"04": "n04263257", "01": "n01751748", "03": "n02105855"}  # soup bowl, sea snake, sheepdog
     for odd in ("ILSVRC2012_val_00050001.JPEG", "ILSVRC2012_val_00000000.JPEG", "notes.txt"):
-        (tmp_path / "odd.tar").write_bytes(tar({odd: b""}))
+        (tmp_path / "odd.tar").write_bytes(streamed.tar({odd: b""}))
         with pytest.raises(BadInput, match=f"odd.tar holds {odd}, which is not an image of ImageNet's validation set"):
             list(streamed_originals._imagenet_validation(tmp_path / "odd.tar"))
 
@@ -459,9 +428,14 @@ def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goe
     assert (fetched / finished).exists() and all(other.exists() for other in others)
     assert not half.exists() and not (fetched / unfinished).exists()
     monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=267 * 10**9))
-    monkeypatch.setattr(prepare, "_write", lambda what, within, manual: prepare._fail("writes"))
+    monkeypatch.setattr(prepare, "_write", lambda *arguments: prepare._fail("writes"))
     assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
     assert "error: writes" in capsys.readouterr().err
+    sparse(half.with_name("partial_2.0.0") / "train" / "chunk-000000", 40_000_000_000)
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=226 * 10**9))
+    assert prepare.main(["open_images_v4/200k", "--data-dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "needs 227 GB of disk in addition to the 500 GB already downloaded and the 40.0 GB already converted" in told
 
 
 def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -496,7 +470,6 @@ def test_a_download_that_failed_leaves_nothing_after_the_next(
 def test_images_of_open_images_are_made_smaller() -> None:
     from PIL import Image
 
-    from tests.workloads import streamed
     from workloads.datasets import streamed_originals
 
     for size in ((1000, 800), (300, 200)):

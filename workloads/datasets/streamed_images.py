@@ -20,6 +20,8 @@ import numpy as np
 
 from results import durable
 from results.bad_input import BadInput
+from results.printing import Report
+from results.progress import track
 from workloads import data_stream, workload
 from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records, embedded_originals, in_memory
@@ -199,14 +201,21 @@ def rows_file(place: Path, every: int, split: str) -> Path:
     return place / f"rows-{every}-{split}.npy"
 
 
-def write_rows(place: Path, name: str) -> None:
-    """Writes the files of ``rows_file`` for the data sets that need them. Reads all records."""
+def write_rows(place: Path, name: str, report: Report = lambda line: None) -> None:
+    """Writes the files of ``rows_file`` for the data sets that need them. Reads all records.
+
+    Args:
+      place: folder of the files.
+      name: TFDS's name of the data set.
+      report: called with lines about the progress.
+    """
     steps = {of.every for of in SOURCES.values() if of.files == name} - {1}
     for every, split in itertools.product(steps, SPLITS):
         file = rows_file(place, every, split)
         if not file.exists():
             records = array_records.open_records(str(place), name, split)
-            labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in range(len(records)))
+            every_row = track(range(len(records)), f"reading labels of {split}", " images", report)
+            labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in every_row)
             rows = [row for row, label in enumerate(labels) if label % every == 0]
             buffer = io.BytesIO()
             np.save(buffer, np.asarray(rows, np.int64))

@@ -15,6 +15,8 @@ import numpy as np
 
 from results import durable
 from results.bad_input import BadInput
+from results.printing import Report
+from results.progress import track
 from workloads import data_stream, workload
 from workloads.data_stream import Draws, Source, Stream
 from workloads.datasets import array_records, embedded_originals, text
@@ -183,8 +185,13 @@ def subwords_file(name: str, place: Path) -> Path:
     return place / f"subwords-{of.vocabulary}-of-{of.learned_from}{unit}-by-{LEARNED_BY}.model"
 
 
-def write_subwords(name: str, place: Path) -> None:
+def write_subwords(name: str, place: Path, report: Report = lambda line: None) -> None:
     """Learns the subwords of a data set from its training texts, unless the file exists.
+
+    Args:
+      name: a key of ``SOURCES``.
+      place: folder of the data set's files.
+      report: called with lines about the progress.
 
     Raises:
       BadInput: the installed version of SentencePiece differs from the version in plans.
@@ -198,7 +205,9 @@ def write_subwords(name: str, place: Path) -> None:
         wanted = LEARNED_BY.replace("-", "==")
         raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
     records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
-    texts = (_text(records[row]) for row in range(len(records)))
+    report(f"learning {of.vocabulary:,} subwords from {len(records):,} texts")
+    rows = track(range(len(records)), "reading texts", " texts", report)
+    texts = (_text(records[row]) for row in rows)
     if of.lines:
         texts = (line for text in texts for line in _lines(text))
     durable.replace(file, learned(texts, of.vocabulary))
