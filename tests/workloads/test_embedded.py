@@ -1,5 +1,7 @@
 """Streamed data sets made of data in Python packages, prepared by the real command and read by TFDS."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -96,6 +98,16 @@ def test_texts_are_paragraphs_of_the_manual(name: str) -> None:
     for row, text in zip(tokens, texts["heldout_00000"], strict=True):
         decoded = subwords.decode(row[1:].tolist())
         assert text.startswith(decoded) or decoded.startswith(text[:20])
+
+
+def test_files_have_the_same_bytes_in_every_process(prepared: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "workloads.prepare", "streamed_digits", "--data-dir", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, cwd=Path(prepare.__file__).parents[1])
+    files = [
+        {file.name: file.read_bytes() for file in (within / "streamed_digits" / "1.0.0").iterdir()}
+        for within in (prepared, tmp_path)
+    ]
+    assert len(files[0]) == 7 and files[0] == files[1]
 
 
 def test_versions_name_the_content(monkeypatch: pytest.MonkeyPatch) -> None:

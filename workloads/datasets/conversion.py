@@ -173,7 +173,8 @@ def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conv
         for done, (key, example) in enumerate(examples, first):
             if done % STEP == 0:
                 move(done)
-            value = serializer.serialize_example(features.encode_example(example))
+            encoded = serializer.get_tf_example(features.encode_example(example))
+            value = encoded.SerializeToString(deterministic=True)  # of features in the order of their names
             records.append(sorted_chunks.record(hasher.hash_key(key), value))
             size += len(records[-1])
             if size >= sorted_chunks.CHUNK_BYTES:
