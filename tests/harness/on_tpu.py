@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tests.harness.exchanged import COLLECTIVE
@@ -30,14 +31,21 @@ class Size(NamedTuple):
       dataset: of the registry.
       batch_size: examples.
       microbatches: of each core of v5e:2x2; of v3:8x16 there is one.
+      model: of the registry; empty if it has the name of the size.
+      options: of the model, by name.
     """
 
     dataset: str
     batch_size: int
     microbatches: int
+    model: str = ""
+    options: Mapping[str, Any] = {}
 
 
-# Every model of Shallue et al. 2018 at its size, on its data set, at a batch size in the middle of the paper's.
+UNTIED, KERNEL = {"read_out": "untied"}, {"kernel": 5}
+IMAGENET, LM1B = "shallue2018_imagenet", "shallue2018_lm1b"
+# Every model of Shallue et al. 2018 as its task has it, on its data set, at a batch size in the middle of the paper's.
+# Those that end in _remembered are as with appendix=remembered.
 SIZES: dict[str, Size] = {
     "fc_1024": Size("mnist", 1024, 1),
     "fc_1024_1024": Size("mnist", 1024, 1),
@@ -47,17 +55,21 @@ SIZES: dict[str, Size] = {
     "fc_512_512_512": Size("mnist", 1024, 1),
     "fc_1024_1024_1024": Size("mnist", 1024, 1),
     "fc_2048_2048_2048": Size("mnist", 1024, 1),
-    "simple_cnn_narrow": Size("mnist", 1024, 1),
-    "simple_cnn_base": Size("mnist", 1024, 1),
-    "simple_cnn_wide": Size("mnist", 1024, 1),
+    "simple_cnn_narrow": Size("mnist", 1024, 1, options=KERNEL),
+    "simple_cnn_base": Size("mnist", 1024, 1, options=KERNEL),
+    "simple_cnn_wide": Size("mnist", 1024, 1, options=KERNEL),
     "resnet_8": Size("cifar10", 1024, 1),
-    "resnet_50": Size("imagenet", 4096, 32),
-    "vgg_11": Size("imagenet", 4096, 32),
-    "lstm_base": Size("lm1b", 4096, 8),
-    "transformer_base": Size("lm1b", 4096, 8),
-    "transformer_narrow_and_shallow": Size("lm1b", 4096, 4),
-    "transformer_shallow": Size("lm1b", 4096, 4),
-    "transformer_wide": Size("lm1b", 4096, 16),
+    "resnet_50": Size(IMAGENET, 4096, 32),
+    "vgg_11": Size(IMAGENET, 4096, 32),
+    "lstm_base": Size(LM1B, 4096, 8),
+    "transformer_base": Size(LM1B, 4096, 8, options=UNTIED),
+    "transformer_narrow_and_shallow": Size(LM1B, 4096, 4, options=UNTIED),
+    "transformer_shallow": Size(LM1B, 4096, 4, options=UNTIED),
+    "transformer_wide": Size(LM1B, 4096, 16, options=UNTIED),
+    "resnet_50_remembered": Size(IMAGENET, 4096, 32, "resnet_50", {"form": "pre_activated"}),
+    "lstm_base_remembered": Size(f"{LM1B}_remembered", 4096, 8, "lstm_base", {"read_out": "untied_bias"}),
+    "transformer_base_remembered": Size(f"{LM1B}_remembered", 4096, 8, "transformer_base", UNTIED),
+    "transformer_wide_remembered": Size(f"{LM1B}_remembered", 4096, 16, "transformer_wide", UNTIED),
 }
 
 
@@ -65,7 +77,8 @@ def workload(name: str, precision: str) -> Any:
     """A model on the shapes of its data, which need not be there."""
     from workloads import registry
 
-    return registry.workload(registry.DATASETS[SIZES[name].dataset], name, {}, "nesterov", precision)
+    size = SIZES[name]
+    return registry.workload(registry.DATASETS[size.dataset], size.model or name, size.options, "nesterov", precision)
 
 
 def of_task(topology: str, task: str, shards: int, precision: str = "float32") -> dict[str, Any]:

@@ -17,6 +17,8 @@ from jax.sharding import AbstractMesh, AxisType
 
 from harness.step import programs
 from harness.step.batch_partition import TRIAL, Division
+from results.plans.batch_study import BatchStudy
+from sweeps import overrides, planning
 from tests.harness.on_tpu import SIZES, workload
 from workloads.models import options
 from workloads.workload import DATA
@@ -26,8 +28,18 @@ PARAMETERS = {
     "resnet_50": 25_557_032,
     "vgg_11": 132_863_336,
     "lstm_base": 26_222_592,
-    "transformer_base": 35_680_256,
-    "transformer_wide": 109_109_248,
+    "transformer_base": 35_680_256 + 32_768 * 512,  # the second term is the read-out
+    "transformer_wide": 109_109_248 + 32_768 * 1024,
+    "resnet_50_remembered": 25_549_352,
+    "lstm_base_remembered": 26_222_592 - 768 * 512 + 32_000 * 512 + 32_000,
+    "transformer_base_remembered": 35_680_256 - 768 * 512 + 32_000 * 512,
+    "transformer_wide_remembered": 109_109_248 - 768 * 1024 + 32_000 * 1024,
+}
+WORKLOADS = {
+    "simple_cnn_base": "mnist/simple_cnn_base",
+    "resnet_50": "imagenet/resnet_50",
+    "lstm_base": "lm1b/lstm",
+    "transformer_base": "lm1b/transformer_base",
 }
 CORES = {"v5e:2x2": 4, "v3:8x16": 256}
 
@@ -64,7 +76,7 @@ GIB_OF_CORE = {"v3:8x16": 4, "v5e:2x2": 15.75}  # of v3 the aim, of v5e all that
 @pytest.mark.plan
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", list(GIB_OF_CORE))
-@pytest.mark.parametrize("model", ["resnet_50", "vgg_11", "lstm_base", "transformer_base", "transformer_wide"])
+@pytest.mark.parametrize("model", list(PARAMETERS))
 def test_models_at_their_sizes_fit_and_compile(model: str, topology: str) -> None:
     size = SIZES[model]
     microbatches = size.microbatches if topology == "v5e:2x2" else 1
@@ -216,8 +228,19 @@ def test_large_studies_are_compiled_within_an_hour(tmp_path: Path) -> None:
     assert total < 60 * 60
 
 
-def test_every_model_has_a_size() -> None:
-    assert set(SIZES) == set(options.SIZES)
+def test_every_model_has_a_size(tmp_path: Path) -> None:
+    remembered = {name for name in SIZES if name.endswith("_remembered")}
+    assert set(SIZES) - remembered == set(options.SIZES)
+    # They are as the tasks have them, and as appendix=remembered changes these.
+    for name in ("simple_cnn_base", "resnet_50", "lstm_base", "transformer_base"):
+        preset = f"+experiment=shallue2018/{WORKLOADS[name]}/nesterov_momentum"
+        for suffix, words in (("", []), ("_remembered", ["appendix=remembered"])):
+            if f"{name}{suffix}" in SIZES:
+                line = overrides.command_line([preset, "batch_size=4096", *words, f"store={tmp_path}"])
+                (study,) = planning.request(line).studies
+                size = SIZES[f"{name}{suffix}"]
+                assert isinstance(study, BatchStudy)
+                assert (study.dataset, study.model_options) == (size.dataset, size.options)
 
 
 @pytest.mark.parametrize("topology", list(CORES))

@@ -96,7 +96,12 @@ def convert(name: str, within: Path, manual: Path, lines: list[str] | None = Non
     return place
 
 
-@pytest.mark.parametrize("name", list(streamed_originals.BUILDERS))
+LARGE = ("streamed_digits",)  # which takes seconds
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LARGE else ()) for n in streamed_originals.BUILDERS]
+)
 def test_files_are_those_of_tfds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TFDS writes the features of a record in an order that differs between processes; ours is that of their names."""
     import tensorflow_datasets as tfds
