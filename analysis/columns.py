@@ -364,7 +364,7 @@ PUBLISHED_STEPS = {
     "model": "name of the model",
     "chip": "generation of the accelerator",
     "chips": "number of chips",
-    "mesh": "axes of the mesh and their sizes; dcn_ axes run between slices",
+    "mesh": "axes of the mesh and their sizes, of which dcn_ axes run between slices",
     "set": "set of rows whose errors are reported together (empty if not compared)",
     "precision": "precision of matmuls",
     "status": "compared, or the reason why it is not",

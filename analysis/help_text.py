@@ -278,8 +278,8 @@ compiled step, predicted ones and measured ones have separate columns. Emulated 
 columns of --csv, one row per study:
 """
 LAYOUTS_PUBLISHED = """
-With --published, training steps that others published are listed next to the seconds that the cost model predicts, a row
-per step. Rows that cannot be compared have a reason, and are counted. --anchor ROW scales all predictions of a chip
+With --published, training steps that others published are listed next to the seconds that the cost model predicts, one
+row per step. Rows that cannot be compared have a reason, and are counted. --anchor ROW scales all predictions of a chip
 generation, so that they agree with this row.
 
   python -m analysis layouts --published

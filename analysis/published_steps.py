@@ -144,7 +144,7 @@ def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
 
 
 def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
-    """Returns the model FLOPs of a token in a step, as sources count them: three passes, by default of full attention."""
+    """Returns the model FLOPs of a token in a step, as sources count them: three passes, usually of full attention."""
     attention = decoder_counts.attention_flops(decoder, length, causal=causal)
     return 6 * decoder_counts.active_parameters(decoder) + 3 * attention
 
@@ -213,7 +213,7 @@ def table(anchor: str | None = None) -> pd.DataFrame:
         if status != COMPARED:
             own = published.loc[row, ["source", "model", "chip", "chips", "mesh", "precision"]].to_dict()
             rows.append({"row": row, "status": status} | own)
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"chips": "Int64"})
 
 
 def _scales(steps: Sequence[PublishedStep], seconds: np.ndarray, anchor: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -18,9 +18,10 @@ from results.costs.step_model import Constants, Terms
 from results.grouping import grouped
 
 Form = Callable[[np.ndarray, Terms], np.ndarray]  # seconds of steps from positive constants
-Groups = Sequence[str]
+Predictor = Callable[[list[PublishedStep]], np.ndarray]  # seconds of steps
+Fitting = Callable[[list[PublishedStep]], Predictor]
 OWN, SHARED = 0.06, 0.2  # standard deviations of the error of a step, and of the error that a series shares, log₂
-WEIGHT = 0.3  # of the starting values
+WEIGHT = 0.3  # of the starting values: a constant that is e times as large costs as much as this many deviations
 START = (0.8, 2.0, 5.0, 0.025)  # of the constants on TPUs
 FAMILIES = (  # start of a model's name, and its family
     ("llama3", "llama 3"),
@@ -87,7 +88,7 @@ def _whitened(errors: np.ndarray, series: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def fit_gpus(steps: Sequence[PublishedStep], attention: float) -> float:
-    """Returns the fraction of the peak that matmuls on GPUs reach, given the cost of attention: the median of series."""
+    """Returns the fraction of the peak that matmuls on GPUs reach, as the mean over series of steps."""
     whole = step_model.parts(arrays(steps), Constants(1.0, attention, 0.0, 0.0, 1.0)).step
     reached = np.log2(whole / np.array([one.seconds for one in steps]))
     return float(2 ** np.mean([reached[own].mean() for own in _series(steps)]))
@@ -102,7 +103,7 @@ def errors(steps: Sequence[PublishedStep], constants: Constants) -> np.ndarray:
 def left_out(
     steps: Sequence[PublishedStep],
     by: Callable[[PublishedStep], str],
-    fitted: Callable[[list[PublishedStep]], Callable[[list[PublishedStep]], np.ndarray]],
+    fitted: Fitting,
 ) -> np.ndarray:
     """Returns the error of each step, predicted from a fit without the steps of its group.
 
@@ -119,20 +120,22 @@ def left_out(
     return result
 
 
-def by_form(by: Form = form, start: Sequence[float] = START, trained: Callable[[PublishedStep], bool] | None = None):
+def by_form(
+    by: Form = form, start: Sequence[float] = START, trained: Callable[[PublishedStep], bool] | None = None
+) -> Fitting:
     """Returns a function for ``left_out`` that fits a form to the steps that ``trained`` selects."""
 
-    def fitted(outside: list[PublishedStep]) -> Callable[[list[PublishedStep]], np.ndarray]:
+    def fitted(outside: list[PublishedStep]) -> Predictor:
         found = fit([one for one in outside if trained is None or trained(one)], start, by)
         return lambda inside: by(found, arrays(inside))
 
     return fitted
 
 
-def of_gpus(attention: float):
+def of_gpus(attention: float) -> Fitting:
     """Returns a function for ``left_out`` that fits the constant of GPUs."""
 
-    def fitted(outside: list[PublishedStep]) -> Callable[[list[PublishedStep]], np.ndarray]:
+    def fitted(outside: list[PublishedStep]) -> Predictor:
         found = Constants(1.0, attention, 0.0, 0.0, fit_gpus(outside, attention))
         return lambda inside: np.asarray(step_model.parts(arrays(inside), found).step)
 
@@ -140,7 +143,7 @@ def of_gpus(attention: float):
 
 
 def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
-    """Returns the seconds of model FLOPs at the peak: three passes with causal attention, and nothing computed again."""
+    """Returns the seconds of model FLOPs at the peak: three passes with causal attention, each computed once."""
     result = []
     for one in steps:
         tokens = one.step.length * one.step.batch_size
@@ -149,12 +152,12 @@ def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
     return np.array(result)
 
 
-def half_of_peak(_: list[PublishedStep]) -> Callable[[list[PublishedStep]], np.ndarray]:
+def half_of_peak(_: list[PublishedStep]) -> Predictor:
     """Returns the predictor *peak × 0.5*, which is not fitted."""
     return lambda inside: 2 * ideal_seconds(inside)
 
 
-def one_efficiency(outside: list[PublishedStep]) -> Callable[[list[PublishedStep]], np.ndarray]:
+def one_efficiency(outside: list[PublishedStep]) -> Predictor:
     """Returns the predictor that scales the seconds at the peak by one factor: the median of other steps."""
     scale = float(np.median(np.array([one.seconds for one in outside]) / ideal_seconds(outside)))
     return lambda inside: scale * ideal_seconds(inside)
@@ -163,10 +166,7 @@ def one_efficiency(outside: list[PublishedStep]) -> Callable[[list[PublishedStep
 def anchored(steps: Sequence[PublishedStep], found: np.ndarray) -> np.ndarray:
     """Returns the errors of all steps if any other step of the same generation is the anchor."""
     pairs = [
-        (i, j)
-        for i, one in enumerate(steps)
-        for j, other in enumerate(steps)
-        if i != j and one.chip == other.chip
+        (i, j) for i, one in enumerate(steps) for j, other in enumerate(steps) if i != j and one.chip == other.chip
     ]
     return np.array([found[i] - found[j] for i, j in pairs])
 

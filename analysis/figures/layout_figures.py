@@ -154,7 +154,7 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields predicted over published seconds of published steps against chips, by generation."""
     table = steps_table()
     table = table[table["status"] == COMPARED]
-    goal = "predicted over published seconds; band: stated 90 % range; cross: mixture of experts"
+    goal = "band: stated 90 % range, ring: mixture of experts"
     figure, ax = axes("Predictions of published steps", goal, beside=True)
     ax.axhspan(1 / RANGE, RANGE, color=INK, alpha=0.08, linewidth=0)
     ax.axhline(1.0, color=INK, linewidth=0.8)
@@ -170,7 +170,8 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
             **EDGE,
         )
     mixed = table[table["set"] == MIXTURE]
-    ax.scatter(mixed["chips"], mixed["ratio"], marker="x", s=60, linewidth=0.8, color=INK, zorder=3)
+    ring: Look = {"marker": "o", "facecolors": "none", "edgecolors": INK, "s": 80, "linewidth": 0.9, "zorder": 3}
+    ax.scatter(mixed["chips"], mixed["ratio"], **ring)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ticks = (0.5, 0.7, 1.0, 1.4)
