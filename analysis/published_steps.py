@@ -69,21 +69,27 @@ def load() -> tuple[list[PublishedStep], dict[str, str]]:
     """Returns the steps that can be compared, and the status of each row of ``step_times.csv``."""
     shapes = decoders()
     found, statuses = [], {}
-    for row in published_numbers.step_times().astype(object).replace({pd.NA: None}).to_dict("records"):
+    for row in _records(published_numbers.step_times()):
         statuses[row["row"]] = _status(row, shapes)
         if statuses[row["row"]] == COMPARED:
             found.append(_published(row, shapes[row["model"]]))
     return found + _of_maxtext(shapes), statuses
 
 
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns the rows of a table. Missing values are None."""
+    rows = table.astype(object).replace({pd.NA: None}).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
 def decoders() -> dict[str, Decoder]:
     """Returns the shapes of published decoders by model."""
-    table = published_numbers.decoders().astype(object).replace({pd.NA: None})
-    return {str(model): _decoder(row) for model, row in table.to_dict("index").items()}
+    return {row.pop("model"): _decoder(row) for row in _records(published_numbers.decoders())}
 
 
-def _decoder(row: Mapping[Any, Any]) -> Decoder:
-    return Decoder(**{name: value == "yes" if name in _YES else int(value or 0) for name, value in row.items()})
+def _decoder(row: Mapping[str, Any]) -> Decoder:
+    sizes: dict[str, Any] = {name: int(value or 0) for name, value in row.items() if name not in _YES}
+    return Decoder(**sizes, **{name: row[name] == "yes" for name in _YES})
 
 
 def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
@@ -91,9 +97,9 @@ def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
     known = row["model"] in shapes and row["mesh"] is not None
     stages = sizes(row["mesh"] or "").get("pipeline", 1)
     checks = (
-        row["kind"] == "other",
-        row["kind"] == "per-layer tables",
-        row["kind"] == "mixture" and not known,
+        row["architecture"] == "other",
+        row["architecture"] == "per-layer tables",
+        row["architecture"] == "mixture" and not known,
         not known,
         row["sequence_length"] is None,
         stages > 1 and row["virtual_stages"] is None,
@@ -151,9 +157,9 @@ def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
 
 def _of_maxtext(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
     """Returns the steps of MaxText's tables in ``layouts.csv``. Their shapes follow from MaxText's global scale."""
-    table = published_numbers.layouts().astype(object).replace({pd.NA: None})
+    table = published_numbers.layouts()
     found = []
-    for row in table[table["source"] == "maxtext"].to_dict("records"):
+    for row in _records(table[table["source"] == "maxtext"]):
         mesh = row["mesh"] if row["slices"] == 1 else row["mesh"].replace("data:", "dcn_data:")
         unstated = dict.fromkeys(
             ("evaluation_sequences", "virtual_stages", "step_seconds", "step_seconds_derived"), None
@@ -211,8 +217,8 @@ def table(anchor: str | None = None) -> pd.DataFrame:
     published = published_numbers.step_times().set_index("row")
     for row, status in statuses.items():
         if status != COMPARED:
-            own = published.loc[row, ["source", "model", "chip", "chips", "mesh", "precision"]].to_dict()
-            rows.append({"row": row, "status": status} | own)
+            names = ["source", "model", "chip", "chips", "mesh", "precision"]
+            rows.append({"row": row, "status": status} | {name: published.loc[row, name] for name in names})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"chips": "Int64"})
 
 

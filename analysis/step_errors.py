@@ -36,7 +36,8 @@ FAMILIES = (  # start of a model's name, and its family
 
 def form(constants: np.ndarray, terms: Terms) -> np.ndarray:
     """Returns the seconds of steps on TPUs from the four constants that they depend on."""
-    return np.asarray(step_model.parts(terms, Constants(*constants, switched=1.0)).step)
+    products, attention, activations, slices = map(float, constants)
+    return np.asarray(step_model.parts(terms, Constants(products, attention, activations, slices, 1.0)).step)
 
 
 def family(step: PublishedStep) -> str:
@@ -199,11 +200,11 @@ def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = F
 
 
 class Summary(NamedTuple):
-    """Median and 90 % quantile of absolute errors, log₂, and their number."""
+    """Median and 90 % quantile of absolute errors, log₂, and the number of rows."""
 
     median: float
     p90: float
-    count: int
+    rows: int
 
     def __str__(self) -> str:
         return f"{self.median:.3f} / {self.p90:.3f}"
@@ -219,4 +220,5 @@ def constants(steps: Sequence[PublishedStep], trained: Callable[[PublishedStep],
     """Returns the constants that are fitted to all steps: those on TPUs that ``trained`` selects, and those on GPUs."""
     found = fit([one for one in steps if trained(one)])
     own = fit_gpus([one for one in steps if one.subset == GPU], float(found[1]))
-    return Constants(*map(float, found), own)
+    products, attention, activations, slices = map(float, found)
+    return Constants(products, attention, activations, slices, own)

@@ -196,10 +196,10 @@ def activation_traffic(decoder: Decoder, ways: int, kept: Container[str]) -> flo
     """
     total = 0.0
     for each in products(decoder):
-        inner, outer = each.inner, each.outer / ways
+        widths = each.inner + each.outer / ways
         if each.name in ("out", "down"):  # these sum over the divided axis
-            inner, outer = each.inner / ways, each.outer
-        total += _passes(each.name, kept) * each.used * (inner + outer)
+            widths = each.inner / ways + each.outer
+        total += _passes(each.name, kept) * each.used * widths
     rows = 2 * decoder.layers * (decoder.heads + decoder.key_heads) * decoder.head_width / ways
     return total + attention_passes(kept) * rows
 

@@ -43,8 +43,8 @@ def step_times() -> pd.DataFrame:
 
 
 def decoders() -> pd.DataFrame:
-    """Returns the shapes of published decoders by model, in the columns of ``results.costs.decoder_counts.Decoder``."""
-    return _read("decoders.csv").set_index("model")
+    """Returns the shapes of published decoders: model, then the columns of ``results.costs.decoder_counts.Decoder``."""
+    return _read("decoders.csv")
 
 
 def _cited(name: str, source: str | None) -> pd.DataFrame:
