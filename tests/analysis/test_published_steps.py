@@ -130,19 +130,36 @@ def test_left_out_errors_on_tpus(by_generation: np.ndarray) -> None:
     assert own.median < unchanged.median
     assert own.p90 < unchanged.p90
     in_manual("dense on TPUs", generation, family, anchored, own)
+    in_manual("exponent 1.5, weights twice (used)", generation, family, anchored, own)
+    in_manual("next chip count", own, unchanged)
     every = step_errors.ratios(TPUS, by_generation, every=True)
     assert summary(every.predicted).p90 < summary(every.no_change).p90
     in_manual("all pairs of chip counts", summary(every.predicted), summary(every.no_change))
+
+
+def four(steps: list[PublishedStep], fitting: Fitting) -> list[Summary]:
+    """Returns the four errors in a row of the manual."""
+    found = step_errors.left_out(steps, step_errors.generation, fitting)
+    family = step_errors.left_out(steps, step_errors.family, fitting)
+    ratios = step_errors.ratios(steps, found).predicted
+    return [*map(summary, (found, family, step_errors.anchored(steps, found), ratios))]
 
 
 def test_left_out_errors_on_gpus_and_of_mixtures(fitted: Constants) -> None:
     generation, family = beats_baselines(GPUS, step_errors.of_gpus(fitted.attention))
     assert (generation.median <= 0.11, generation.p90 <= 0.30) == (True, True)
     assert family.p90 <= 0.30
-    in_manual("GPUs", generation, family)
+    in_manual("GPUs", *four(GPUS, step_errors.of_gpus(fitted.attention)))
     on_tpus = [one for one in STEPS if one.subset != GPU]
-    found = beats_baselines(on_tpus, step_errors.by_form(trained=lambda one: one.subset == DENSE))
-    in_manual("dense and mixtures on TPUs", *found)
+    trained = step_errors.by_form(trained=lambda one: one.subset == DENSE)
+    beats_baselines(on_tpus, trained)
+    in_manual("dense and mixtures on TPUs", *four(on_tpus, trained))
+    mixtures = np.array([one.subset == MIXTURE for one in on_tpus])
+    alone = summary(step_errors.left_out(on_tpus, step_errors.generation, trained)[mixtures])
+    assert f"Their errors are {alone}." in MANUAL
+    for steps in (TPUS, GPUS, on_tpus):
+        in_manual("– at half of the peak", *four(steps, step_errors.half_of_peak))
+        in_manual("– one efficiency", *four(steps, step_errors.one_efficiency))
 
 
 def test_ranges_hold_nine_of_ten_left_out_rows(by_generation: np.ndarray, fitted: Constants) -> None:
@@ -154,7 +171,11 @@ def test_ranges_hold_nine_of_ten_left_out_rows(by_generation: np.ndarray, fitted
         on_gpus = step_errors.left_out(GPUS, group, step_errors.of_gpus(fitted.attention))
         found = np.concatenate([step_errors.left_out(on_tpus, group, trained), on_gpus])
         assert len(found) == len(STEPS)
-        assert 0.85 <= (np.abs(found) <= math.log2(RANGE)).mean() <= 0.95
+        within = np.abs(found) <= math.log2(RANGE)
+        assert 0.85 <= within.mean() <= 0.95
+        assert f"holds {within.mean():.0%} of all rows".replace("%", " %") in MANUAL
+        mixtures = within[: len(on_tpus)][[one.subset == MIXTURE for one in on_tpus]]
+        assert f"only {mixtures.sum()} of {len(mixtures)} mixtures" in MANUAL
     anchored = step_errors.anchored(TPUS, by_generation)
     assert 0.85 <= (np.abs(anchored) <= math.log2(ANCHORED_RANGE)).mean() <= 0.95
 
