@@ -42,6 +42,11 @@ def step_times() -> pd.DataFrame:
     return table
 
 
+def micro_measurements() -> pd.DataFrame:
+    """Returns published times and rates of single matmuls, copies and collectives, with citation, URL and terms."""
+    return _cited("micro_measurements.csv", None)
+
+
 def decoders() -> pd.DataFrame:
     """Returns the shapes of published decoders: model, then the columns of ``results.costs.decoder_counts.Decoder``."""
     return _read("decoders.csv")

@@ -101,6 +101,18 @@ def test_constants_are_those_of_the_fit(fitted: Constants) -> None:
     assert CONSTANTS.attention > 1
 
 
+def test_single_operations_bound_the_constants() -> None:
+    table = published_numbers.micro_measurements()
+    assert len(table) == 43
+    assert table[["citation", "url", "terms"]].notna().all(axis=None)
+    table = table.dropna(subset=["peak", "measured"])
+    share = table["measured"] / table["peak"]
+    matmuls, copies = (share[table["what"].str.startswith(word)] for word in ("matmul", "HBM copy"))
+    assert CONSTANTS.products < matmuls.max() < 0.91
+    assert 0.8 < copies.max() < 0.9
+    assert CONSTANTS.activations * copies.max() > 1  # more passes than those of the matmuls themselves
+
+
 def in_manual(name: str, *found: Summary) -> None:
     """Checks a row of numbers in the manual."""
     assert f"| {name} | " + " | ".join(map(str, found)) + " |" in MANUAL, (name, *map(str, found))
