@@ -296,8 +296,8 @@ _TO_TARGET = {
     "price": "price of these device-hours (empty without --price)",
     "price_low": "its 90 % interval",
     "price_high": "upper end",
-    "before_first_step": "seconds before the first step, part of seconds (empty unless the steps of runs are known)",
-    "runs": "number of runs with known steps, of which seconds is the median",
+    "before_first_step": "seconds before the first step, part of seconds (empty unless the steps of runs are given)",
+    "runs": "number of runs with given steps, of which seconds is the median",
     "on_front": "yes if no other number of devices is faster without costing more, or cheaper without being slower",
 }
 PAYOFF_TIMES = {

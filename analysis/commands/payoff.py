@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_runs(options: argparse.Namespace) -> list[Subject]:
-    """Returns the workloads in the files of runs with known steps."""
+    """Returns the workloads in the files of runs with given steps."""
     for basis in (MEASURED, PUBLISHED):
         file = getattr(options, basis)
         if file:

@@ -1,4 +1,4 @@
-"""Figures of runs with known steps: minutes and chip-hours to the target against chips, for all kinds of chips."""
+"""Figures of runs with given steps: minutes and chip-hours to the target against chips, for all kinds of chips."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +17,8 @@ from analysis.plotting.picture import Picture, Pictures, panels
 
 TITLE = "GPT-3 175B: up to how many chips does doubling still pay off?"
 GOAL = (
-    "Published runs of MLPerf Training, from a checkpoint to a log perplexity of {target:g}. Medians, 90 % intervals.\n"
-    "Percentages: speed-up by each doubling of the chips, where {gain:g} % pays off and 100 % is perfect"
+    "Published runs of MLPerf Training, from a checkpoint to log perplexity {target:g}. "
+    "Percentages: speed-up by a doubling ({gain:g} % pays off). 90 % intervals"
 )
 STYLES = draw.STYLES[len(BASES) - 1 :]  # the first is that of published times in other pictures
 RUN: Look = {"marker": "_", "markersize": 9, "linestyle": "none", "alpha": 0.8, "zorder": 2.8}
@@ -40,6 +40,7 @@ def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
     left.set_ylim(*ticks.limits(runs["stated"] / 60, 0.35, 0.35))
     ticks.in_decades(left.yaxis, left.get_ylim())
     right.set_ylim(0, 1.15 * float((runs["stated"] * runs["devices"]).max()) / 3600)
+    right.yaxis.labelpad = 7
     right.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
     widest = max((one for one in found if one.published), key=lambda one: len(_of(one).devices))
     ordered = [widest, *(one for one in found if one is not widest)]
@@ -51,8 +52,10 @@ def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
     perfect = first.seconds[0] / 60 * first.devices[0] / across
     left.plot(across, perfect, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="perfect scaling", zorder=1.5)
     left.plot([], [], color=INK, label="one run", **RUN)
+    handles, names = left.get_legend_handles_labels()
     figure.legend(
-        *left.get_legend_handles_labels(),
+        [*handles[2:], *handles[1::-1]],
+        [*names[2:], *names[1::-1]],
         ncols=2,
         fontsize=8.5,
         frameon=False,
@@ -92,16 +95,16 @@ def _draw(left: Axes, right: Axes, one: Answer, style: Style, runs: pd.DataFrame
         ax.errorbar(pay_off.devices, middle, errors, label=label, linewidth=1.4, elinewidth=1.0, zorder=3, **marks)
     left.plot(runs["devices"], runs["stated"] / 60, color=style.color, **RUN)
     right.plot(runs["devices"], runs["stated"] * runs["devices"] / 3600, color=style.color, **RUN)
-    above = 1 if style is STYLES[0] else -1
+    above = style is STYLES[0]
     at = dict(zip(pay_off.devices.tolist(), minutes[0].tolist(), strict=True))
     for n, gain in zip(pay_off.gains.devices.tolist(), pay_off.gains.best.tolist(), strict=True):
         left.annotate(
             f"+{gain - 1:.0%}",
             (2**0.5 * n, (at[n] * at[2 * n]) ** 0.5),
-            xytext=(5 * above, 5 * above),
+            xytext=(13, 4) if above else (-5, -5),
             textcoords="offset points",
-            ha="left" if above > 0 else "right",
-            va="bottom" if above > 0 else "top",
+            ha="left" if above else "right",
+            va="bottom" if above else "top",
             fontsize=8,
             color=style.color,
         )

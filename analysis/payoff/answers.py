@@ -39,16 +39,16 @@ LIMITS = (
     "the last batch size that needs at most 1.2 times the fewest examples. Both hold for any smooth shape.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
-BEFORE, RUNS = "before step 1", "runs"  # columns of runs with known steps
+BEFORE, RUNS = "before step 1", "runs"  # columns of runs with given steps
 OF_FRONT = (
     "beaten: another number of devices is as fast and as cheap, and better in one. All others are on the Pareto front."
 )
 OF_TIMES = (
     "measured, predicted, published devices: the number after the last doubling that pays off, with seconds per step "
     "of this origin, at the fastest batch size, if the curve has the fitted shape. Times without communication are a "
-    "best case for any network. Runs with known steps need no curve."
+    "best case for any network. Runs with given steps need no curve."
 )
-GPT3 = "gpt3"  # the paper whose runs have known steps
+GPT3 = "gpt3"  # the paper whose runs have given steps
 OF_GPT3 = (
     "runs start from a checkpoint after {examples:,} sequences, which was trained before",
     "the clock starts after initialization, which took {least:.0f} to {most:.0f} minutes",
@@ -199,7 +199,7 @@ def of_paper(source: str, report: Report | None = None) -> list[Subject]:
 
 
 def gpt3_rows() -> pd.DataFrame:
-    """Returns the published runs of GPT-3 175B as rows of known runs, like those of ``time_files.read``.
+    """Returns the published runs of GPT-3 175B as rows with given steps, like those of ``time_files.read``.
 
     The first block of a run is its seconds before the first step plus a median block.
     """
@@ -229,7 +229,7 @@ def of_gpt3() -> Subject:
 
 
 def of_runs(file: Path, basis: Basis) -> list[Subject]:
-    """Returns the workloads in a file of runs with known steps, with a curve if there are enough batch sizes.
+    """Returns the workloads in a file of runs with given steps, with a curve if there are enough batch sizes.
 
     Args:
       file: path of the file, as read by ``time_files.read``.
@@ -250,7 +250,7 @@ def of_runs(file: Path, basis: Basis) -> list[Subject]:
 
 
 def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
-    """Returns the subject of runs with known steps, which start with its curve if their steps have a batch size."""
+    """Returns the subject of runs with given steps, which start with its curve if their steps have a batch size."""
     with_batch = rows[rows["batch_size"].notna()]
     steps: PointsFit | float = float(rows["steps"].median())
     if len(with_batch):

@@ -1,12 +1,12 @@
-"""Known runs: time to target of systems whose steps and seconds per step are both known.
+"""Runs with given steps: time to target of systems of which both steps and seconds per step are given.
 
 Such runs need no curve over batch sizes. Seconds to target are the seconds before the first step, plus steps times
 seconds per step. The runs of one system are pooled: its time is their median. The 90 % interval of a system contains
 three errors, which add in quadrature:
 
 - the spread between runs, pooled over all systems as a standard deviation of ln seconds, with Student's t. It is at
-  least as wide as the range of the system's own runs, which includes the total that a run states itself;
-- the spacing of evaluations, because the target may have been reached right after the evaluation before;
+  least as wide as the range of the system's own runs, which includes the total that a run states itself,
+- the spacing of evaluations, because the target may have been reached right after the evaluation before,
 - the error of seconds per step, if the file has it.
 """
 
@@ -82,7 +82,7 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
-    """Returns the known runs in rows from ``time_files.read``, which have one basis, for each device kind.
+    """Returns the runs in rows from ``time_files.read``, which have one basis, for each device kind.
 
     Args:
       rows: the rows, one per run.
@@ -152,7 +152,7 @@ def _system(own: pd.DataFrame, width: float) -> _System:
 def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
     """Returns notes on the runs of a device kind: how many were pooled, and which took longer than their steps."""
     basis = own["basis"].iloc[0]
-    words = [f"{basis}: {len(own)} run{_s(len(own))} of {systems} system{_s(systems)}, with known steps"]
+    words = [f"{basis}: {len(own)} run{_s(len(own))} of {systems} system{_s(systems)}, with given steps"]
     longer = own[np.abs(own["seconds"] / own["stated"] - 1) > DIFFERENT]
     if len(longer):
         most = (longer["stated"] / longer["seconds"]).max() - 1
@@ -171,7 +171,7 @@ def pay_off(times: KnownTimes, gain: float) -> PayOff:
     """Returns time to target for each device count, at the fastest of its systems, and the gains from doublings.
 
     Args:
-      times: the known runs.
+      times: the runs.
       gain: speed-up required of a doubling, as a fraction.
     """
     own = times.fastest()

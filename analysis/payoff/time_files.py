@@ -1,6 +1,6 @@
-"""Files of step times: seconds per step measured, predicted or published elsewhere, with or without known steps.
+"""Files of step times: seconds per step measured, predicted or published elsewhere, with or without given steps.
 
-With a column ``steps``, each row is a run whose steps to target are known as well. Then rows may repeat, because runs
+With a column ``steps``, each row is a run whose steps to target are given as well. Then rows may repeat, because runs
 of one system are pooled, and an interval of the seconds per step is optional.
 """
 
@@ -15,9 +15,9 @@ from results import bounds
 from results.bad_input import BadInput, first_line, meaning, nearest
 
 COLUMNS = ("device_kind", *NUMBERS, "basis")
-INTERVAL = ("low", "high")  # optional for runs with known steps
+INTERVAL = ("low", "high")  # optional for runs with given steps
 STEPS = "steps"
-# Optional columns of runs with known steps.
+# Optional columns of runs with given steps.
 OF_RUNS = ("steps_low", "seconds_before_first_step", "seconds_to_target")
 SYSTEM = "system"
 FROM_ZERO = OF_RUNS[:2]  # columns in which 0 is a number like others

@@ -130,7 +130,7 @@ class PayOff(NamedTuple):
       gains: gains from doublings.
       last: device count after the last doubling that gains enough, if all earlier ones do.
       before, runs: seconds before the first step, which ``seconds`` includes, and number of runs pooled. Only runs with
-        known steps have them.
+        given steps have them.
     """
 
     devices: np.ndarray
