@@ -252,12 +252,16 @@ def of_runs(file: Path, basis: Basis) -> list[Subject]:
 def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
     """Returns the subject of runs with given steps, which start with its curve if their steps have a batch size."""
     with_batch = rows[rows["batch_size"].notna()]
-    steps: PointsFit | float = float(rows["steps"].median())
-    if len(with_batch):
-        steps = known_runs.curve(with_batch)
-        notes = tuple(filter(None, (*notes, known_runs.critical(with_batch, steps))))
-    times = tuple(known_runs.of_rows(rows, by, notes))
+    steps = known_runs.curve(with_batch) if len(with_batch) else float(rows["steps"].median())
+    times = tuple(_given_times(rows, steps, by, notes))
     return Subject(names, " · ".join(map(str, names.values())), steps, (), times)
+
+
+def _given_times(rows: pd.DataFrame, steps: PointsFit | float, by: str, notes: Strings = ()) -> list[KnownTimes]:
+    """Returns the times of runs with given steps, noting the critical batch size by their curve ``steps``."""
+    if isinstance(steps, PointsFit):
+        notes = tuple(filter(None, (*notes, known_runs.critical(rows, steps))))
+    return known_runs.of_rows(rows, by, notes)
 
 
 def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subject]:
@@ -337,7 +341,10 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, 
         for name in named:
             mine &= rows[name] == str(one.names.get(name))
         used |= mine.to_numpy()
-        result.append([*(known_runs if time_files.STEPS in rows else step_times).of_rows(rows[mine], f"--{basis}")])
+        if time_files.STEPS in rows:
+            result.append([*_given_times(rows[mine], one.steps, f"--{basis}")])
+        else:
+            result.append([*step_times.of_rows(rows[mine], f"--{basis}")])
     if not used.all():
         raise _unmatched(rows, int(np.argmin(used)), subjects, basis)
     return result

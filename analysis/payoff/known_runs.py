@@ -27,6 +27,7 @@ from analysis.payoff.time_to_target import Gains, PayOff
 from results.aliases import Strings
 
 SYSTEM = ["devices", "batch_size", "system"]  # columns that identify a system of one device kind
+NOISELESS = 1e-12  # runs with a smaller variance of ln seconds are copies or rounded, so it is not their spread
 DIFFERENT = 0.03  # relative difference between a run's stated time and its steps times seconds, to be noted
 FEWEST = 3  # minimum batch sizes for an extrapolated hyperbola
 
@@ -92,7 +93,7 @@ def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes
     rows = seconds(rows)
     width, shown = _between_runs(rows)
     if not shown:
-        notes += (f"no system was run twice, so the spread of runs is assumed to be {BETWEEN_RUNS:.0%}",)
+        notes += (f"no two runs of a system differ, so the spread of runs is assumed to be {BETWEEN_RUNS:.0%}",)
     result = []
     for kind, own in rows.groupby("device_kind", sort=True):
         systems = [_system(each, width) for _, each in own.groupby(SYSTEM, dropna=False, sort=True)]
@@ -106,9 +107,9 @@ def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
     """Returns the 90 % bound on ln seconds of one run, and whether repeated runs show it."""
     groups = np.log(rows["stated"]).groupby([rows["device_kind"], *(rows[name] for name in SYSTEM)], dropna=False)
     free = len(rows) - groups.ngroups
-    if not free:
-        return float(ndtri(UPPER)) * BETWEEN_RUNS, False
     squares = float(((np.log(rows["stated"]) - groups.transform("mean")) ** 2).sum())
+    if not free or squares / free < NOISELESS:
+        return float(ndtri(UPPER)) * BETWEEN_RUNS, False
     return float(stdtrit(free, UPPER)) * math.sqrt(squares / free), True
 
 
