@@ -224,7 +224,7 @@ def of_gpt3() -> Subject:
     initial = runs["init_seconds"] / 60
     numbers = {"examples": examples, "least": initial.min(), "most": initial.max()}
     notes = tuple(words.format(**numbers) for words in OF_GPT3)
-    names = rows[[*NAMES, "target_metric", "target_value"]].iloc[0].to_dict()
+    names = {name: rows[name].iloc[0] for name in (*NAMES, "target_metric", "target_value")}
     return _of_runs(names, rows, "MLPerf Training", notes)
 
 
@@ -335,7 +335,8 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, 
         if choosable:
             remedy += ", or choose one workload with --where model=NAME"
         raise BadInput(f"--{basis}: the file does not name a workload, and there are several ({words}). {remedy}.")
-    result, used = [], np.zeros(len(rows), bool)
+    result: list[list[Times]] = []
+    used = np.zeros(len(rows), bool)
     for one in subjects:
         mine = rows["batch_size"].notna() == isinstance(one.steps, PointsFit)
         for name in named:
@@ -528,7 +529,7 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
     return _named(owners, pd.DataFrame(rows, columns=list(PAYOFF_TIMES)).astype({"devices": "Int64"}))
 
 
-def _time_rows(one: Answer, basis: str, price: "Prices | None") -> list[Json]:
+def _time_rows(one: Answer, basis: Basis, price: "Prices | None") -> list[Json]:
     """Returns devices, batch_size, on_front, and seconds, device_hours and price with the ends of their intervals."""
     pay_off = one.of(basis)
     if pay_off is None:

@@ -24,7 +24,7 @@ from analysis.fitting.fits import PointsFit
 from analysis.payoff import time_to_target
 from analysis.payoff.step_times import UPPER, Basis
 from analysis.payoff.time_to_target import Gains, PayOff
-from results.aliases import Strings
+from results.aliases import Json, Strings
 
 SYSTEM = ["devices", "batch_size", "system"]  # columns that identify a system of one device kind
 NOISELESS = 1e-12  # runs with a smaller variance of ln seconds are copies or rounded, so it is not their spread
@@ -74,12 +74,17 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
 
     They are the seconds to target, those to the evaluation before, and those that the run states itself, if any.
     """
-    default = {"seconds_before_first_step": 0.0, "steps_low": rows["steps"], "seconds_to_target": np.nan, "system": ""}
-    rows = rows.assign(**{name: value for name, value in default.items() if name not in rows})
+    rows = rows.copy()
+    default: Json = {"seconds_before_first_step": 0.0, "seconds_to_target": np.nan, "system": ""}
+    default["steps_low"] = rows["steps"]
+    for name, value in default.items():
+        if name not in rows:
+            rows[name] = value
     before, each = rows["seconds_before_first_step"], rows["seconds_per_step"]
-    total = before + rows["steps"] * each
-    stated = rows["seconds_to_target"].fillna(total)
-    return rows.assign(seconds=total, earliest=before + rows["steps_low"] * each, stated=stated)
+    rows["seconds"] = before + rows["steps"] * each
+    rows["earliest"] = before + rows["steps_low"] * each
+    rows["stated"] = rows["seconds_to_target"].fillna(rows["seconds"])
+    return rows
 
 
 def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
@@ -97,9 +102,9 @@ def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes
     result = []
     for kind, own in rows.groupby("device_kind", sort=True):
         systems = [_system(each, width) for _, each in own.groupby(SYSTEM, dropna=False, sort=True)]
-        arrays = pd.DataFrame(systems).to_numpy(np.float64).T
+        arrays = dict(zip(_System._fields, np.array(systems, np.float64).T, strict=True))
         remarks = (*notes, *_remarks(own, len(systems)))
-        result.append(KnownTimes(str(kind), own["basis"].iloc[0], by, *arrays, remarks))
+        result.append(KnownTimes(str(kind), own["basis"].iloc[0], by, notes=remarks, **arrays))
     return result
 
 
@@ -128,22 +133,22 @@ class _System(NamedTuple):
 
 def _system(own: pd.DataFrame, width: float) -> _System:
     """Pools the runs of one system, given the 90 % bound ``width`` on ln seconds of one run."""
-    middle = float(own["seconds"].median())
-    smallest = float(own[["seconds", "stated"]].min(axis=None))
-    largest = float(own[["seconds", "stated"]].max(axis=None))
+    names = ("seconds", "stated", "earliest", "seconds_before_first_step", "seconds_per_step")
+    total, stated, earliest, before, each = (own[name].to_numpy(np.float64) for name in names)
+    middle, every = float(np.median(total)), np.concatenate([total, stated])
     pooled = width / math.sqrt(len(own))
-    spacing = math.log(middle / max(float(own["earliest"].median()), 1e-9 * middle))
-    below, above = max(pooled, math.log(middle / smallest)), max(pooled, math.log(largest / middle))
+    spacing = math.log(middle / max(float(np.median(earliest)), 1e-9 * middle))
+    below, above = max(pooled, math.log(middle / every.min())), max(pooled, math.log(every.max() / middle))
     step_below, step_above = 0.0, 0.0
     if {"low", "high"} <= set(own):
-        step_below = float(np.log(own["seconds_per_step"] / own["low"]).median())
-        step_above = float(np.log(own["high"] / own["seconds_per_step"]).median())
+        step_below = float(np.median(np.log(each / own["low"].to_numpy(np.float64))))
+        step_above = float(np.median(np.log(own["high"].to_numpy(np.float64) / each)))
     return _System(
         float(own["devices"].iloc[0]),
         float(own["batch_size"].iloc[0]),
         middle,
-        float(own["stated"].median()),
-        float(own["seconds_before_first_step"].median()),
+        float(np.median(stated)),
+        float(np.median(before)),
         len(own),
         math.hypot(below, spacing, step_below),
         math.hypot(above, step_above),
