@@ -114,6 +114,7 @@ figures: .venv/installed  ## the pictures in README and docs
 	$(BIN)/python -m analysis figures --store results/published --out build/figures --kind metaparameters \
 	  --where 'dataset=digits,model=fully_connected*,optimizer=sgd,schedule=constant'
 	$(BIN)/python -m analysis figures --store results/published --out build/figures --name payoff_paper
+	$(BIN)/python -m analysis figures --store results/published --out build/figures --name payoff_gpt3
 	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
 	  < docs/figures/pictures.txt
 

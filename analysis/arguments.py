@@ -142,9 +142,9 @@ def _add_published(sub: CommandParser) -> None:
     sub.add_argument("--anchor", metavar="ROW", help="published row that scales its generation (with --published)")
 
 
-def _add_source(sub: CommandParser) -> Any:
-    """Adds --store and --points, one of which is required, and returns their group."""
-    source = sub.add_mutually_exclusive_group(required=True)
+def _add_source(sub: CommandParser, *, required: bool = True) -> Any:
+    """Adds --store and --points, which exclude each other, and returns their group."""
+    source = sub.add_mutually_exclusive_group(required=required)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
     return source
@@ -189,14 +189,15 @@ def _add_coverage(sub: CommandParser) -> None:
 
 
 def _add_payoff(sub: CommandParser) -> None:
-    paper = "published curves instead of a store: shallue2018"
-    _add_source(sub).add_argument("--paper", metavar="NAME", help=paper)
+    paper = "published curves or runs instead of a store: shallue2018 or gpt3"
+    _add_source(sub, required=False).add_argument("--paper", metavar="NAME", help=paper)
     _add_where(sub, "--store")
     _add_extents(sub)
     sub.add_argument("--times", action="store_true", help="time and device-hours for every number of devices")
     sub.add_argument("--price", action="append", default=[], metavar="[KIND=]PRICE", help="price of a device-hour")
-    sub.add_argument("--measured", type=path, metavar="FILE", help="step times measured elsewhere")
+    sub.add_argument("--measured", type=path, metavar="FILE", help="step times or runs measured elsewhere")
     sub.add_argument("--predicted", type=path, metavar="FILE", help="predicted step times")
+    sub.add_argument("--published", type=path, metavar="FILE", help="step times or runs that others published")
 
 
 def _add_suggest(sub: CommandParser) -> None:

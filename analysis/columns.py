@@ -278,6 +278,10 @@ PAYOFF = {
     "predicted_devices_high": "upper end",
     "predicted_verdict": "its verdict (empty without predicted times)",
     "predicted_by": "--predicted, or times of 1 device, without communication: a best case for any network",
+    "published_devices": "number of devices that the last such doubling reaches, by published seconds per step",
+    "published_devices_low": _INTERVAL,
+    "published_devices_high": "upper end",
+    "published_verdict": "its verdict (empty without published times)",
     "reason": _REASON,
 }
 # Columns of payoff --times, a row for every number of devices.
@@ -292,6 +296,8 @@ _TO_TARGET = {
     "price": "price of these device-hours (empty without --price)",
     "price_low": "its 90 % interval",
     "price_high": "upper end",
+    "before_first_step": "seconds before the first step, part of seconds (empty unless the steps of runs are given)",
+    "runs": "number of runs with given steps, of which seconds is the median",
     "on_front": "yes if no other number of devices is faster without costing more, or cheaper without being slower",
 }
 PAYOFF_TIMES = {
@@ -299,7 +305,7 @@ PAYOFF_TIMES = {
     "devices": "number of devices",
     **{
         f"{basis}_{name}": words.format(basis)
-        for basis in ("measured", "predicted")
+        for basis in ("measured", "predicted", "published")
         for name, words in _TO_TARGET.items()
     },
     "predicted_by": PAYOFF["predicted_by"],

@@ -164,6 +164,7 @@ Pay-off: up to how many devices another doubling still pays off, and what it cos
   python -m analysis payoff --store results/published --gain 50 --times --price 2.5
   python -m analysis payoff --store results/mlperf --metric validation_shortfall --value 0
   python -m analysis payoff --paper shallue2018
+  python -m analysis payoff --paper gpt3 --times
   python -m analysis payoff --points points.csv --predicted step_times.csv
 
 Time to target is steps to target (the curve that `fit` fits) times seconds per step. A doubling pays off if it makes
@@ -180,10 +181,15 @@ measured devices    with measured seconds per step from the store, or from --mea
                     of several trials at once are left out.
 predicted devices   with predicted seconds per step from --predicted FILE. By default they are those of one device with
                     its share of the batch, without communication. That is a best case for any network.
+published devices   with seconds per step that others published, from --paper gpt3 or --published FILE.
 
-Measured and predicted times never share a column. FILE is CSV or Parquet with the columns device_kind, devices,
-batch_size, seconds_per_step, low, high (its 90 % interval) and basis (measured or predicted). For several workloads it
-also needs dataset, model or optimizer. A step of a factorization is an epoch, without a batch_size.
+Measured, predicted and published times never share a column. FILE is CSV or Parquet with the columns device_kind,
+devices, batch_size, seconds_per_step, low, high (its 90 % interval) and basis (measured, predicted or published). For
+several workloads it also needs dataset, model or optimizer. A step of a factorization is an epoch without batch_size.
+
+A measured or published FILE with a column steps has one run per row, whose steps to the target are known. Then low and
+high are optional, --store, --points and --paper are not needed, and runs of one system are pooled. Optional columns:
+steps_low, seconds_before_first_step, seconds_to_target and system (docs/payoff.md explains them).
 
 columns of --csv, a row per curve and kind of device, after the names of the curve:
 """

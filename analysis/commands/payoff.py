@@ -6,6 +6,8 @@ from analysis import output
 from analysis.arguments import requested_target
 from analysis.fitting.extents import GAIN
 from analysis.payoff import answers
+from analysis.payoff.answers import Subject
+from analysis.payoff.step_times import MEASURED, PUBLISHED
 from results.bad_input import BadInput
 from results.plans.study import decimal
 from results.printing import quoted, say
@@ -24,20 +26,37 @@ def run(options: argparse.Namespace) -> None:
         subjects = answers.of_store(options.store, request, options.where, say)
     elif options.points:
         subjects = answers.of_file(options.points, say)
-    else:
+    elif options.paper:
         subjects = answers.of_paper(options.paper, say)
+    else:
+        subjects = _of_runs(options)
     files = options.measured, options.predicted
-    nothing = options.assume == "nothing"
     found = answers.answers(
-        subjects, options.gain, *files, assume_nothing=nothing, choosable=bool(options.store), report=say
+        subjects,
+        options.gain,
+        *files,
+        published=options.published,
+        assume_nothing=options.assume == "nothing",
+        choosable=bool(options.store),
+        report=say,
     )
     prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
     if options.times:
         output.print_table(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))
     else:
-        timed = any(one.measured or one.predicted for one in found)
+        timed = any(one.is_timed for one in found)
         then = f"next: python -m analysis payoff {_next_options(options, timed=timed)}"
         output.print_table(answers.table(found), lambda: f"{answers.as_text(found)}\n\n{then}")
+
+
+def _of_runs(options: argparse.Namespace) -> list[Subject]:
+    """Returns the workloads in the files of runs with given steps."""
+    for basis in (MEASURED, PUBLISHED):
+        file = getattr(options, basis)
+        if file:
+            return answers.of_runs(file, basis)
+    words = "payoff needs steps to a target. Give --store, --points or --paper, or --measured with a column steps."
+    raise BadInput(words)
 
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
@@ -45,7 +64,7 @@ def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
     words = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:
-        names += ["measured", "predicted"]
+        names += ["measured", "predicted", "published"]
     for name in names:
         value = getattr(options, name)
         if name == "value" and value is not None:

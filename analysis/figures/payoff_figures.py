@@ -13,7 +13,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers, time_to_target
 from analysis.payoff.answers import Answer
-from analysis.payoff.step_times import BASES, MEASURED, Basis
+from analysis.payoff.step_times import BASES, MEASURED, PREDICTED, Basis
 from analysis.payoff.time_to_target import PayOff
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
@@ -106,7 +106,7 @@ def _picture(one: Answer) -> Any:
 
 def _label(basis: Basis, one: Answer, each: PayOff) -> str:
     """Returns the legend label of a line, with its answer."""
-    by = basis if basis == MEASURED else f"predicted by {one.predicted_by}"
+    by = f"predicted by {one.predicted_by}" if basis == PREDICTED else basis
     words = each.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
     return f"{by}: {words if words.startswith('not') else f'pays off up to {words} {devices}'}"
@@ -125,11 +125,11 @@ def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:
 def _line(
     ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, basis: Basis, label: str = ""
 ) -> None:
-    """Draws a curve with its band: solid if it was measured, hollow and hatched if it was predicted."""
+    """Draws a curve with its band, which is solid unless it is predicted. Predicted bands are hollow and hatched."""
     style = LOOKS[basis]
     look: Look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35}
     look["linewidth"] = 0.4
-    if basis == MEASURED:
+    if basis != PREDICTED:
         look = {"facecolor": style.color, "alpha": 0.22, "linewidth": 0}
     if len(devices) > 1:
         ax.fill_between(devices, low, high, zorder=1.5, **look)
@@ -140,7 +140,8 @@ def _line(
 
 def _marks(style: Style, basis: Basis) -> Look:
     """Returns the marker style. Measured markers are smaller, to fit inside predicted ones at one device."""
-    face, size, order = (style.color, 4.0, 3.5) if basis == MEASURED else ("white", 6.5, 3.0)
+    face = "white" if basis == PREDICTED else style.color
+    size, order = (4.0, 3.5) if basis == MEASURED else (6.5, 3.0)
     markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
     return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
 

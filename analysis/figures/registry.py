@@ -63,6 +63,11 @@ FIGURES: dict[str, Figure] = {
         "analysis.figures.forest_figures.of_paper",
         "the batch size up to which doubling pays off, one row per workload of Shallue et al. 2018",
     ),
+    "payoff_gpt3": Figure(
+        PUBLISHED,
+        "analysis.figures.run_figures.of_gpt3",
+        "minutes and chip-hours against chips, in published runs of GPT-3 175B",
+    ),
 }
 for _row in kind_views.PRESENTATIONS.values():
     FIGURES |= _row.figures

@@ -168,9 +168,15 @@ def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, lis
     return names, [of_points(_points(group)) for group in progress.track(groups, "fit", " curves", report)]
 
 
-def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
-    """Fits exact steps to target [n] at batch sizes [n], in any order."""
-    ends = {"steps_low": steps, "steps_high": steps}
+def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | None = None) -> PointsFit:
+    """Fits steps to target [n] at batch sizes [n], in any order.
+
+    Args:
+      batch_size: batch sizes, in examples.
+      steps: steps to target, or their upper ends.
+      steps_low: lower ends. Without them, steps are exact.
+    """
+    ends = {"steps_low": steps if steps_low is None else steps_low, "steps_high": steps}
     return of_points(_points(pd.DataFrame({"batch_size": batch_size} | ends).astype(np.float64)))
 
 

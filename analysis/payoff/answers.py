@@ -17,8 +17,9 @@ from analysis.fitting import curve_fits, curves, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.fits import PointsFit
-from analysis.payoff import step_times, time_to_target
-from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, StepTimes
+from analysis.payoff import known_runs, step_times, time_files, time_to_target
+from analysis.payoff.known_runs import KnownTimes
+from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, PUBLISHED, Basis, StepTimes
 from analysis.payoff.time_to_target import LastDoubling, PayOff
 from analysis.trials import steps
 from results import progress, store
@@ -38,14 +39,21 @@ LIMITS = (
     "the last batch size that needs at most 1.2 times the fewest examples. Both hold for any smooth shape.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
+BEFORE, RUNS = "before step 1", "runs"  # columns of runs with given steps
 OF_FRONT = (
     "beaten: another number of devices is as fast and as cheap, and better in one. All others are on the Pareto front."
 )
 OF_TIMES = (
-    "measured, predicted devices: the number after the last doubling that pays off, with measured or predicted seconds "
-    "per step, at the fastest batch size, if the curve has the fitted shape. Times without communication are a best "
-    "case for any network."
+    "measured, predicted, published devices: the number after the last doubling that pays off, with seconds per step "
+    "of this origin, at the fastest batch size, if the curve has the fitted shape. Times without communication are a "
+    "best case for any network. Runs with given steps need no curve."
 )
+GPT3 = "gpt3"  # the paper whose runs have given steps
+OF_GPT3 = (
+    "runs start from a checkpoint after {examples:,} sequences, which was trained before",
+    "the clock starts after initialization, which took {least:.0f} to {most:.0f} minutes",
+)
+Times = StepTimes | KnownTimes
 
 
 class Subject(NamedTuple):
@@ -56,14 +64,14 @@ class Subject(NamedTuple):
       title: name in pictures.
       steps: the fit of steps to target over batch size with its points, or the epochs of a factorization.
       notes: remarks for a reader.
-      times: measured seconds per step.
+      times: measured seconds per step, or published runs.
     """
 
     names: Json
     title: str
     steps: PointsFit | float
     notes: Strings
-    times: tuple[StepTimes, ...] = ()
+    times: tuple[Times, ...] = ()
 
     @property
     def verdict(self) -> text.Verdict:
@@ -80,7 +88,7 @@ class Answer(NamedTuple):
       gain: speed-up required of a doubling, as a fraction.
       pays, efficient: batch sizes up to which it pays off to double batch and devices together, and up to which a
         batch is efficient, whatever the shape of the curve.
-      measured, predicted: time to target with measured or predicted seconds per step, or None.
+      measured, predicted, published: time to target with seconds per step of this origin, or None.
       predicted_by: source of the prediction.
       notes: remarks for a reader.
     """
@@ -94,10 +102,17 @@ class Answer(NamedTuple):
     predicted: PayOff | None
     predicted_by: str
     notes: Strings
+    published: PayOff | None = None
 
-    def of(self, basis: str) -> PayOff | None:
-        """Returns ``measured`` or ``predicted``."""
-        return self.measured if basis == MEASURED else self.predicted
+    def of(self, basis: Basis) -> PayOff | None:
+        """Returns ``measured``, ``predicted`` or ``published``."""
+        found = {MEASURED: self.measured, PREDICTED: self.predicted, PUBLISHED: self.published}
+        return found[basis]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether there is an answer in devices, of any origin."""
+        return any(self.of(basis) for basis in BASES)
 
 
 @located
@@ -173,12 +188,80 @@ def of_paper(source: str, report: Report | None = None) -> list[Subject]:
     """
     every = published_numbers.points()
     every = every[every["steps"].notna() & every["batch_size"].notna()]
-    check_choice("paper", source, sorted(set(every["source"])))
+    check_choice("paper", source, sorted({*every["source"], GPT3}))
+    if source == GPT3:
+        return [of_gpt3()]
     naming = ["dataset", "model", "optimizer", "metric", "target_value"]
     groups = list(every[every["source"] == source].groupby(naming, sort=False))
     names = pd.DataFrame([key for key, _ in groups], columns=[*naming[:3], "target_metric", "target_value"])
     tracked = progress.track(groups, "fit", " curves", report)
     return _of_fits(names, [fits.of_steps(own["batch_size"], own["steps"]) for _, own in tracked])
+
+
+def gpt3_rows() -> pd.DataFrame:
+    """Returns the published runs of GPT-3 175B as rows with given steps, like those of ``time_files.read``.
+
+    The first block of a run is its seconds before the first step plus a median block.
+    """
+    runs = published_numbers.gpt3_runs()
+    block = runs["steps_between_evaluations"]
+    rows = runs[[*NAMES, "target_metric", "target_value", "batch_size", "steps", "seconds_per_step"]].assign(
+        device_kind=runs["chip"],
+        devices=runs["chips"],
+        system=runs["source"] + " " + runs["system"],
+        steps_low=runs["steps"] - block,
+        seconds_before_first_step=runs["first_block_seconds"] - block * runs["seconds_per_step"],
+        seconds_to_target=60 * runs["minutes"],
+    )
+    numbers = rows.select_dtypes("number").columns
+    return rows.astype(dict.fromkeys(numbers, np.float64)).assign(basis=PUBLISHED)
+
+
+def of_gpt3() -> Subject:
+    """Returns GPT-3 175B, as published by Google in MLPerf Training, on three kinds of TPUs."""
+    runs, rows = published_numbers.gpt3_runs(), gpt3_rows()
+    (examples,) = set(runs["start_step"] * runs["batch_size"])
+    initial = runs["init_seconds"] / 60
+    numbers = {"examples": examples, "least": initial.min(), "most": initial.max()}
+    notes = tuple(words.format(**numbers) for words in OF_GPT3)
+    names = {name: rows[name].iloc[0] for name in (*NAMES, "target_metric", "target_value")}
+    return _of_runs(names, rows, "MLPerf Training", notes)
+
+
+def of_runs(file: Path, basis: Basis) -> list[Subject]:
+    """Returns the workloads in a file of runs with given steps, with a curve if there are enough batch sizes.
+
+    Args:
+      file: path of the file, as read by ``time_files.read``.
+      basis: basis of its rows.
+
+    Raises:
+      BadInput: the file is invalid, or has no column steps.
+    """
+    rows = time_files.read(file, basis)
+    if time_files.STEPS not in rows:
+        raise BadInput(
+            f"--{basis} {file} has no column steps, so the steps to the target are unknown. Add it, or give --store, "
+            "--points or --paper."
+        )
+    named = [name for name in NAMES if name in rows]
+    groups = [own for _, own in rows.groupby(named, sort=False)] if named else [rows]
+    return [_of_runs({name: own[name].iloc[0] for name in named}, own, f"--{basis}") for own in groups]
+
+
+def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
+    """Returns the subject of runs with given steps, which start with its curve if their steps have a batch size."""
+    with_batch = rows[rows["batch_size"].notna()]
+    steps = known_runs.curve(with_batch) if len(with_batch) else float(rows["steps"].median())
+    times = tuple(_given_times(rows, steps, by, notes))
+    return Subject(names, " · ".join(map(str, names.values())), steps, (), times)
+
+
+def _given_times(rows: pd.DataFrame, steps: PointsFit | float, by: str, notes: Strings = ()) -> list[KnownTimes]:
+    """Returns the times of runs with given steps, noting the critical batch size by their curve ``steps``."""
+    if isinstance(steps, PointsFit):
+        notes = tuple(filter(None, (*notes, known_runs.critical(rows, steps))))
+    return known_runs.of_rows(rows, by, notes)
 
 
 def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subject]:
@@ -198,6 +281,7 @@ def answers(
     measured: Path | None = None,
     predicted: Path | None = None,
     *,
+    published: Path | None = None,
     assume_nothing: bool = False,
     choosable: bool = False,
     report: Report | None = None,
@@ -209,6 +293,7 @@ def answers(
       gain: speed-up required of a doubling, as a fraction in (0, 1).
       measured: file of measured step times, which replace those of the store.
       predicted: file of predicted step times, which replace those without communication.
+      published: file of published step times, which replace those of the paper.
       assume_nothing: whether ``pays`` and ``efficient`` allow for every convex curve, see ``fits.extents_of``.
       choosable: whether a user can select subjects with --where, in which case errors mention it.
       report: called with progress lines.
@@ -216,25 +301,31 @@ def answers(
     Raises:
       BadInput: a file is invalid, or does not identify one of several workloads.
     """
+    files = {MEASURED: measured, PREDICTED: predicted, PUBLISHED: published}
     given = {
-        basis: _times_of(step_times.read(file, basis), subjects, basis, choosable=choosable)
-        for basis, file in ((MEASURED, measured), (PREDICTED, predicted))
+        basis: _times_of(time_files.read(file, basis), subjects, basis, choosable=choosable)
+        for basis, file in files.items()
         if file
     }
     result = []
     for i, one in enumerate(progress.track(subjects, "payoff", " curves", report)):
-        own = given[MEASURED][i] if MEASURED in given else list(one.times)
-        if PREDICTED in given:
-            others = given[PREDICTED][i]
-        else:
-            others = [each for each in map(step_times.without_communication, own) if each]
-        kinds = sorted({each.device_kind for each in (*own, *others)}) or [""]
+        times = [each for each in one.times if each.basis not in given]
+        for own in given.values():
+            times += own[i]
+        if PREDICTED not in given:
+            times += _without_communication(times)
+        kinds = sorted({each.device_kind for each in times}) or [""]
         extents = _extents(one, gain, assume_nothing=assume_nothing)
-        result += [_answer(one, kind, gain, extents, own, others) for kind in kinds]
+        result += [_answer(one, kind, gain, extents, times) for kind in kinds]
     return result
 
 
-def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: str, *, choosable: bool) -> list[list[StepTimes]]:
+def _without_communication(times: Sequence[Times]) -> list[StepTimes]:
+    measured = [each for each in times if isinstance(each, StepTimes) and each.basis == MEASURED]
+    return [each for each in map(step_times.without_communication, measured) if each]
+
+
+def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, choosable: bool) -> list[list[Times]]:
     """Returns the times of every subject: rows that name it, with a batch size unless it is a factorization."""
     named = [name for name in NAMES if name in rows]
     workloads = {tuple(one.names.get(name) for name in NAMES[:2]) for one in subjects}
@@ -244,13 +335,17 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: str, *, ch
         if choosable:
             remedy += ", or choose one workload with --where model=NAME"
         raise BadInput(f"--{basis}: the file does not name a workload, and there are several ({words}). {remedy}.")
-    result, used = [], np.zeros(len(rows), bool)
+    result: list[list[Times]] = []
+    used = np.zeros(len(rows), bool)
     for one in subjects:
         mine = rows["batch_size"].notna() == isinstance(one.steps, PointsFit)
         for name in named:
             mine &= rows[name] == str(one.names.get(name))
         used |= mine.to_numpy()
-        result.append(step_times.of_rows(rows[mine], f"--{basis}"))
+        if time_files.STEPS in rows:
+            result.append([*_given_times(rows[mine], one.steps, f"--{basis}")])
+        else:
+            result.append([*step_times.of_rows(rows[mine], f"--{basis}")])
     if not used.all():
         raise _unmatched(rows, int(np.argmin(used)), subjects, basis)
     return result
@@ -275,14 +370,7 @@ def _extents(one: Subject, gain: float, *, assume_nothing: bool) -> Extents:
     return found or Extents(UNKNOWN, UNKNOWN)
 
 
-def _answer(
-    one: Subject,
-    kind: str,
-    gain: float,
-    extents: Extents,
-    measured: Sequence[StepTimes],
-    predicted: Sequence[StepTimes],
-) -> Answer:
+def _answer(one: Subject, kind: str, gain: float, extents: Extents, times: Sequence[Times]) -> Answer:
     fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
     notes = list(one.notes)
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
@@ -290,29 +378,38 @@ def _answer(
         notes = [one.steps.reason] if kind or not fit else [*notes, *one.steps.points.notes]
     if fit:
         notes += _beyond_the_data(extents, fit.batch_size)
-    found = dict.fromkeys(BASES)
+    found: dict[Basis, PayOff | None] = dict.fromkeys(BASES)
     predicted_by = ""
-    for times in (*measured, *predicted):
-        if times.device_kind != kind:
+    divided = any(isinstance(each, StepTimes) and each.divided for each in times)
+    for own in sorted(times, key=lambda each: BASES.index(each.basis)):
+        if own.device_kind != kind:
             continue
-        found[times.basis] = pay_off = _pay_off(one, times, gain)
-        if times.basis == MEASURED:
-            notes += times.notes
+        found[own.basis] = pay_off = _pay_off(one, own, gain)
+        if own.basis == PREDICTED:
+            predicted_by = own.by
         else:
-            predicted_by = times.by
-        if pay_off is None:
-            if fit or not isinstance(one.steps, PointsFit):
-                notes.append(f"no {times.basis} step times at batch sizes of the curve")
-            continue
-        numbers = time_to_target.judged(pay_off.devices)
-        notes += _missing(times.basis, pay_off.devices, numbers)
-        if len(numbers) > 1:
-            notes += _open_ends(one, pay_off.last, f"{times.basis} devices", numbers)
-        if fit:
-            notes += _gaps(times.within(fit.batch_size[0], fit.batch_size[-1]))
-            notes += _beyond(times, fit.batch_size, as_share=any(each.divided for each in predicted))
+            notes += own.notes
+        notes += _notes(one, own, pay_off, as_share=divided)
     notes = [note for note in dict.fromkeys(notes) if note]
-    return Answer(one, kind, gain, *extents, found[MEASURED], found[PREDICTED], predicted_by, tuple(notes))
+    measured, predicted, published = (found[basis] for basis in (MEASURED, PREDICTED, PUBLISHED))
+    return Answer(one, kind, gain, *extents, measured, predicted, predicted_by, tuple(notes), published)
+
+
+def _notes(one: Subject, times: Times, pay_off: PayOff | None, *, as_share: bool) -> list[str]:
+    """Returns notes on the answer from ``times``. See ``_beyond`` for ``as_share``."""
+    fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
+    if pay_off is None:
+        answerable = fit or not isinstance(one.steps, PointsFit)
+        return [f"no {times.basis} step times at batch sizes of the curve"] if answerable else []
+    numbers = time_to_target.judged(pay_off.devices)
+    notes = _missing(times.basis, pay_off.devices, numbers)
+    if len(numbers) > 1:
+        verdict = one.verdict if isinstance(times, StepTimes) else "identified"
+        notes += _open_ends(verdict, pay_off.last, f"{times.basis} devices", numbers)
+    if fit and isinstance(times, StepTimes):
+        notes += _gaps(times.within(fit.batch_size[0], fit.batch_size[-1]))
+        notes += _beyond(times, fit.batch_size, as_share=as_share)
+    return notes
 
 
 def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
@@ -330,13 +427,13 @@ def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
     return notes
 
 
-def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
+def _open_ends(verdict: text.Verdict, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
     """Returns notes on ends that the curve would allow but the ascending ``numbers`` [k] do not reach."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
         f"{what}: the interval of the last doubling reaches the {which} value in the data, {end:,.10g}"
         for stating, which, end in ends
-        if one.verdict in stating and last.verdict not in stating
+        if verdict in stating and last.verdict not in stating
     ]
 
 
@@ -380,7 +477,9 @@ def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> lis
     ]
 
 
-def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
+def _pay_off(one: Subject, times: Times, gain: float) -> PayOff | None:
+    if isinstance(times, KnownTimes):
+        return known_runs.pay_off(times, gain)
     if not isinstance(one.steps, PointsFit):
         return time_to_target.pay_off(times, one.steps, gain, "identified")
     fit = one.steps.fit
@@ -430,7 +529,7 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
     return _named(owners, pd.DataFrame(rows, columns=list(PAYOFF_TIMES)).astype({"devices": "Int64"}))
 
 
-def _time_rows(one: Answer, basis: str, price: "Prices | None") -> list[Json]:
+def _time_rows(one: Answer, basis: Basis, price: "Prices | None") -> list[Json]:
     """Returns devices, batch_size, on_front, and seconds, device_hours and price with the ends of their intervals."""
     pay_off = one.of(basis)
     if pay_off is None:
@@ -443,6 +542,8 @@ def _time_rows(one: Answer, basis: str, price: "Prices | None") -> list[Json]:
         for end, seconds in (("", pay_off.seconds), ("_low", pay_off.low), ("_high", pay_off.high)):
             hours = count * seconds[i] / 3600
             row |= {f"seconds{end}": seconds[i], f"device_hours{end}": hours, f"price{end}": hour * hours}
+        for name, values in (("before_first_step", pay_off.before), ("runs", pay_off.runs)):
+            row[name] = float("nan") if values is None else values[i]
         rows.append(row)
     return rows
 
@@ -518,7 +619,7 @@ def as_text(found: Sequence[Answer]) -> str:
     kept = ["pays up to", "efficient up to", *(f"{basis} devices" for basis in BASES)]
     shown = text.table(rows, left, [*left, *kept], least=left[::-1], kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
-    if any(one.measured or one.predicted for one in found):
+    if any(one.is_timed for one in found):
         meaning.append(OF_TIMES)
     return "\n".join([shown, "", *notes, "", *meaning])
 
@@ -535,7 +636,7 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
             by = f" by {one.predicted_by}" if basis == PREDICTED else ""
             lines += ["", f"{basis}{by}; devices after the last doubling that pays off: {pay_off.last.in_words()}"]
             lines.append(_block(pay_off, _time_rows(one, basis, price)))
-        if not (one.measured or one.predicted):
+        if not one.is_timed:
             lines.append(f"no times: {'; '.join(one.notes) or 'no device was timed'}")
         elif one.notes:
             lines += ["", "; ".join(one.notes)]
@@ -552,6 +653,8 @@ def _block(pay_off: PayOff, times: Sequence[Json]) -> str:
             {
                 "devices": f"{count:,.0f}",
                 "batch": "" if np.isnan(batch_size) else f"{batch_size:,.10g}",
+                BEFORE: text.number(row["before_first_step"]),
+                RUNS: text.count(row["runs"]),
                 "seconds": f"{text.number(row['seconds'])} {_ends(row, 'seconds')}",
                 "device-hours": text.number(row["device_hours"]),
                 HOURS_INTERVAL: _ends(row, "device_hours"),
@@ -564,9 +667,9 @@ def _block(pay_off: PayOff, times: Sequence[Json]) -> str:
         if count in gains:
             rows[-1]["faster by"] = "{:.0%} [{:.0%}, {:.0%}]".format(*(each - 1 for each in gains[count]))
     # A narrow terminal keeps the requested numbers; hours and price are as uncertain as seconds, relative to them.
-    least = [HOURS_INTERVAL, PRICE_INTERVAL, "batch", "faster by"]
+    least = [BEFORE, RUNS, HOURS_INTERVAL, PRICE_INTERVAL, "batch", "faster by"]
     if any(row["price"] for row in rows):
-        least.insert(2, "device-hours")
+        least.insert(4, "device-hours")
     return text.table(rows, [BEATEN], rows[0], least=least, kept=set(rows[0]) - set(least))
 
 

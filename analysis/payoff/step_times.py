@@ -10,11 +10,9 @@ gap. In a gap, and for shares beyond the timed ones, only bounds hold: a step wi
 in total, and at most as long per example.
 """
 
-import io
 import itertools
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,18 +21,16 @@ from scipy.special import ndtri, stdtrit
 
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.scaling import BETWEEN_RUNS, spread
-from results import bounds
 from results.aliases import Json, Strings
-from results.bad_input import BadInput, first_line, meaning, nearest
 from results.storage.commits import Commit, read_table
 
-Basis = Literal["measured", "predicted"]
+Basis = Literal["measured", "predicted", "published"]
 MEASURED: Basis = "measured"
 PREDICTED: Basis = "predicted"
-BASES = (MEASURED, PREDICTED)
+PUBLISHED: Basis = "published"
+BASES = (MEASURED, PREDICTED, PUBLISHED)
 WITHOUT_COMMUNICATION = "times of 1 device, without communication"
-COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "high", "basis")
-NUMBERS = COLUMNS[1:6]
+NUMBERS = ("devices", "batch_size", "seconds_per_step", "low", "high")  # file columns of numbers
 NAMES = ("dataset", "model", "optimizer")  # optional file columns that name the workload
 UPPER = 0.95  # confidence level of each end of a 90 % interval
 FEWEST_ALONE = 2  # minimum batch sizes on one device for predicting more devices
@@ -52,7 +48,7 @@ class StepTimes(NamedTuple):
 
     Attributes:
       device_kind: JAX's name for the device.
-      basis: measured or predicted, for all rows.
+      basis: measured, predicted or published, for all rows.
       by: source of the prediction, or empty if measured in a store.
       devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step uses all data.
       below, above: float64[r], 90 % bounds on the error of ln seconds, below and above.
@@ -245,88 +241,8 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
     return StepTimes(kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.zeros(2))
 
 
-def read(file: Path, basis: Basis) -> pd.DataFrame:
-    """Reads a CSV or Parquet file of step times, with the columns ``COLUMNS`` and any of ``NAMES``.
-
-    Args:
-      file: path of the file.
-      basis: basis that all rows must have.
-
-    Raises:
-      BadInput: the file cannot be read or lacks a column, or a row has a different basis or values other than positive
-        numbers in order.
-    """
-    flag = f"--{basis} {file}"
-    try:
-        rows = _parquet(file) if file.suffix == ".parquet" else pd.read_csv(io.BytesIO(bounds.text(file)))
-    except OSError as error:
-        reason = error.strerror or str(error).strip()  # PyArrow's message ends with an empty line
-        raise BadInput(f"cannot read {flag} ({reason}){meaning(file)}") from None
-    except ValueError as error:  # empty, not text, ragged, or not Parquet
-        raise BadInput(f"{flag} is not a table in CSV or Parquet ({first_line(error)})") from None
-    names = list(map(str, rows.columns))
-    if "says" in names and "basis" not in names:
-        raise BadInput(f"{flag}: the column says is now named basis. Rename it.")
-    for column in COLUMNS:
-        if column not in names:
-            raise BadInput(f"{flag} lacks a column {column}; {nearest(column, names)}")
-    if rows.empty:
-        raise BadInput(f"{flag} has no rows")
-    rows = rows[[name for name in (*NAMES, *COLUMNS) if name in names]].reset_index(drop=True)
-    _check_words(rows, flag, basis)
-    _check_numbers(rows, flag)
-    twice = rows.duplicated([name for name in rows if name not in NUMBERS[2:]])
-    if twice.any():
-        raise BadInput(
-            f"{flag}: row {_row(twice)} has the same devices and batch size as an earlier one. Keep one of them."
-        )
-    return rows
-
-
-def _parquet(file: Path) -> pd.DataFrame:
-    with open(file, "rb") as opened:
-        return bounds.Parquet(opened).read().to_pandas()
-
-
-def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:
-    """Returns the number of the first wrong row, counting from 1."""
-    return int(np.argmax(wrong)) + 1
-
-
-def _check_words(rows: pd.DataFrame, flag: str, basis: Basis) -> None:
-    other = rows["basis"] != basis
-    if other.any():
-        row = _row(other)
-        found = rows["basis"].iloc[row - 1]
-        right = f"Give it with --{found}." if found in BASES else f"It must be {basis}."
-        raise BadInput(f"{flag}: row {row} has basis {found!r}, but --{basis} takes only {basis} times. {right}")
-    for name in ("device_kind", *(name for name in NAMES if name in rows)):
-        if rows[name].isna().any():
-            raise BadInput(f"{flag}: {name} in row {_row(rows[name].isna())} is empty. Name it.")
-        rows[name] = rows[name].astype(str)
-
-
-def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
-    for name in NUMBERS:
-        numbers = pd.to_numeric(rows[name], errors="coerce").astype(np.float64)
-        empty = rows[name].isna() & (name == "batch_size")  # a factorization step uses all data
-        wrong = ~(np.isfinite(numbers) & (numbers > 0)) & ~empty
-        if name == "devices":
-            wrong = wrong | (numbers != np.round(numbers))
-        if wrong.any():
-            what = "an integer" if name == "devices" else "a positive number"
-            row = _row(wrong)
-            raise BadInput(f"{flag}: {name} in row {row} is {str(rows[name].iloc[row - 1])!r}. It must be {what}.")
-        rows[name] = numbers
-    disordered = (rows["low"] > rows["seconds_per_step"]) | (rows["seconds_per_step"] > rows["high"])
-    if disordered.any():
-        low, middle, high = rows[["low", "seconds_per_step", "high"]].iloc[_row(disordered) - 1]
-        found = f"low={low:g}, seconds_per_step={middle:g} and high={high:g}"
-        raise BadInput(f"{flag}: row {_row(disordered)} has {found}. They must be in rising order.")
-
-
 def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
-    """Returns the step times in rows from ``read``, for each device kind and basis.
+    """Returns the step times in rows from ``time_files.read``, for each device kind and basis.
 
     Predicted rows share the smallest part of their ranges. If its range is that wide, each row keeps a separate error
     of × or / 1.12, which does not cancel in ratios.

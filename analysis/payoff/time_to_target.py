@@ -11,6 +11,7 @@ timed ones. The last are independent of the others, so widths (of logarithms) ad
 a gain, which is the ratio of two times.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,10 @@ import numpy as np
 from analysis import text
 from analysis.fitting import profiles
 from analysis.fitting.regimes import Fit
-from analysis.payoff.step_times import StepTimes
+from analysis.payoff.step_times import PREDICTED, StepTimes
 
 LOWER, UPPER = ("identified", "at_least"), ("identified", "at_most")  # verdicts with a lower end and with an upper end
+OF_GAIN = math.log(1.08)  # minimum 90 % bound on the error of a predicted gain, as published pairs of chip counts show
 SAME = 1e-9  # relative tolerance for equal numbers
 
 
@@ -127,6 +129,8 @@ class PayOff(NamedTuple):
       seconds, low, high: seconds to target, with a 90 % interval.
       gains: gains from doublings.
       last: device count after the last doubling that gains enough, if all earlier ones do.
+      before, runs: seconds before the first step, which ``seconds`` includes, and number of runs pooled. Only runs with
+        given steps have them.
     """
 
     devices: np.ndarray
@@ -136,6 +140,8 @@ class PayOff(NamedTuple):
     high: np.ndarray
     gains: Gains
     last: LastDoubling
+    before: np.ndarray | None = None
+    runs: np.ndarray | None = None
 
     @property
     def device_hours(self) -> np.ndarray:
@@ -195,15 +201,26 @@ def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[
 def _gains(
     devices: np.ndarray, ln_times: tuple[np.ndarray, np.ndarray, np.ndarray], times: StepTimes, weights: np.ndarray
 ) -> Gains:
-    """Returns the gains from doublings among [k] device counts, from low, middle and high times [c, k] and weights."""
-    pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
-    i, j = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
+    """Returns the gains from doublings among [k] device counts, from low, middle and high times [c, k] and weights.
+
+    The error of a time cancels in a ratio with itself. A predicted gain keeps an error of × or / 1.08 at least, because
+    no prediction is exact for both device counts.
+    """
+    i, j = doublings(devices)
     soonest, ln_time, latest = ln_times
     middle = ln_time[0, i] - ln_time[0, j]
-    errors = _errors(times, weights[i] - weights[j], np.zeros(2))  # the error of a time cancels in a ratio with itself
+    least = OF_GAIN if times.basis == PREDICTED else 0.0
+    errors = [np.maximum(each, least) for each in _errors(times, weights[i] - weights[j], np.zeros(2))]
     low = middle - np.hypot(middle - (soonest[:, i] - latest[:, j]).min(axis=0), errors[0])
     high = middle + np.hypot((latest[:, i] - soonest[:, j]).max(axis=0) - middle, errors[1])
     return Gains(devices[i], np.exp(middle), np.exp(low), np.exp(high))
+
+
+def doublings(devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the positions of each device count n and of 2 n among ``devices``, for which both exist."""
+    pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
+    first, second = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
+    return first, second
 
 
 def judged(devices: np.ndarray) -> np.ndarray:

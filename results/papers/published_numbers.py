@@ -1,4 +1,4 @@
-"""Tables of published numbers and their citations: points from figures, and training steps on device meshes."""
+"""Tables of published numbers and their citations: points from figures, steps on device meshes, and runs of GPT-3."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ FOLDER = Path(__file__).parent
 
 WITHIN = 0.006  # relative tolerance of utilization, because operations per second are rounded to whole TFLOP/s
 SECONDS_WITHIN = 0.01  # relative tolerance of step seconds, which are rounded to hundredths
+BLOCKS_WITHIN = 0.03  # relative tolerance of a run's minutes from its median block
 # Layers and width of the models in KempnerForge's report. Its utilization counts 6 P + 12 L D S operations per token,
 # with P all parameters, as in its metrics/mfu.py.
 _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
@@ -99,3 +100,31 @@ def _doubt(row: pd.Series) -> str | None:
     if abs(tokens / rate / row["step_seconds"] - 1) > SECONDS_WITHIN:
         return f"{tokens:,} tokens take {tokens / rate:.2f} s, and it states {row['step_seconds']:.2f} s"
     return None
+
+
+def gpt3_runs() -> pd.DataFrame:
+    """Returns the runs of GPT-3 175B on TPUs in MLPerf Training, then citation, url and terms, and two derived columns.
+
+    Runs start from a checkpoint, and their clock starts at the first block. Each block ends with one evaluation.
+    ``block_minutes`` is the first block plus the median block for each later evaluation. ``slow`` names the slow blocks
+    of a run whose published minutes differ from it by more than 3 %, and is missing for all others.
+    """
+    table = _cited("gpt3_runs.csv", None)
+    block = table["steps_between_evaluations"] * table["seconds_per_step"]
+    table["block_minutes"] = (table["first_block_seconds"] + (table["evaluations"] - 1) * block) / 60
+    slow = [_slow(row) for _, row in table.assign(block=block).iterrows()]
+    table["slow"] = pd.array(slow, dtype="string")
+    return table
+
+
+def _slow(row: pd.Series) -> str | None:
+    """Describes the slow blocks of a run whose minutes differ from those of its median block."""
+    if abs(row["block_minutes"] / row["minutes"] - 1) <= BLOCKS_WITHIN:
+        return None
+    words = str(row["slow_blocks"]).split(";") if pd.notna(row["slow_blocks"]) else []
+    blocks = dict(pair.split(":") for pair in words)
+    lost = sum(float(seconds) - row["block"] for seconds in blocks.values()) / 60
+    if abs((row["block_minutes"] + lost) / row["minutes"] - 1) > BLOCKS_WITHIN:
+        return "not explained by slow blocks"
+    took = ", ".join(f"{float(seconds):.1f}" for seconds in blocks.values())
+    return f"blocks {', '.join(blocks)} took {took} s, and the median {row['block']:.1f} s"

@@ -88,5 +88,22 @@ def test_measured_and_predicted_are_lines_of_their_own():
     assert told[2:] == ["perfect scaling"]
 
 
+def test_published_times_have_marks_and_a_line_of_their_own():
+    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
+    width, seconds = np.full(len(SIZES), 0.05), np.full(len(SIZES), 0.1)
+    times = [
+        StepTimes("X", basis, "", SIZES, SIZES, factor * seconds, width, width, np.zeros(2))
+        for basis, factor in zip(step_times.BASES, (1, 3, 9), strict=True)
+    ]
+    subject = answers.Subject({"dataset": "d"}, "d", points_fit, (), tuple(times))
+    (one,) = payoff_figures.pictures(answers.answers([subject]))
+    told = [text.get_text().split(":")[0].split()[0] for text in one.figure.legends[0].get_texts()]
+    assert told == [*step_times.BASES, "perfect"]
+    lines = [line for line in one.figure.axes[0].get_lines() if line.get_marker() not in ("None", "")]
+    assert len(lines) == len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == 3
+    firsts = [line.get_ydata()[0] for line in lines]
+    assert firsts == pytest.approx([firsts[0], 3 * firsts[0], 9 * firsts[0]])
+
+
 def test_a_gain_is_told_as_it_was_asked_for():
     assert "trains at least 99.9 % faster" in drawn(gain=0.999).texts[1].get_text()

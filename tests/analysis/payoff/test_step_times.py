@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.payoff import answers, step_times
+from analysis.payoff import answers, step_times, time_files
 from analysis.payoff.step_times import MEASURED, PREDICTED
 from results import store
 from results.bad_input import BadInput
@@ -52,7 +52,7 @@ def test_rows_that_say_both_are_times_of_their_own():
 
 @pytest.mark.parametrize("name", ["times.csv", "times.parquet"])
 def test_a_file_is_read_in_both_formats(tmp_path, name):
-    rows = step_times.read(write(tmp_path, {}, {"devices": 8, "low": 0.5}, name=name), PREDICTED)
+    rows = time_files.read(write(tmp_path, {}, {"devices": 8, "low": 0.5}, name=name), PREDICTED)
     (times,) = step_times.of_rows(rows, "--predicted")
     assert (times.device_kind, times.basis, times.by) == ("TPU v4", "predicted", "--predicted")
     assert times.devices.tolist() == [4, 8] and times.batch_size.tolist() == [64, 64]
@@ -95,15 +95,15 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, cli, rows, words):
 
 def test_files_that_are_none(tmp_path):
     with pytest.raises(BadInput, match=r"cannot read --predicted .*nowhere\.csv"):
-        step_times.read(tmp_path / "nowhere.csv", PREDICTED)
+        time_files.read(tmp_path / "nowhere.csv", PREDICTED)
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     for name in ("empty.csv", "broken.parquet"):
         with pytest.raises(BadInput, match="is not a table"):
-            step_times.read(tmp_path / name, PREDICTED)
+            time_files.read(tmp_path / name, PREDICTED)
     (tmp_path / "none.csv").write_text(",".join(GOOD) + "\n")
     with pytest.raises(BadInput, match="has no rows"):
-        step_times.read(tmp_path / "none.csv", PREDICTED)
+        time_files.read(tmp_path / "none.csv", PREDICTED)
 
 
 def test_times_of_a_store_are_those_of_steps_of_one_trial_on_real_devices(tmp_path):

@@ -1,0 +1,110 @@
+"""Figures of runs with given steps: minutes and chip-hours to the target against chips, for all kinds of chips."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.payoff import answers, known_runs
+from analysis.payoff.answers import Answer
+from analysis.payoff.step_times import BASES
+from analysis.payoff.time_to_target import PayOff
+from analysis.plotting import draw, ticks
+from analysis.plotting.draw import GRID, INK, Look, Style
+from analysis.plotting.picture import Picture, Pictures, panels
+
+TITLE = "GPT-3 175B: up to how many chips does doubling still pay off?"
+GOAL = (
+    "Published runs of MLPerf Training, from a checkpoint to log perplexity {target:g}. "
+    "Percentages: speed-up by a doubling ({gain:g} % pays off). 90 % intervals"
+)
+STYLES = draw.STYLES[len(BASES) - 1 :]  # the first is that of published times in other pictures
+RUN: Look = {"marker": "_", "markersize": 9, "linestyle": "none", "alpha": 0.8, "zorder": 2.8}
+ACROSS, BELOW = 10.0, 0.62  # inches
+
+
+def of_gpt3() -> Pictures:
+    """Yields one picture of the published runs of GPT-3 175B."""
+    found = answers.answers([answers.of_gpt3()])
+    yield Picture((answers.GPT3,), _picture(found, known_runs.seconds(answers.gpt3_rows())))
+
+
+def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
+    goal = GOAL.format(target=found[0].subject.names["target_value"], gain=100 * found[0].gain)
+    figure, (left, right) = panels(TITLE, goal, (1, 1), across=ACROSS, below=BELOW)
+    _axes(left, runs, "minutes to the target")
+    _axes(right, runs, "chip-hours to the target")
+    left.set_yscale("log")
+    left.set_ylim(*ticks.limits(runs["stated"] / 60, 0.35, 0.35))
+    ticks.in_decades(left.yaxis, left.get_ylim())
+    right.set_ylim(0, 1.15 * float((runs["stated"] * runs["devices"]).max()) / 3600)
+    right.yaxis.labelpad = 7
+    right.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
+    widest = max((one for one in found if one.published), key=lambda one: len(_of(one).devices))
+    ordered = [widest, *(one for one in found if one is not widest)]
+    for one, style in zip(ordered, STYLES, strict=False):
+        own = runs[runs["device_kind"] == one.device_kind]
+        _draw(left, right, one, style, own)
+    first = _of(widest)
+    across = np.array(left.get_xlim())
+    perfect = first.seconds[0] / 60 * first.devices[0] / across
+    left.plot(across, perfect, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="perfect scaling", zorder=1.5)
+    left.plot([], [], color=INK, label="one run", **RUN)
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(
+        [*handles[2:], *handles[1::-1]],
+        [*names[2:], *names[1::-1]],
+        ncols=2,
+        fontsize=8.5,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(left.get_position().x0, 0.0),
+        borderaxespad=0.2,
+    )
+    return figure
+
+
+def _of(one: Answer) -> PayOff:
+    if one.published is None:
+        raise ValueError(f"{one.device_kind} has no published runs")
+    return one.published
+
+
+def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
+    ends = runs["devices"].min() / 2**0.4, runs["devices"].max() * 2**0.4
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(*ends)
+    ticks.in_powers_of_two(ax.xaxis, ends)
+    ax.set(xlabel="chips", ylabel=what)
+    ax.grid(**GRID)
+
+
+def _draw(left: Axes, right: Axes, one: Answer, style: Style, runs: pd.DataFrame) -> None:
+    """Draws one kind of chip in both panels, with its runs as short dashes, and its gains in the left one."""
+    pay_off = _of(one)
+    words = pay_off.last.in_words()
+    label = f"{one.device_kind}, published: {words if words.startswith('not') else f'pays off up to {words} chips'}"
+    marks: Look = {"color": style.color, "marker": STYLES[0].marker, "linestyle": style.line, "markersize": 6}
+    hours = pay_off.devices / 60
+    minutes = [end / 60 for end in (pay_off.seconds, pay_off.low, pay_off.high)]
+    for ax, factor in ((left, np.ones(len(hours))), (right, hours)):
+        middle, low, high = (end * factor for end in minutes)
+        errors = [middle - low, high - middle]
+        ax.errorbar(pay_off.devices, middle, errors, label=label, linewidth=1.4, elinewidth=1.0, zorder=3, **marks)
+    left.plot(runs["devices"], runs["stated"] / 60, color=style.color, **RUN)
+    right.plot(runs["devices"], runs["stated"] * runs["devices"] / 3600, color=style.color, **RUN)
+    above = style is STYLES[0]
+    at = dict(zip(pay_off.devices.tolist(), minutes[0].tolist(), strict=True))
+    for n, gain in zip(pay_off.gains.devices.tolist(), pay_off.gains.best.tolist(), strict=True):
+        left.annotate(
+            f"+{gain - 1:.0%}",
+            (2**0.5 * n, (at[n] * at[2 * n]) ** 0.5),
+            xytext=(13, 4) if above else (-5, -5),
+            textcoords="offset points",
+            ha="left" if above else "right",
+            va="bottom" if above else "top",
+            fontsize=8,
+            color=style.color,
+        )

@@ -1,0 +1,239 @@
+"""Runs with given steps: time to target of systems of which both steps and seconds per step are given.
+
+Such runs need no curve over batch sizes. Seconds to target are the seconds before the first step, plus steps times
+seconds per step. The runs of one system are pooled: its time is their median. The 90 % interval of a system contains
+three errors, which add in quadrature:
+
+- the spread between runs, pooled over all systems as a standard deviation of ln seconds, with Student's t. It is at
+  least as wide as the range of the system's own runs, which includes the total that a run states itself,
+- the spacing of evaluations, because the target may have been reached right after the evaluation before,
+- the error of seconds per step, if the file has it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri, stdtrit
+
+from analysis import text
+from analysis.cores.scaling import BETWEEN_RUNS
+from analysis.fitting import fits
+from analysis.fitting.fits import PointsFit
+from analysis.payoff import time_to_target
+from analysis.payoff.step_times import UPPER, Basis
+from analysis.payoff.time_to_target import Gains, PayOff
+from results.aliases import Json, Strings
+
+SYSTEM = ["devices", "batch_size", "system"]  # columns that identify a system of one device kind
+NOISELESS = 1e-12  # runs with a smaller variance of ln seconds are copies or rounded, so it is not their spread
+DIFFERENT = 0.03  # relative difference between a run's stated time and its steps times seconds, to be noted
+FEWEST = 3  # minimum batch sizes for an extrapolated hyperbola
+
+
+class KnownTimes(NamedTuple):
+    """Time to target of s systems on one device kind. Arrays are float64[s].
+
+    Attributes:
+      device_kind: name of the device.
+      basis: measured or published.
+      by: source of the rows.
+      devices, batch_size: device count and batch size of each system, NaN if a step uses all data.
+      seconds: median seconds to target over its runs.
+      stated: median of the seconds to target that its runs state themselves, or else of ``seconds``.
+      before: median seconds before the first step, which ``seconds`` includes.
+      runs: number of its runs.
+      below, above: 90 % bounds on the error of ln seconds.
+      notes: remarks for a reader.
+    """
+
+    device_kind: str
+    basis: Basis
+    by: str
+    devices: np.ndarray
+    batch_size: np.ndarray
+    seconds: np.ndarray
+    stated: np.ndarray
+    before: np.ndarray
+    runs: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    notes: Strings = ()
+
+    def fastest(self) -> "KnownTimes":
+        """Selects the fastest system of each device count by ``stated``, in ascending order of devices."""
+        order = np.lexsort((self.stated, self.devices))
+        chosen = order[np.unique(self.devices[order], return_index=True)[1]]
+        names = ("devices", "batch_size", "seconds", "stated", "before", "runs", "below", "above")
+        return self._replace(**{name: getattr(self, name)[chosen] for name in names})
+
+
+def seconds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns rows with float64 columns ``seconds``, ``earliest`` and ``stated``, one row per run.
+
+    They are the seconds to target, those to the evaluation before, and those that the run states itself, if any.
+    """
+    rows = rows.copy()
+    default: Json = {"seconds_before_first_step": 0.0, "seconds_to_target": np.nan, "system": ""}
+    default["steps_low"] = rows["steps"]
+    for name, value in default.items():
+        if name not in rows:
+            rows[name] = value
+    before, each = rows["seconds_before_first_step"], rows["seconds_per_step"]
+    rows["seconds"] = before + rows["steps"] * each
+    rows["earliest"] = before + rows["steps_low"] * each
+    rows["stated"] = rows["seconds_to_target"].fillna(rows["seconds"])
+    return rows
+
+
+def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
+    """Returns the runs in rows from ``time_files.read``, which have one basis, for each device kind.
+
+    Args:
+      rows: the rows, one per run.
+      by: source of the rows.
+      notes: remarks on all runs.
+    """
+    rows = seconds(rows)
+    width, shown = _between_runs(rows)
+    if not shown:
+        notes += (f"no two runs of a system differ, so the spread of runs is assumed to be {BETWEEN_RUNS:.0%}",)
+    result = []
+    for kind, own in rows.groupby("device_kind", sort=True):
+        systems = [_system(each, width) for _, each in own.groupby(SYSTEM, dropna=False, sort=True)]
+        arrays = dict(zip(_System._fields, np.array(systems, np.float64).T, strict=True))
+        remarks = (*notes, *_remarks(own, len(systems)))
+        result.append(KnownTimes(str(kind), own["basis"].iloc[0], by, notes=remarks, **arrays))
+    return result
+
+
+def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
+    """Returns the 90 % bound on ln seconds of one run, and whether repeated runs show it."""
+    groups = np.log(rows["stated"]).groupby([rows["device_kind"], *(rows[name] for name in SYSTEM)], dropna=False)
+    free = len(rows) - groups.ngroups
+    squares = float(((np.log(rows["stated"]) - groups.transform("mean")) ** 2).sum())
+    if not free or squares / free < NOISELESS:
+        return float(ndtri(UPPER)) * BETWEEN_RUNS, False
+    return float(stdtrit(free, UPPER)) * math.sqrt(squares / free), True
+
+
+class _System(NamedTuple):
+    """Numbers of one system, with the names and order of ``KnownTimes``."""
+
+    devices: float
+    batch_size: float
+    seconds: float
+    stated: float
+    before: float
+    runs: float
+    below: float
+    above: float
+
+
+def _system(own: pd.DataFrame, width: float) -> _System:
+    """Pools the runs of one system, given the 90 % bound ``width`` on ln seconds of one run."""
+    names = ("seconds", "stated", "earliest", "seconds_before_first_step", "seconds_per_step")
+    total, stated, earliest, before, each = (own[name].to_numpy(np.float64) for name in names)
+    middle, every = float(np.median(total)), np.concatenate([total, stated])
+    pooled = width / math.sqrt(len(own))
+    spacing = math.log(middle / max(float(np.median(earliest)), 1e-9 * middle))
+    below, above = max(pooled, math.log(middle / every.min())), max(pooled, math.log(every.max() / middle))
+    step_below, step_above = 0.0, 0.0
+    if {"low", "high"} <= set(own):
+        step_below = float(np.median(np.log(each / own["low"].to_numpy(np.float64))))
+        step_above = float(np.median(np.log(own["high"].to_numpy(np.float64) / each)))
+    return _System(
+        float(own["devices"].iloc[0]),
+        float(own["batch_size"].iloc[0]),
+        middle,
+        float(np.median(stated)),
+        float(np.median(before)),
+        len(own),
+        math.hypot(below, spacing, step_below),
+        math.hypot(above, step_above),
+    )
+
+
+def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
+    """Returns notes on the runs of a device kind: how many were pooled, and which took longer than their steps."""
+    basis = own["basis"].iloc[0]
+    words = [f"{basis}: {len(own)} run{_s(len(own))} of {systems} system{_s(systems)}, with given steps"]
+    longer = own[np.abs(own["seconds"] / own["stated"] - 1) > DIFFERENT]
+    if len(longer):
+        most = (longer["stated"] / longer["seconds"]).max() - 1
+        words.append(
+            f"{len(longer)} of these runs took up to {most:.0%} longer than their steps times their seconds per step, "
+            "which the intervals include"
+        )
+    return words
+
+
+def _s(count: int) -> str:
+    return "s" if count > 1 else ""
+
+
+def pay_off(times: KnownTimes, gain: float) -> PayOff:
+    """Returns time to target for each device count, at the fastest of its systems, and the gains from doublings.
+
+    Args:
+      times: the runs.
+      gain: speed-up required of a doubling, as a fraction.
+    """
+    own = times.fastest()
+    i, j = time_to_target.doublings(own.devices)
+    middle = np.log(own.seconds[i] / own.seconds[j])
+    low = middle - np.hypot(own.below[i], own.above[j])
+    high = middle + np.hypot(own.above[i], own.below[j])
+    gains = Gains(own.devices[i], np.exp(middle), np.exp(low), np.exp(high))
+    return PayOff(
+        own.devices,
+        own.batch_size,
+        own.seconds,
+        own.seconds * np.exp(-own.below),
+        own.seconds * np.exp(own.above),
+        gains,
+        time_to_target.last_doubling(gains, time_to_target.judged(own.devices), gain, "identified"),
+        own.before,
+        own.runs,
+    )
+
+
+def curve(rows: pd.DataFrame) -> PointsFit:
+    """Returns the fit of steps to target over batch size: medians over all runs of a batch size, of any system."""
+    rows = seconds(rows)
+    medians = rows.groupby("batch_size")[["steps_low", "steps"]].median().reset_index()
+    return fits.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
+
+
+def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
+    """Returns two estimates of the critical batch size B* in examples, if steps are a hyperbola S (1 + B*/B).
+
+    Both are least squares over all runs: examples to target over B, which is sensitive to large batch sizes, and steps
+    over 1/B, which is sensitive to small ones. Either is NaN if it is not positive. Neither has an interval.
+    """
+    batch_size, steps = (rows[name].to_numpy(np.float64) for name in ("batch_size", "steps"))
+    slope, start = np.polyfit(batch_size, batch_size * steps, 1)
+    rate, plateau = np.polyfit(1 / batch_size, steps, 1)
+    found = [
+        top / bottom if top > 0 and bottom > 0 else float("nan") for top, bottom in ((start, slope), (rate, plateau))
+    ]
+    return min(found), max(found)
+
+
+def critical(rows: pd.DataFrame, steps: PointsFit) -> str:
+    """Describes the critical batch size of runs by ``steps``, their curve, and by ``hyperbola``.
+
+    Returns an empty text unless the hyperbola lies beyond the batch sizes of the runs.
+    """
+    sizes = rows["batch_size"].unique()
+    if len(sizes) < FEWEST:
+        return ""
+    low, high = hyperbola(rows)
+    beyond = low / float(sizes.max())
+    if np.isnan(high) or not beyond > 1:
+        return ""
+    return (
+        f"critical batch size: {fits.critical_in_words(steps)}. A hyperbola through all runs has it at "
+        f"{text.number(low)} to {text.number(high)}, which extrapolates {beyond:.1f}-fold or more"
+    )
