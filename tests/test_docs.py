@@ -128,7 +128,7 @@ def ask(command: str, words: list[str]) -> None:
     elif command == "results":
         results_cli.parser().parse_args(words)
     elif command == "workloads.prepare":
-        assert words[0] in preparable.names()
+        assert preparable.prepared_as(words[0]) in preparable.names()
     elif command == "sweeps.status":
         assert all(word.startswith("store=") for word in cli.as_pairs(words))
     elif command == "harness.costs.probe":

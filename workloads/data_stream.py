@@ -208,7 +208,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def keep(ends: Mapping[int, int]) -> None:
-    """Drops batches decoded ahead in all streams for other trials than these, and decodes none beyond their ends.
+    """Drops batches decoded ahead in all streams for other trials than these. Decoding stops at the ends of these.
 
     Args:
       ends: number of steps of each trial, by its seed.

@@ -62,7 +62,7 @@ class StreamedImages(NamedTuple):
         ``validation`` is then the test split. With 0 it is the validation split, and there is no test split.
       test_examples: number of test records to use.
       side: width and height of an example, in pixels.
-      content: function that returns a hash of the originals, or None for originals that are published.
+      content: function that returns a hash of the originals, for data that come with Python or its packages.
     """
 
     files: str

@@ -43,7 +43,7 @@ class StreamedText(NamedTuple):
       test_examples: number of test texts to use.
       evaluated_length: tokens per example in evaluations, by default ``length``.
       lines: whether an example is one line of a text: a random line in training, and the first in evaluations.
-      content: function that returns a hash of the originals, or None for originals that are published.
+      content: function that returns a hash of the originals, for data that come with Python or its packages.
     """
 
     files: str
