@@ -234,3 +234,17 @@ def publish_factorization() -> Callable[..., None]:
             claim.commit(study)
 
     return publish
+
+
+@pytest.fixture
+def streamed_data(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of small streamed data sets, which tiny workloads read. They are prepared once per process."""
+    from workloads import prepare
+
+    pytest.importorskip("grain")
+    pytest.importorskip("sentencepiece")
+    within = tmp_path_factory.getbasetemp() / "streamed"
+    for name in ("streamed_digits", "streamed_pydoc"):
+        assert prepare.main([name, "--data-dir", str(within)]) == 0
+    monkeypatch.setenv("TFDS_DATA_DIR", str(within))
+    return within

@@ -14,21 +14,11 @@ from sklearn.metrics import average_precision_score
 from results import store
 from results.plans.batch_study import BatchStudy
 from sweeps import __main__ as sweeps_cli, overrides, planning
-from workloads import data_stream, prepare, registry
+from workloads import data_stream, registry
 from workloads.models.options import SIZES
 
 NAMES = list(dict.fromkeys(overrides.united("tiny/all")))
 REAL = [name.replace("tiny/", "shallue2018/", 1) for name in NAMES]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("grain")
-    pytest.importorskip("sentencepiece")
-    within = tmp_path_factory.mktemp("tfds")
-    for name in ("streamed_digits", "streamed_pydoc"):
-        assert prepare.main([name, "--data-dir", str(within)]) == 0
-    return within
 
 
 def studies(preset: str, store: Path) -> list[BatchStudy]:
@@ -84,9 +74,8 @@ def guess(study: BatchStudy, metric: str) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_curve_reaches_a_target_that_is_neither_easy_nor_out_of_reach(
-    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, streamed_data: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("TFDS_DATA_DIR", str(data))
     assert sweeps_cli.main([f"+experiment={name}", "-m", f"store={tmp_path}"]) == 0
     steps: dict[int, int] = {}
     found = studies(name, tmp_path)

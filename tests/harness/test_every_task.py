@@ -25,7 +25,7 @@ SIDES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32,
 QUICK = ("digits_fc", "noisy_quadratic")
 # Each family of models learns in workloads/test_models, too; all workloads are slow.
 FAMILIES = {
-    "mnist/simple_cnn_base/momentum",
+    "mnist/simple_cnn_base/nesterov_momentum",
     "lm1b/lstm/nesterov_momentum",
 }
 TINY = [*dict.fromkeys(name.removeprefix("tiny/") for name in overrides.united("tiny/all"))]
@@ -99,11 +99,12 @@ def test_a_task_learns_in_bfloat16_and_keeps_float32(task: str) -> None:
 @pytest.mark.parametrize(
     "workload", [pytest.param(name, marks=[] if name in FAMILIES else [pytest.mark.slow]) for name in TINY]
 )
-def test_training_loss_falls(workload: str, tmp_path: Path) -> None:
-    line = [f"+experiment=tiny/{workload}", "batch_size=16", "-m", f"store={tmp_path}"]
+def test_loss_falls(workload: str, streamed_data: Path, tmp_path: Path) -> None:
+    budget = "task.budget={steps: 120, epochs: null, examples: null, at_least_steps: null}"
+    line = [f"+experiment=tiny/{workload}", "batch_size=16", "trials=2", budget, "-m", f"store={tmp_path}"]
     (study,) = planning.request(overrides.command_line(line)).studies
     record = engine.run(study, search.draw(study, range(study.trials)), Settings())
-    losses = record.metrics["train_loss"]
+    losses = record.metrics["validation_loss"]
     first, last = (losses[record.step == at] for at in (record.step.min(), study.budget_steps))
     assert np.nanmin(last) < 0.8 * np.median(first), (first, last)
 
