@@ -3,24 +3,29 @@
 import functools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from harness.compiled import ahead_of_time, jaxpr_cost
+from harness.compiled import ahead_of_time, interpolation, jaxpr_cost
+from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
-from harness.step import evaluation, programs, training
+from harness.step import evaluation, programs, rng, training
 from harness.step.batch_partition import TRIAL, Division, of_settings
 from harness.step.programs_key import ProgramsKey, programs_key
 from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Verdict, Work
+from results.grouping import grouped
 from results.plans.batch_study import BatchStudy
+from workloads import losses
 from workloads.workload import DATA, Examples, Workload
 
+Lane = tuple[TrainState, Spans]  # shapes of a trial
+FEW = 2  # examples
 IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
 MOST_TRIED = 4  # number of partitions to compile before the finest one
@@ -28,40 +33,100 @@ MOST_TRIED = 4  # number of partitions to compile before the finest one
 
 def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     """Counts the costs of a study on one of the devices that share a batch."""
-    key = programs_key(study)
+    return counts_of_sizes(study, [study.batch_size], source, settings)[study.batch_size]
+
+
+def counts_of_sizes(
+    study: BatchStudy, batch_sizes: Sequence[int], source: Source, settings: Settings
+) -> dict[int, Counts]:
+    """Counts the costs of studies that only differ in the batch size, by batch size.
+
+    Few programs are traced if there are many sizes, see ``harness.compiled.interpolation``.
+    """
+    key = programs_key(study)._replace(batch_size=0)
     workload = programs.workload_of(key, source)
-    asked = of_settings(settings)
-    shards, microbatches = asked.least[:2]
-    share = Division(shards, microbatches).examples(study.batch_size)
-    stepped = step_jaxpr(workload, share, microbatches, shards)
-    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(
-        key._replace(batch_size=0), json.dumps(source), shards
-    )
-    carry, _ = programs.one_lane(workload)
-    held = max(jaxpr_cost.held_bytes(stepped), evaluation_bytes)
-    return Counts(
-        step=jaxpr_cost.of(stepped),
-        evaluation=evaluation_work,
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(carry.params)),
-        held_bytes=held,
-        equations=jaxpr_cost.equations(stepped) + evaluation_equations,
-        devices=shards,
-        precision=study.precision,
-        least_bytes=_least_bytes(workload, share, settings, held),
-        sums=True,
-        streamed=workload.feed is not None,
-    )
+    shards, microbatches = of_settings(settings).least[:2]
+    shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
+    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
+    lane = programs.one_lane(workload)
+    steps = _steps(workload, lane, sorted(set(shares.values())), microbatches, shards)
+    held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
+    least = _least_bytes(workload, lane, held, settings)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(lane[0].params))
+    return {
+        size: Counts(
+            step=steps[share].work,
+            evaluation=evaluation_work,
+            parameters=parameters,
+            held_bytes=held[share],
+            equations=steps[share].equations + evaluation_equations,
+            devices=shards,
+            precision=study.precision,
+            least_bytes=least[share],
+            sums=True,
+            streamed=workload.feed is not None,
+        )
+        for size, share in shares.items()
+    }
 
 
-def _least_bytes(workload: Workload, share: int, settings: Settings, held: float) -> float:
+def _steps(
+    workload: Workload, lane: Lane, shares: Sequence[int], microbatches: int, shards: int
+) -> dict[int, ProgramCost]:
+    """Returns the costs of a step by number of examples on a device.
+
+    Shares are interpolated between shares whose loss is computed in chunks of the same size.
+    """
+    if len(shares) < interpolation.FEWEST:
+        return {
+            share: interpolation.counted(step_jaxpr(workload, share, microbatches, shards, lane)) for share in shares
+        }
+    labels, classes = _labels(workload, lane)
+
+    def chunk(share: int) -> int:
+        count = share // microbatches * labels
+        size = losses.chunk_size(count, classes)
+        return 0 if size == count else size
+
+    found = {}
+    for own in grouped(shares, chunk).values():
+        found |= interpolation.costs(
+            own,
+            lambda share: step_jaxpr(workload, share, microbatches, shards, lane),
+            lambda share: loss_jaxpr(workload, share // microbatches, shards, lane),
+        )
+    return found
+
+
+def _labels(workload: Workload, lane: Lane) -> tuple[int, int]:
+    """Returns the number of labels of an example, and the number of classes of a label."""
+    inputs, labels = workload.shapes.validation
+    few = jax.ShapeDtypeStruct((FEW, *inputs.shape[1:]), inputs.dtype)
+    outputs = jax.eval_shape(workload.predict, lane[0].params, lane[0].state, few)
+    return math.prod(labels.shape[1:]), outputs.shape[-1]
+
+
+def _least_bytes(
+    workload: Workload, lane: Lane, held: Mapping[int, float], settings: Settings
+) -> dict[int, float]:
     """Returns the approximate bytes on a device that processes its share in the smallest possible parts.
 
     Small networks need little memory anyway and are not counted again.
+
+    Args:
+      workload, lane: the workload, and the shapes of a trial.
+      held: bytes on a device that processes its share at once, by share.
+      settings: settings of the run.
     """
-    fewest = min(share, workload.group)
-    if held < LARGE or settings.microbatches is not None or fewest == share:
-        return held
-    return min(held, jaxpr_cost.held_bytes(step_jaxpr(workload, share // fewest * fewest, share // fewest)))
+    fewest = workload.group
+    large = [share for share, size in held.items() if size >= LARGE and share > fewest]
+    if settings.microbatches is not None or not large:
+        return dict(held)
+    parts = interpolation.costs(
+        sorted({share // fewest for share in large}),
+        lambda count: step_jaxpr(workload, count * fewest, count, 1, lane),
+    )
+    return dict(held) | {share: min(held[share], parts[share // fewest].held_bytes) for share in large}
 
 
 @functools.cache
@@ -71,23 +136,47 @@ def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, 
     return (jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
-def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1, shards: int = 1) -> Any:
+def step_jaxpr(
+    workload: Workload, examples: int, microbatches: int = 1, shards: int = 1, lane: Lane | None = None
+) -> Any:
     """Returns the program of a step of one shard, from selecting its examples to the new parameters.
 
     Examples of several shards may be normalized together, so the axis over which they sum has a size.
     """
-    step, given = a_step(workload, examples, microbatches)
+    step, given = a_step(workload, examples, microbatches, lane)
     sizes = [(DATA, shards)] if shards > 1 else None
     with jax.default_matmul_precision("highest"):
         return jax.make_jaxpr(step, axis_env=sizes)(*given)
 
 
+def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> Any:
+    """Returns the program of the loss of some examples of one shard, whose gradient is most of a step."""
+    carry, spans = lane
+    draw, train = workload.draw, workload.shapes.train
+    if draw is not None:
+        batch = jax.eval_shape(lambda: draw(jax.random.key(0), examples))
+    else:
+        assert train is not None  # a data set without a training set defines draw
+        batch = training.with_rows(train, examples)
+    positions = jax.ShapeDtypeStruct((examples,), np.dtype("int32"))
+
+    def loss(carry: TrainState, spans: Spans, batch: Examples, positions: Any) -> Any:
+        weights = None if workload.padding is None else losses.label_weights(batch.labels, None, workload.padding)
+        keys = rng.example_keys(spans.seed, spans.start, positions)
+        smoothing = spans.metaparameters["label_smoothing"]
+        return workload.loss(carry.params, carry.state, batch, weights, keys, smoothing)
+
+    sizes = [(DATA, shards)] if shards > 1 else None
+    with jax.default_matmul_precision("highest"):
+        return jax.make_jaxpr(loss, axis_env=sizes)(carry, spans, batch, positions)
+
+
 def a_step(
-    workload: Workload, examples: int, microbatches: int = 1
+    workload: Workload, examples: int, microbatches: int = 1, lane: Lane | None = None
 ) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
     """Returns a function that takes a step on one device, and its arguments' shapes (carry first)."""
     division = Division(1, microbatches)
-    carry, spans = programs.one_lane(workload)
+    carry, spans = lane or programs.one_lane(workload)
     train = workload.shapes.train
 
     def step(carry: TrainState, spans: Spans, order: Any, data: Any) -> TrainState:
