@@ -16,7 +16,7 @@ from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, rng, training
 from harness.step.batch_partition import TRIAL, Division, of_settings
-from harness.step.programs_key import ProgramsKey, programs_key
+from harness.step.programs_key import ProgramsKey, family, programs_key
 from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Verdict, Work
 from results.grouping import grouped
@@ -33,17 +33,17 @@ MOST_TRIED = 4  # number of partitions to compile before the finest one
 
 def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     """Counts the costs of a study on one of the devices that share a batch."""
-    return counts_of_sizes(study, [study.batch_size], source, settings)[study.batch_size]
+    return counts_of_sizes(study, source, settings, [study.batch_size])[study.batch_size]
 
 
 def counts_of_sizes(
-    study: BatchStudy, batch_sizes: Sequence[int], source: Source, settings: Settings
+    study: BatchStudy, source: Source, settings: Settings, batch_sizes: Sequence[int]
 ) -> dict[int, Counts]:
     """Counts the costs of studies that only differ in the batch size, by batch size.
 
     Few programs are traced if there are many sizes, see ``harness.compiled.interpolation``.
     """
-    key = programs_key(study)._replace(batch_size=0)
+    key = family(study)
     workload = programs.workload_of(key, source)
     shards, microbatches = of_settings(settings).least[:2]
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}

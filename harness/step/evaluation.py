@@ -24,7 +24,7 @@ CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywh
 def chunk_size(workload: Workload, split: str) -> int:
     """Returns the number of examples of a split that are evaluated at once."""
     inputs = getattr(workload.shapes, split).inputs
-    params, state = jax.eval_shape(workload.init, jax.random.key(0))
+    params, state = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
 
     def sizes(examples: int) -> list[int]:
         given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
@@ -69,6 +69,19 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
     return tuple(shapes)
 
 
+def _chunk_sizes(workload: Workload) -> dict[str, int]:
+    """Returns the chunk size of each evaluated split. Splits with equal examples share the network's shapes."""
+    found: dict[Any, int] = {}
+    sizes = {}
+    for split in workload.evaluated_splits:
+        inputs = getattr(workload.shapes, split).inputs
+        key = inputs.shape[1:], inputs.dtype
+        if key not in found:
+            found[key] = chunk_size(workload, split)
+        sizes[split] = found[key]
+    return sizes
+
+
 def evaluate_lane(
     workload: Workload, division: Division, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> ArrayPair:
@@ -89,9 +102,11 @@ def evaluate_lane(
     predict = shardings.gathering(workload.predict, sharding)
     specs = P() if sharding is None else shardings.by_hand(sharding.specs)
 
+    chunk_sizes = _chunk_sizes(workload)
+
     def of_shard(splits: tuple[Examples, ...], params: Params, state: State) -> list[Sums]:
         by_split = [
-            _sums(workload, shards, functools.partial(predict, params, state), examples, split)
+            _sums(workload, shards, functools.partial(predict, params, state), examples, split, chunk_sizes[split])
             for split, examples in zip(workload.evaluated_splits, splits, strict=True)
         ]
         return mesh.summed(by_split, shards)
@@ -105,14 +120,21 @@ def evaluate_lane(
         metrics = jnp.where(params_finite, metrics, jnp.nan)
         return metrics, jnp.all(jnp.isfinite(metrics))
 
-    shapes = jax.eval_shape(measure)
-    return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
+    count = len(workload.evaluated_splits) * len(workload.metrics)
+    return jax.lax.cond(active, measure, lambda: (jnp.full(count, jnp.nan), jnp.bool_(False)))
 
 
-def _sums(workload: Workload, shards: int, predict: Callable[[Array], Array], examples: Examples, split: str) -> Sums:
+def _sums(
+    workload: Workload,
+    shards: int,
+    predict: Callable[[Array], Array],
+    examples: Examples,
+    split: str,
+    chunk_examples: int,
+) -> Sums:
     """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs."""
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
-    size = min(own, chunk_size(workload, split))
+    size = min(own, chunk_examples)
 
     def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
         predicted = predict(chunk.inputs)
