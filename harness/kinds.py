@@ -222,7 +222,7 @@ def _family(question: Question) -> Hashable:
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
     if question.topology is not None or runner.counts_of_sizes is None:
-        return question.key()
+        return question.topology, study.name, question.trials, json.dumps(question.source), question.settings
     return study.kind, runner.family(study), json.dumps(question.source, sort_keys=True), question.settings
 
 
