@@ -83,13 +83,13 @@ def _steps(
         }
     labels, classes = _labels(workload, lane)
 
-    def chunk(share: int) -> int:
-        count = share // microbatches * labels
-        size = losses.chunk_size(count, classes)
-        return 0 if size == count else size
+    def division(share: int) -> tuple[bool, int]:
+        part = share // microbatches
+        chunk = losses.chunk_size(part * labels, classes)
+        return part == 1, 0 if chunk == part * labels else chunk  # JAX omits some operations on a single example
 
     found = {}
-    for own in grouped(shares, chunk).values():
+    for own in grouped(shares, division).values():
         found |= interpolation.costs(
             own,
             lambda share: step_jaxpr(workload, share, microbatches, shards, lane),
