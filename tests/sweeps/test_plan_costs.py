@@ -346,7 +346,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v5e:2x2x2"], "Give its chips along two directions, such as v5e:2x2"),
         (["topology=v4:2x2"], "Give its chips along three directions, such as v4:2x2x1"),
         (["topology=v9:2x2"], "unknown TPU version 'v9'"),
-        (["topology=h100:8"], "For a GPU, leave out topology= on a machine that has one"),
+        (["topology=h100:8"], "For a GPU, use device=NAME devices=N, such as device=h100 devices=8"),
         (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
         (["+experiment=zzzz"], "The nearest are"),
     ],
