@@ -57,7 +57,7 @@ def costs(sizes: Sequence[int], program: Program, part: Program | None = None) -
     """
     program = functools.lru_cache(KEPT)(program)
     part = None if part is None else functools.lru_cache(KEPT)(part)
-    found = {}
+    found: dict[int, ProgramCost] = {}
     left = [sorted(sizes)]
     while left:
         own = left.pop()

@@ -88,7 +88,7 @@ def _steps(
         chunk = losses.chunk_size(part * labels, classes)
         return part == 1, 0 if chunk == part * labels else chunk  # JAX omits some operations on a single example
 
-    found = {}
+    found: dict[int, ProgramCost] = {}
     for own in grouped(shares, division).values():
         found |= interpolation.costs(
             own,
@@ -106,9 +106,7 @@ def _labels(workload: Workload, lane: Lane) -> tuple[int, int]:
     return math.prod(labels.shape[1:]), outputs.shape[-1]
 
 
-def _least_bytes(
-    workload: Workload, lane: Lane, held: Mapping[int, float], settings: Settings
-) -> dict[int, float]:
+def _least_bytes(workload: Workload, lane: Lane, held: Mapping[int, float], settings: Settings) -> dict[int, float]:
     """Returns the approximate bytes on a device that processes its share in the smallest possible parts.
 
     Small networks need little memory anyway and are not counted again.

@@ -15,11 +15,11 @@ class AbsentDevices(NamedTuple):
 
     Attributes:
       row: name in ``results.costs.hardware.HARDWARE``.
-      count: number of devices.
+      number: number of devices.
     """
 
     row: str
-    count: int
+    number: int
 
     @property
     def backend(self) -> str:
@@ -34,7 +34,7 @@ class AbsentDevices(NamedTuple):
     @property
     def text(self) -> str:
         """The number and the name of the devices."""
-        return f"{self.count:,} × {self.row}"
+        return f"{self.number:,} × {self.row}"
 
 
 def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
@@ -105,5 +105,5 @@ def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
     if counts.held_bytes <= devices.memory_bytes or counts.devices == devices.count:
         return None
     whole = counts.held_bytes * counts.devices
-    more = [n for n in range(counts.devices + 1, devices.count + 1) if devices.count % n == 0]
-    return next((n for n in more if whole / n <= devices.memory_bytes), devices.count)
+    more = [n for n in range(counts.devices + 1, devices.number + 1) if devices.number % n == 0]
+    return next((n for n in more if whole / n <= devices.memory_bytes), devices.number)

@@ -90,7 +90,7 @@ class StudyCost(NamedTuple):
     def devices(self) -> int:
         """Number of devices that the study occupies."""
         if self.absent:
-            return self.absent.count
+            return self.absent.number
         if self.verdict:
             return self.verdict.devices
         return self.counts.devices if self.counts else 1
@@ -158,17 +158,7 @@ def of_request(
         compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
         answers = _ask(request, compiled, {}, say, topology, timeout_seconds)
         verdicts = {name: questions.verdict_of(answer) for name, answer in answers.items()}
-    counted = [study for study in request.studies if RUNNERS[study.kind].counts is not None]
-    given = _ask(request, counted, verdicts, say)
-    if absent is not None:
-        given = _on_absent(request, counted, given, absent, say)
-    counts = {name: questions.counts_of(answer) for name, answer in given.items() if questions.REFUSED not in answer}
-    why = {name: answer[questions.REFUSED] for name, answer in given.items() if questions.REFUSED in answer}
-    why |= {
-        study.name: f"costs of kind {study.kind} cannot be counted before a run"
-        for study in request.studies
-        if not _is_counted(study)
-    }
+    counts, why = _counted(request, verdicts, absent, say)
     stored = commits(request.store)
     fixed = here() if topology is None else Device("", "tpu")
     if absent is not None:
@@ -200,6 +190,24 @@ def of_request(
         found.append(cost._replace(by=why.get(study.name, cost.by)))
         compiling.add(programs)
     return found
+
+
+def _counted(
+    request: Request, verdicts: Mapping[str, Verdict], absent: AbsentDevices | None, say: Say
+) -> tuple[dict[str, Counts], dict[str, str]]:
+    """Returns counts, and the reasons why others are missing, by study name."""
+    counted = [study for study in request.studies if _is_counted(study)]
+    given = _ask(request, counted, verdicts, say)
+    if absent is not None:
+        given = _on_absent(request, counted, given, absent, say)
+    counts = {name: questions.counts_of(answer) for name, answer in given.items() if questions.REFUSED not in answer}
+    why = {name: answer[questions.REFUSED] for name, answer in given.items() if questions.REFUSED in answer}
+    why |= {
+        study.name: f"costs of kind {study.kind} cannot be counted before a run"
+        for study in request.studies
+        if not _is_counted(study)
+    }
+    return counts, why
 
 
 def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
@@ -272,15 +280,15 @@ def _on_absent(
 ) -> dict[str, Answer]:
     """Returns answers that divide each batch over the fewest devices whose memory could suffice."""
     found = dict(given)
-    open_ = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
-    while open_:
-        counts = {s.name: questions.counts_of(found[s.name]) for s in open_ if questions.REFUSED not in found[s.name]}
+    left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
+    while left:
+        counts = {s.name: questions.counts_of(found[s.name]) for s in left if questions.REFUSED not in found[s.name]}
         wanted = {name: absent_devices.shards_of(absent, each) for name, each in counts.items()}
         more = {name: shards for name, shards in wanted.items() if shards is not None}
-        open_ = [study for study in open_ if study.name in more]
-        answers = _ask(request, open_, {}, say, shards=more)
-        open_ = [study for study in open_ if questions.REFUSED not in answers[study.name]]
-        found |= {study.name: answers[study.name] for study in open_}
+        left = [study for study in left if study.name in more]
+        answers = _ask(request, left, {}, say, shards=more)
+        left = [study for study in left if questions.REFUSED not in answers[study.name]]
+        found |= {study.name: answers[study.name] for study in left}
     return found
 
 
@@ -300,12 +308,12 @@ def _cost(
 ) -> StudyCost:
     """Predicts the cost of a study."""
     ratios = Known() if counts is None or absent is not None else known.of(device, study, counts.step.flops)
-    rates = None if counts is None else _rates(device, counts.precision, ratios)
+    rates = None if counts is None else _rates(device, counts.precision, ratios, probed=absent is None)
     if verdict is not None:
         lanes = verdict.lanes * (verdict.devices // verdict.shards)
     of_group = 1 if absent is None or counts is None else _lanes_of_group(absent, counts, lanes)
     if absent is not None and counts is not None:
-        lanes = of_group * max(1, absent.count // counts.devices)
+        lanes = of_group * max(1, absent.number // counts.devices)
     machine_bytes = _machine_bytes(device, counts) if asked is None else None
     about = (study, missing, counts, verdict, asked, device, machine_bytes, lanes)
     cost = StudyCost(*about, None, False, *lengths, None, "this device is unknown", absent)
@@ -322,7 +330,7 @@ def _cost(
         alone = lanes == 1
         at_once = lanes if absent is None else of_group
         step = predictions.seconds(counts.step, rates, at_once)
-        step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / at_once))
+        step = step.plus(_exchange(device, counts, rates, probed=absent is None)).plus(call.times(1 / at_once))
         trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
         alone = verdict.shards == verdict.devices and verdict.lanes == 1
@@ -343,15 +351,15 @@ def _cost(
 
 def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
     """Returns the number of trials that run at once on the absent devices that share a step, as memory allows."""
-    groups = max(1, absent.count // counts.devices)
+    groups = max(1, absent.number // counts.devices)
     return max(1, min(math.ceil(lanes / groups), int(absent.memory_bytes // max(1.0, counts.held_bytes))))
 
 
 def _obstacle(cost: StudyCost) -> str | None:
     """Returns the reason why a study cannot run on absent devices, or None if it can."""
     assert cost.absent is not None
-    if cost.counts is not None and cost.counts.devices > cost.absent.count:
-        return f"it needs {cost.counts.devices:,} devices, more than devices={cost.absent.count}"
+    if cost.counts is not None and cost.counts.devices > cost.absent.number:
+        return f"it needs {cost.counts.devices:,} devices, more than devices={cost.absent.number}"
     return "it does not fit" if cost.fits is False else None
 
 
@@ -371,15 +379,15 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     return found
 
 
-def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
-    """Returns the predicted seconds of summing gradients over this machine's devices, from a probe or a table.
+def _exchange(device: Device, counts: Counts, rates: Rates, *, probed: bool) -> Seconds:
+    """Returns the predicted seconds of summing gradients over devices, from a probe of this machine or a table.
 
     The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return NOTHING
     size = 4.0 * counts.parameters
-    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size)
+    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size) if probed else None
     row = hardware_of(device.kind)
     if seconds is None and row is not None:
         group = (tuple(range(counts.devices)),)
@@ -399,9 +407,10 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
     return None if row is None else HARDWARE[row].memory_bytes
 
 
-def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
-    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe, otherwise tables."""
+def _rates(device: Device, precision: str, ratios: Known, *, probed: bool) -> Rates | None:
+    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe if allowed, otherwise tables."""
     if ratios.steps is not None:
         tables = predictions.rates(*device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)
-    return microbenchmarks.rates(*device, precision) or predictions.rates(*device, precision)
+    tables = predictions.rates(*device, precision)
+    return (microbenchmarks.rates(*device, precision) or tables) if probed else tables
