@@ -42,7 +42,18 @@ def counted(jaxpr: Any) -> ProgramCost:
     return ProgramCost(jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
-def costs(sizes: Sequence[int], program: Program, part: Program | None = None) -> dict[int, ProgramCost]:
+class Piece(NamedTuple):
+    """Sizes from ``first`` to ``last``, between whose programs costs are interpolated."""
+
+    first: int
+    last: int
+    few: Any
+    more: Any
+
+
+def costs(
+    sizes: Sequence[int], program: Program, part: Program | None = None, pieces: list[Piece] | None = None
+) -> dict[int, ProgramCost]:
     """Returns the costs of a program at each size. Only some of the programs are traced.
 
     The smallest and the largest program are counted. If their operations are the same, and ``part`` is affine at random
@@ -54,7 +65,9 @@ def costs(sizes: Sequence[int], program: Program, part: Program | None = None) -
       program: returns the program of a size.
       part: returns a part of the program that determines the rest, and that is faster to trace. By default, only the
         operations of counted programs are compared.
+      pieces: pieces that are known from other calls for the same program. New ones are added.
     """
+    pieces = [] if pieces is None else pieces
     program = functools.lru_cache(KEPT)(program)
     part = None if part is None else functools.lru_cache(KEPT)(part)
     found: dict[int, ProgramCost] = {}
@@ -62,13 +75,18 @@ def costs(sizes: Sequence[int], program: Program, part: Program | None = None) -
     while left:
         own = left.pop()
         first, last = own[0], own[-1]
-        if len(own) < FEWEST:
+        known = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
+        if known is None and len(own) < FEWEST:
             found |= {size: counted(program(size)) for size in own if size not in found}
-        elif _is_affine(own, program, part):
-            found |= _between(own, program(first), program(last))
-        else:
+            continue
+        if known is None and _is_affine(own, program, part):
+            known = Piece(first, last, program(first), program(last))
+            pieces.append(known)
+        if known is None:
             middle = len(own) // 2
             left += [own[: middle + 1], own[middle:]]
+        else:
+            found |= _between(own, known)
     return found
 
 
@@ -112,11 +130,11 @@ def _is_affine(sizes: Sequence[int], program: Program, part: Program | None) -> 
     return outline(program(first)).operations == outline(program(last)).operations
 
 
-def _between(sizes: Sequence[int], few: Any, more: Any) -> dict[int, ProgramCost]:
-    """Returns the costs at sizes from that of ``few`` to that of ``more``."""
-    first, last = sizes[0], sizes[-1]
-    ends = counted(few), counted(more)
-    held = jaxpr_cost.held_bytes_between(few, more, (np.array(sizes) - first) / (last - first))
+def _between(sizes: Sequence[int], piece: Piece) -> dict[int, ProgramCost]:
+    """Returns the costs at sizes of a piece."""
+    first, last = piece.first, piece.last
+    ends = counted(piece.few), counted(piece.more)
+    held = jaxpr_cost.held_bytes_between(piece.few, piece.more, (np.array(sizes) - first) / (last - first))
     found = {}
     for size, peak in zip(sizes, held, strict=True):
         both = zip(*(map(int, each.work) for each in ends), strict=True)

@@ -3,15 +3,15 @@
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from harness.compiled import ahead_of_time, interpolation, jaxpr_cost
-from harness.compiled.interpolation import ProgramCost
+from harness.compiled.interpolation import Piece, ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, rng, training
@@ -21,11 +21,11 @@ from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Verdict, Work
 from results.grouping import grouped
 from results.plans.batch_study import BatchStudy
-from workloads import losses
-from workloads.workload import DATA, Examples, Workload
+from workloads import losses, registry
+from workloads.workload import DATA, Draw, Examples, Loss, Workload
 
 Lane = tuple[TrainState, Spans]  # shapes of a trial
-FEW = 2  # examples
+KEPT = 16  # programs whose pieces are kept
 IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
 MOST_TRIED = 4  # number of partitions to compile before the finest one
@@ -49,9 +49,10 @@ def counts_of_sizes(
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
     lane = programs.one_lane(workload)
-    steps = _steps(workload, lane, sorted(set(shares.values())), microbatches, shards)
+    network = _network(key, source, workload)
+    steps = _steps(workload, network, lane, sorted(set(shares.values())), microbatches, shards)
     held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
-    least = _least_bytes(workload, lane, held, settings)
+    least = _least_bytes(workload, network, lane, held, settings)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(lane[0].params))
     return {
         size: Counts(
@@ -70,49 +71,77 @@ def counts_of_sizes(
     }
 
 
+class Network(NamedTuple):
+    """The choices that determine the program of a step, which several data sets may share.
+
+    Attributes:
+      key: key of programs without data set and batch size.
+      classes: number of outputs per label.
+      loss, padding, draw: as in ``Dataset``.
+      train: shapes and dtypes of the arrays that a step selects a batch from, without the examples of streamed data.
+    """
+
+    key: ProgramsKey
+    classes: int
+    loss: Loss
+    padding: int | None
+    draw: Draw | None
+    train: tuple[Any, ...]
+
+
+def _network(key: ProgramsKey, source: Source, workload: Workload) -> Network:
+    row = registry.dataset(key.dataset, source)
+    train = workload.shapes.train or workload.shapes.validation
+    start = 0 if workload.feed is None else 1
+    shapes = tuple((array.shape[start:], str(np.dtype(array.dtype))) for array in train)
+    return Network(key._replace(dataset="", data=""), row.classes, row.loss, row.padding, row.draw, shapes)
+
+
+@functools.lru_cache(KEPT)
+def _pieces(key: Hashable) -> list[Piece]:
+    """Returns the pieces of a program that are known, as a list that grows."""
+    return []
+
+
+def forget() -> None:
+    """Forgets all counted programs, so that later counts do not depend on earlier ones."""
+    _pieces.cache_clear()
+
+
 def _steps(
-    workload: Workload, lane: Lane, shares: Sequence[int], microbatches: int, shards: int
+    workload: Workload, network: Network, lane: Lane, shares: Sequence[int], microbatches: int, shards: int
 ) -> dict[int, ProgramCost]:
     """Returns the costs of a step by number of examples on a device.
 
     Shares are interpolated between shares whose loss is computed in chunks of the same size.
     """
-    if len(shares) < interpolation.FEWEST:
-        return {
-            share: interpolation.counted(step_jaxpr(workload, share, microbatches, shards, lane)) for share in shares
-        }
-    labels, classes = _labels(workload, lane)
+    labels = math.prod(workload.shapes.validation.labels.shape[1:])
 
     def division(share: int) -> tuple[bool, int]:
         part = share // microbatches
-        chunk = losses.chunk_size(part * labels, classes)
+        chunk = losses.chunk_size(part * labels, max(1, network.classes))
         return part == 1, 0 if chunk == part * labels else chunk  # JAX omits some operations on a single example
 
     found: dict[int, ProgramCost] = {}
-    for own in grouped(shares, division).values():
+    for divided, own in grouped(shares, division).items():
         found |= interpolation.costs(
             own,
             lambda share: step_jaxpr(workload, share, microbatches, shards, lane),
             lambda share: loss_jaxpr(workload, share // microbatches, shards, lane),
+            _pieces((network, divided, microbatches, shards)),
         )
     return found
 
 
-def _labels(workload: Workload, lane: Lane) -> tuple[int, int]:
-    """Returns the number of labels of an example, and the number of classes of a label."""
-    inputs, labels = workload.shapes.validation
-    few = jax.ShapeDtypeStruct((FEW, *inputs.shape[1:]), inputs.dtype)
-    outputs = jax.eval_shape(workload.predict, lane[0].params, lane[0].state, few)
-    return math.prod(labels.shape[1:]), outputs.shape[-1]
-
-
-def _least_bytes(workload: Workload, lane: Lane, held: Mapping[int, float], settings: Settings) -> dict[int, float]:
+def _least_bytes(
+    workload: Workload, network: Network, lane: Lane, held: Mapping[int, float], settings: Settings
+) -> dict[int, float]:
     """Returns the approximate bytes on a device that processes its share in the smallest possible parts.
 
     Small networks need little memory anyway and are not counted again.
 
     Args:
-      workload, lane: the workload, and the shapes of a trial.
+      workload, network, lane: the workload, its choices that determine programs, and the shapes of a trial.
       held: bytes on a device that processes its share at once, by share.
       settings: settings of the run.
     """
@@ -123,6 +152,7 @@ def _least_bytes(workload: Workload, lane: Lane, held: Mapping[int, float], sett
     parts = interpolation.costs(
         sorted({share // fewest for share in large}),
         lambda count: step_jaxpr(workload, count * fewest, count, 1, lane),
+        pieces=_pieces((network, "parts")),
     )
     return dict(held) | {share: min(held[share], parts[share // fewest].held_bytes) for share in large}
 

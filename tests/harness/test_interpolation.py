@@ -50,9 +50,14 @@ def test_random_sizes_cost_what_they_cost_alone(task: str, group: int, monkeypat
     study = study_of(task)
     drawn = random.Random(task).sample(range(2, 170), 8)
     sizes = [group * size for size in sorted(drawn)]
+    network_costs.forget()
     traced = is_traced(monkeypatch)
     found = network_costs.counts_of_sizes(study, None, Settings(), sizes)
     assert len(traced) == 2
+    # Other sizes within the same range, perhaps of another data set, are not traced.
+    network_costs.counts_of_sizes(study, None, Settings(), sizes[2:6])
+    assert len(traced) == 2
+    network_costs.forget()
     size = sizes[random.Random(task).randrange(1, 7)]
     assert found[size] == network_costs.counts(dataclasses.replace(study, batch_size=size), None, Settings())
 
@@ -64,7 +69,9 @@ def test_each_division_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(network_costs, "LARGE", 1 << 16)
     sizes = [1, 2, 3, 4, 5, 16, 32, 48, 64, 96, 128]
     for settings in (Settings(), Settings(microbatches=2)):
+        network_costs.forget()
         found = network_costs.counts_of_sizes(study, None, settings, sizes)
+        network_costs.forget()
         for size in (1, 48, 64):
             assert found[size] == network_costs.counts(dataclasses.replace(study, batch_size=size), None, settings)
 
