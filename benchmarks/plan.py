@@ -9,8 +9,8 @@ these counts with those of the plan.
 Otherwise, first compares measured times of matmuls with predictions of a probe from other sizes, each as the median of
 three. Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them.
 Predictions and measurements are CPU seconds of one worker for compilation, training and evaluation, without cached
-programs. Stores record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep are therefore
-multiplied by the fraction of time in which the worker was not waiting.
+programs. Stores record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep
+are therefore multiplied by the fraction of time in which the worker was not waiting.
 """
 
 import json
