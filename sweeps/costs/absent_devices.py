@@ -38,7 +38,8 @@ class AbsentDevices(NamedTuple):
 
 
 def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
-    """Returns the devices that ``device=NAME devices=N`` requests. N is 1 by default. None without ``device=``.
+    """Returns the devices that ``device=NAME devices=N`` requests. N is 1 by default. The result is missing without
+    ``device=``.
 
     Raises:
       BadInput: the device is unknown, or the number of devices is invalid.
@@ -99,8 +100,8 @@ def price_of(text: str | None) -> float | None:
 def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
     """Returns the number of devices that should share a step, whose counts are for one device.
 
-    This is the smallest divisor of the number of devices at which activations could fit. Returns None if no more
-    devices are needed, or available.
+    This is the smallest divisor of the number of devices at which activations could fit. The result is missing if the
+    counted devices suffice, or are all devices.
     """
     if counts.held_bytes <= devices.memory_bytes or counts.devices == devices.count:
         return None

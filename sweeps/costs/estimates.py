@@ -83,7 +83,7 @@ class StudyCost(NamedTuple):
 
     @property
     def hours(self) -> Seconds | None:
-        """Predicted hours until all trials have run one after another on all devices, or None if unknown."""
+        """Predicted hours until the devices have run all trials. They are missing if the time is unknown."""
         return None if self.device_seconds is None else self.device_seconds.times(1 / 3600 / self.devices)
 
     @property
@@ -147,7 +147,7 @@ def of_request(
       topology: topology of TPUs, which this machine need not have. None predicts for this machine.
       timeout_seconds: timeout for compiling all studies.
       say: called with messages for the user.
-      absent: devices that this machine does not have, in place of a topology. Nothing is compiled.
+      absent: devices that this machine does not have, in place of a topology. Programs are only counted.
 
     Raises:
       BadInput: the topology does not exist, or a study cannot be compiled for it.
@@ -356,7 +356,7 @@ def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
 
 
 def _obstacle(cost: StudyCost) -> str | None:
-    """Returns the reason why a study cannot run on absent devices, or None if it can."""
+    """Returns the reason why a study cannot run on absent devices, if there is one."""
     assert cost.absent is not None
     if cost.counts is not None and cost.counts.devices > cost.absent.number:
         return f"it needs {cost.counts.devices:,} devices, more than devices={cost.absent.number}"
