@@ -77,8 +77,8 @@ class Runner(NamedTuple):
       counts: function that counts the costs of a study from shapes only, given its plan, the source of its data and
         settings. None for kinds without predicted costs.
       counts_of_sizes: function that counts the costs of studies of a family, by number of examples in a step. Its
-        arguments are those of ``counts`` for one of the studies, and the numbers of examples. Studies of other kinds are
-        counted one by one.
+        arguments are those of ``counts`` for one of the studies, and the numbers of examples. Studies of other kinds
+        are counted one by one.
       family: function that returns a key of a study. Studies with equal keys only differ in the batch size and in
         numbers that do not change programs.
       verdict: function that compiles a study for a topology, given the same arguments and the topology. None for kinds

@@ -77,6 +77,26 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
     return _peak([_open(few), _open(more)], bytes_between, given=True)
 
 
+def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
+    """Returns the peak bytes of programs like this one, in which other counts take the place of a prime.
+
+    Dimensions that the prime divides are proportional to the count, and the others do not depend on it.
+
+    Args:
+      jaxpr: result of ``jax.make_jaxpr``. Its other dimensions are smaller than the prime.
+      prime: count of this program.
+      counts: int64[N], counts of the other programs.
+    """
+
+    def bytes_scaled(variables: Sequence[Any]) -> Any:
+        size = array_bytes(variables[0])
+        if all(dimension % prime for dimension in getattr(variables[0].aval, "shape", ())):
+            return size
+        return size // prime * counts
+
+    return np.broadcast_to(_peak([_open(jaxpr)], bytes_scaled, given=True), counts.shape)
+
+
 def device_bytes(arrays: Any) -> int:
     """Returns the bytes of arrays on each device of their mesh."""
     return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in tree_leaves(arrays))

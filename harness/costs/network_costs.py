@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from harness.compiled import ahead_of_time, interpolation, jaxpr_cost
-from harness.compiled.interpolation import Piece, ProgramCost
+from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, rng, training
@@ -25,6 +25,7 @@ from workloads import losses, registry
 from workloads.workload import DATA, Draw, Examples, Loss, Workload
 
 Lane = tuple[TrainState, Spans]  # shapes of a trial
+PARTS = 1_000_003  # a prime above all dimensions of networks
 KEPT = 16  # programs whose pieces are kept
 IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
@@ -98,8 +99,8 @@ def _network(key: ProgramsKey, source: Source, workload: Workload) -> Network:
 
 
 @functools.lru_cache(KEPT)
-def _pieces(key: Hashable) -> list[Piece]:
-    """Returns the pieces of a program that are known, as a list that grows."""
+def _pieces(key: Hashable) -> list[Any]:
+    """Returns the pieces or programs of a key that are known, as a list that grows."""
     return []
 
 
@@ -146,15 +147,20 @@ def _least_bytes(
       settings: settings of the run.
     """
     fewest = workload.group
-    large = [share for share, size in held.items() if size >= LARGE and share > fewest]
+    large = [share for share, size in held.items() if size >= LARGE and share >= 2 * fewest]
     if settings.microbatches is not None or not large:
         return dict(held)
-    parts = interpolation.costs(
-        sorted({share // fewest for share in large}),
-        lambda count: step_jaxpr(workload, count * fewest, count, 1, lane),
-        pieces=_pieces((network, "parts")),
-    )
-    return dict(held) | {share: min(held[share], parts[share // fewest].held_bytes) for share in large}
+    program = _in_parts(network, workload, lane)
+    peaks = jaxpr_cost.held_bytes_scaled(program, PARTS, np.array(large) // fewest)
+    return dict(held) | {share: min(held[share], int(peak)) for share, peak in zip(large, peaks, strict=True)}
+
+
+def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
+    """Returns the program of a step in ``PARTS`` parts of the smallest size."""
+    known = _pieces((network, "parts"))
+    if not known:
+        known.append(step_jaxpr(workload, PARTS * workload.group, PARTS, 1, lane))
+    return known[0]
 
 
 @functools.cache

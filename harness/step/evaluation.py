@@ -103,10 +103,13 @@ def evaluate_lane(
     specs = P() if sharding is None else shardings.by_hand(sharding.specs)
 
     chunk_sizes = _chunk_sizes(workload)
+    shapes: dict[Any, Sums] = {}  # by shapes of a chunk
 
     def of_shard(splits: tuple[Examples, ...], params: Params, state: State) -> list[Sums]:
         by_split = [
-            _sums(workload, shards, functools.partial(predict, params, state), examples, split, chunk_sizes[split])
+            _sums(
+                workload, shards, functools.partial(predict, params, state), examples, split, chunk_sizes[split], shapes
+            )
             for split, examples in zip(workload.evaluated_splits, splits, strict=True)
         ]
         return mesh.summed(by_split, shards)
@@ -131,8 +134,12 @@ def _sums(
     examples: Examples,
     split: str,
     chunk_examples: int,
+    shapes: dict[Any, Sums],
 ) -> Sums:
-    """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs."""
+    """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs.
+
+    ``shapes`` are those of the sums of a chunk, which splits with equal examples share.
+    """
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
     size = min(own, chunk_examples)
 
@@ -153,8 +160,11 @@ def _sums(
         return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
 
     starts = jnp.arange(0, own, size)
-    shapes = jax.eval_shape(of_chunk, Examples(*(a[:size] for a in examples)), jnp.ones(size))
-    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    chunk = with_rows(examples, size)
+    key = tuple((each.shape, each.dtype) for each in chunk)
+    if key not in shapes:
+        shapes[key] = jax.eval_shape(of_chunk, chunk, jax.ShapeDtypeStruct((size,), np.dtype("float32")))
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[key])
     return jax.lax.scan(add, zeros, starts)[0]
 
 
