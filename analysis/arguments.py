@@ -57,8 +57,11 @@ def parser() -> CommandParser:
     description += help_text.COVERAGE_OF_SUGGESTIONS + meanings(columns.SUGGESTED)
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
     for name, (own, row) in kind_views.commands().items():
-        table = command(name, own.summary, own.help + meanings(row.columns) + own.fit_help, store, csv)
-        table.set_defaults(fit=False)
+        description = own.help + meanings(row.columns) + own.fit_help
+        table = command(name, own.summary, description, *([csv] if own.published else [store, csv]))
+        table.set_defaults(fit=False, published=False, anchor=None)
+        if own.published:
+            _add_published(table)
         if own.fits:
             table.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
     description = help_text.PAYOFF + meanings(columns.PAYOFF)
@@ -129,6 +132,14 @@ def _counts(words: str) -> list[int]:
 
 
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: invalid … value
+
+
+def _add_published(sub: CommandParser) -> None:
+    """Adds --store and --published, one of which is required, and the options of --published."""
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    source.add_argument("--published", action="store_true", help="published steps next to their predictions")
+    sub.add_argument("--anchor", metavar="ROW", help="published row that scales its generation (with --published)")
 
 
 def _add_source(sub: CommandParser) -> Any:

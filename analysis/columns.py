@@ -357,3 +357,27 @@ LAYOUTS = {
     "or empty without another layout",
     "study": "name of the study",
 }
+
+PUBLISHED_STEPS = {
+    "row": "row of results/papers/step_times.csv, or maxtext and the row of layouts.csv",
+    "source": "key of results/papers/sources.csv",
+    "model": "name of the model",
+    "chip": "generation of the accelerator",
+    "chips": "number of chips",
+    "mesh": "axes of the mesh and their sizes, of which dcn_ axes run between slices",
+    "set": "set of rows whose errors are reported together (empty if not compared)",
+    "precision": "precision of matmuls",
+    "status": "compared, or the reason why it is not",
+    "published_seconds": "published: seconds of a step",
+    "published_from": "seconds if the source states them, or FLOP/s if they follow from these",
+    "predicted_seconds": "predicted: seconds of a step",
+    "predicted_low": "predicted: lower end of the 90 % range",
+    "predicted_high": "predicted: upper end of the 90 % range",
+    "ratio": "predicted over published seconds",
+    "predicted_products_seconds": "predicted: matmuls with parameters",
+    "predicted_attention_seconds": "predicted: attention",
+    "predicted_memory_seconds": "predicted: memory traffic, which overlaps with matmuls (empty on GPUs)",
+    "predicted_links_seconds": "predicted: exchanges in a slice, which overlap with matmuls (empty on GPUs)",
+    "predicted_slices_seconds": "predicted: loss between slices",
+    "predicted_bubble_seconds": "predicted: idle time of pipeline stages",
+}

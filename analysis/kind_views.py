@@ -60,6 +60,8 @@ class Command(NamedTuple):
         ``absent``, which returns the error for a store without such studies.
       fits: dotted name of the function that returns the table and the text of the option ``--fit``, if there is one.
       fit_help: help of this option.
+      published: dotted name of the function that returns the table and the text of the option ``--published`` for an
+        anchor, if there is one.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Command(NamedTuple):
     module: str
     fits: str = ""
     fit_help: str = ""
+    published: str = ""
 
 
 class Presentation(NamedTuple):
@@ -194,6 +197,11 @@ PRESENTATIONS = {
                 "analysis.figures.layout_figures.published",
                 "utilization of published layouts against chips",
             ),
+            "layout_published_steps": Figure(
+                LAYOUTS,
+                "analysis.figures.layout_figures.published_steps",
+                "predicted over published seconds of published steps, by generation",
+            ),
         },
         section=Section("layouts", "Layouts", "analysis.report.layouts_html"),
         command=Command(
@@ -201,6 +209,8 @@ PRESENTATIONS = {
             "the costs of each layout of a step on a mesh",
             help_text.LAYOUTS,
             "analysis.measured_layouts",
+            fit_help=help_text.LAYOUTS_PUBLISHED + help_text.meanings(columns.PUBLISHED_STEPS),
+            published="analysis.published_steps.of_options",
         ),
     ),
 }

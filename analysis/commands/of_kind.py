@@ -6,12 +6,19 @@ import pkgutil
 
 from analysis import kind_views, output, text
 from results import store
+from results.bad_input import BadInput
 from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:
     """Prints a row per study, or per curve with --fit."""
     own, row = kind_views.commands()[options.command]
+    if options.anchor is not None and not options.published:
+        raise BadInput("--anchor needs --published: it scales predictions of published steps")
+    if options.published:
+        table, words = pkgutil.resolve_name(own.published)(options.anchor)
+        output.print_table(table, lambda: words)
+        return
     module = importlib.import_module(own.module)
     found = pkgutil.resolve_name(row.load)(options.store)
     if not found:

@@ -16,7 +16,9 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from analysis.published_steps import COMPARED, MIXTURE, table as steps_table
 from results.aliases import Strings
+from results.costs.step_constants import RANGE
 from results.grouping import grouped
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
@@ -146,6 +148,40 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     ax.set(xlabel="measured peak GB per device", ylabel="measured chip-seconds per million tokens", yscale="log")
     _decades(ax.yaxis)
     yield Picture(("memory",), figure)
+
+
+def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
+    """Yields predicted over published seconds of published steps against chips, by generation."""
+    table = steps_table()
+    table = table[table["status"] == COMPARED]
+    goal = "band: stated 90 % range, ring: mixture of experts"
+    figure, ax = axes("Predictions of published steps", goal, beside=True)
+    ax.axhspan(1 / RANGE, RANGE, color=INK, alpha=0.08, linewidth=0)
+    ax.axhline(1.0, color=INK, linewidth=0.8)
+    for style, (chip, own) in zip(draw.styles(), table.groupby("chip", sort=True), strict=False):
+        ax.scatter(
+            own["chips"],
+            own["ratio"],
+            label=f"{chip}: {len(own)} rows",
+            s=26,
+            color=style.color,
+            marker=style.marker,
+            zorder=2,
+            **EDGE,
+        )
+    mixed = table[table["set"] == MIXTURE]
+    ring: Look = {"marker": "o", "facecolors": "none", "edgecolors": INK, "s": 80, "linewidth": 0.9, "zorder": 3}
+    ax.scatter(mixed["chips"], mixed["ratio"], **ring)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ticks = (0.5, 0.7, 1.0, 1.4)
+    ax.yaxis.set_major_locator(FixedLocator(ticks))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set(xlabel="chips", ylabel="predicted over published seconds")
+    ax.grid(**GRID)
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=7)
+    yield Picture(("ratio",), figure)
 
 
 def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> None:

@@ -22,7 +22,7 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import measured_layouts, releases
+from analysis import measured_layouts, published_steps, releases
 from analysis.figures import layout_figures
 from analysis.plotting import picture
 from results.papers import published_numbers
@@ -123,6 +123,23 @@ picture.show(layout_figures.published([]))
 
 # %%
 published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_index("source")
+
+# %% [markdown]
+# ## Predicted steps of others
+#
+# A cost model with six constants predicts the seconds of published steps on TPUs and GPUs. Each row is compared, or has
+# a reason. The band of the picture is the stated range. Rings are mixtures of experts.
+
+# %%
+steps = published_steps.table()
+steps.groupby("status", sort=False).size().rename("rows").to_frame()
+
+# %%
+compared = steps[steps["status"] == published_steps.COMPARED]
+compared.groupby(["set", "chip"])["ratio"].describe().round(2)
+
+# %%
+picture.show(layout_figures.published_steps([]))
 
 # %% [markdown]
 # ## Limits

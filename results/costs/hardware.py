@@ -38,6 +38,8 @@ _CLOUD = "Google Cloud's pages of TPU versions (cloud.google.com/tpu/docs), and 
 _NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400 Gbit/s of InfiniBand a GPU"
 _PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge. Nodes and network as of H100"
 _GRACE = "NVIDIA's data sheet, with 96 GB of HBM3. Nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
+_A100 = "NVIDIA's data sheet of the A100 80GB SXM: dense bfloat16, NVLink one way. DGX A100: nodes of 8, 25 GB/s a GPU"
+_V100 = "NVIDIA's data sheet of the V100 SXM2 32GB: float16, NVLink one way. Nodes of 8, 400 Gbit/s a node (DGX-1)"
 _TPU = 6  # passes: TPUs add six bfloat16 products
 _GPU = 15  # passes: GPUs use other units
 HARDWARE = {
@@ -50,6 +52,9 @@ HARDWARE = {
     "h200": Hardware(9.89e14, _GPU, 141e9, 4.8e12, 4.5e11, 1, 8, 5e10, _NVIDIA),
     "h100_pcie": Hardware(7.56e14, _GPU, 80e9, 2.0e12, 6.4e10, 1, 8, 5e10, _PCIE),
     "gh200": Hardware(9.90e14, _GPU, 96e9, 4.0e12, 4.5e11, 1, 4, 2.5e10, _GRACE),
+    "a100": Hardware(3.12e14, 16, 80e9, 2.039e12, 3e11, 1, 8, 2.5e10, _A100),
+    # The rate is that of float16. This GPU has no bfloat16.
+    "v100": Hardware(1.25e14, 8, 32e9, 9.0e11, 1.5e11, 1, 8, 6.25e9, _V100),
     # A core is half a chip of 46 TFLOP/s, 16 GiB at 700 GB/s, and links of 496 Gbit/s each way.
     "v2": Hardware(0.23e14, _TPU, 8e9, 3.5e11, 6.2e10, 2, None, None, _CLOUD),
     # A device as JAX shows it is half a chip of 2307 TFLOP/s, 192 GiB at 7380 GB/s, and 1200 GB/s of links.
@@ -57,6 +62,17 @@ HARDWARE = {
     # Rates that programs reach, as in results.costs.predictions. Collectives are memory copies.
     "cpu": Hardware(4.4e10, 1, 8e9, 5.9e9, 5.9e9, 1, None, None, "typical of a core of a server's processor"),
 }
+# FLOPs or integer operations per second of narrower numbers, for accounting. Sources: jax/_src/tpu_info.py at commit
+# cec06d1 for TPUs, and NVIDIA's data sheet, dense.
+NARROW = {
+    ("v5e", "int8"): 3.94e14,
+    ("v5p", "int8"): 9.18e14,
+    ("v6e", "int8"): 18.4e14,
+    ("tpu7x", "fp8"): 23.0e14,
+    ("h100", "fp8"): 19.79e14,
+    ("h200", "fp8"): 19.79e14,
+}
+CORES = {"v2": 2, "v3": 2, "tpu7x": 2}  # devices of a chip, if they are more than one
 # JAX's device names and their rows in the hardware table. The rates of a GPU depend on its form factor.
 _KINDS = (
     (r"TPU v2", "v2"),
@@ -69,6 +85,8 @@ _KINDS = (
     (r"\bH200$", "h200"),
     (r"\bH100 80GB HBM3$", "h100"),
     (r"\bH100 PCIe$", "h100_pcie"),
+    (r"\bA100-SXM4-80GB$", "a100"),
+    (r"\bV100-SXM2-32GB$", "v100"),
     (r"\bGH200 (120|480)GB$", "gh200"),  # the number is the size of the CPU's memory
 )
 
@@ -91,3 +109,18 @@ def backend_of(row: str) -> str:
 def passes(hardware: Hardware, precision: str) -> int:
     """Returns the time of a matmul of the given precision relative to bfloat16."""
     return 1 if precision == "bfloat16" else hardware.passes
+
+
+def peak(row: str, precision: str) -> float:
+    """Returns the matmul operations per second of a device.
+
+    Args:
+      row: its row in the hardware table.
+      precision: bf16 or fp16 for the rate of the table, or int8 or fp8 for that of narrower numbers.
+
+    Raises:
+      KeyError: the rate of this precision is not in the tables.
+    """
+    if precision in ("bf16", "fp16"):
+        return HARDWARE[row].flops
+    return NARROW[row, precision]

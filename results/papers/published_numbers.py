@@ -31,6 +31,27 @@ def webgraph() -> pd.DataFrame:
     return _cited("webgraph.csv", None)
 
 
+def step_times() -> pd.DataFrame:
+    """Returns published training steps on meshes of TPUs and GPUs, with the citation, URL and terms of their source.
+
+    Values that a source does not state are missing. The columns are explained in `papers/README.md`.
+    """
+    table = _cited("step_times.csv", None)
+    rates = ["tflops_per_chip", "step_seconds", "step_seconds_derived", "peak_tflops"]
+    table[rates] = table[rates].astype("Float64")
+    return table
+
+
+def micro_measurements() -> pd.DataFrame:
+    """Returns published times and rates of single matmuls, copies and collectives, with citation, URL and terms."""
+    return _cited("micro_measurements.csv", None)
+
+
+def decoders() -> pd.DataFrame:
+    """Returns the shapes of published decoders: model, then the columns of ``results.costs.decoder_counts.Decoder``."""
+    return _read("decoders.csv")
+
+
 def _cited(name: str, source: str | None) -> pd.DataFrame:
     """Returns a table of this folder with the citation, URL and terms of the source of each row."""
     table = _read(name).merge(_read("sources.csv"), on="source", how="left", validate="many_to_one")

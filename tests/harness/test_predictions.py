@@ -36,6 +36,8 @@ def test_every_kind_of_device_in_the_table_has_its_source_and_is_found_by_jaxs_n
         "NVIDIA H100 80GB HBM3": "h100",
         "NVIDIA H100 PCIe": "h100_pcie",
         "NVIDIA H200": "h200",
+        "NVIDIA A100-SXM4-80GB": "a100",
+        "Tesla V100-SXM2-32GB": "v100",
         "NVIDIA GH200 480GB": "gh200",
         "NVIDIA GH200 120GB": "gh200",
     }

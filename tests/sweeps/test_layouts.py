@@ -117,7 +117,7 @@ def test_figures_and_page_show_them(filled: Path, tmp_path: Path, cli: Callable[
     assert names == {
         *(f"layout_{kind}-tiny_8x8-cpu_emulated-8-v5p" for kind in ("cost", "pareto")),
         *(f"layout_{kind}-tiny_8x8-device-2-v5p" for kind in ("cost", "pareto", "predicted")),
-        *("layout_published-utilization", "layout_published-memory"),
+        *("layout_published-utilization", "layout_published-memory", "layout_published_steps-ratio"),
     }
     assert cli("report", "--store", filled, "--out", tmp_path / "page.html")[0] == 0
     page = (tmp_path / "page.html").read_text()

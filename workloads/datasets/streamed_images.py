@@ -121,7 +121,7 @@ SOURCES = {
     "shallue2018_imagenet_half_classes": _shallue2018(605_000, 24_500, 500, every=2),
     "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
     "shallue2018_digits": _digits(1_297, 300, held_out=300, test_examples=200),
-    "shallue2018_digits_half_classes": _digits(644, 149, held_out=300, test_examples=98, classes=5, every=2),
+    "shallue2018_digits_half_images": _digits(648, 300, held_out=300, test_examples=200),
     "streamed_digit_tags": _digits(1_597, 200, classes=len(in_memory.TAGS), many=True),
 }
 SPLITS = ("train", "validation")

@@ -1,0 +1,267 @@
+"""Published training steps next to their predictions, each row with the reason why it is not compared."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import text
+from analysis.columns import PUBLISHED_STEPS as COLUMNS
+from results.bad_input import BadInput
+from results.costs import decoder_counts, step_model
+from results.costs.decoder_counts import Decoder
+from results.costs.hardware import CORES
+from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
+from results.costs.step_model import AXES, Constants, Step, Terms
+from results.papers import published_numbers
+
+COMPARED = "compared"
+# Reasons why a row is not compared, in the order in which they are checked.
+REASONS = (
+    "no decoder",
+    "per-layer table",
+    "mixture not stated",
+    "shape or mesh not stated",
+    "length not stated",
+    "pipeline stages",
+)
+DENSE, MIXTURE, GPU = "dense on TPUs", "mixture on TPUs", "GPUs"  # sets of rows whose errors are reported separately
+_ROWS = {"v4": "v4p"}  # chips whose row of the hardware table has another name
+_YES = ("gated", "tied")
+# What the policies of MaxText's own table keep for the backward pass.
+_POLICIES = {
+    "full": "",
+    "minimal": "query;key;value;out;gate;up;down",
+    "qkv_proj_offloaded": "query;key;value",
+}
+
+
+class PublishedStep(NamedTuple):
+    """A published step that can be compared.
+
+    Attributes:
+      row, source, model, chip: names in the tables of ``results.papers``.
+      chips: number of chips.
+      mesh: mesh as text.
+      subset: ``DENSE``, ``MIXTURE`` or ``GPU``.
+      step: the step for the cost model.
+      seconds: published seconds, or those that follow from published FLOPs per second.
+      stated: whether the source states the seconds.
+      series: steps of one series differ in the number of chips only.
+    """
+
+    row: str
+    source: str
+    model: str
+    chip: str
+    chips: int
+    mesh: str
+    subset: str
+    step: Step
+    seconds: float
+    stated: bool
+    series: tuple[object, ...]
+
+
+def load() -> tuple[list[PublishedStep], dict[str, str]]:
+    """Returns the steps that can be compared, and the status of each row of ``step_times.csv``."""
+    shapes = decoders()
+    found, statuses = [], {}
+    for row in _records(published_numbers.step_times()):
+        statuses[row["row"]] = _status(row, shapes)
+        if statuses[row["row"]] == COMPARED:
+            found.append(_published(row, shapes[row["model"]]))
+    return found + _of_maxtext(shapes), statuses
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns the rows of a table. Missing values are None."""
+    rows = table.astype(object).replace({pd.NA: None}).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def decoders() -> dict[str, Decoder]:
+    """Returns the shapes of published decoders by model."""
+    return {row.pop("model"): _decoder(row) for row in _records(published_numbers.decoders())}
+
+
+def _decoder(row: Mapping[str, Any]) -> Decoder:
+    sizes: dict[str, Any] = {name: int(value or 0) for name, value in row.items() if name not in _YES}
+    return Decoder(**sizes, **{name: row[name] == "yes" for name in _YES})
+
+
+def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
+    """Returns ``COMPARED`` or one of ``REASONS``."""
+    known = row["model"] in shapes and row["mesh"] is not None
+    stages = sizes(row["mesh"] or "").get("pipeline", 1)
+    checks = (
+        row["architecture"] == "other",
+        row["architecture"] == "per-layer tables",
+        row["architecture"] == "mixture" and not known,
+        not known,
+        row["sequence_length"] is None,
+        stages > 1 and row["virtual_stages"] is None,
+    )
+    return next((reason for reason, applies in zip(REASONS, checks, strict=True) if applies), COMPARED)
+
+
+def sizes(mesh: str) -> dict[str, int]:
+    """Returns the sizes of the axes of a published mesh, named as in ``Step.mesh``."""
+    result: dict[str, int] = {}
+    for pair in filter(None, mesh.split(";")):
+        name, _, size = pair.partition(":")
+        axis = "between" if name.startswith("dcn_") else AXES[name]
+        result[axis] = result.get(axis, 1) * int(size or 1)
+    return result
+
+
+def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
+    chip, chips = row["chip"], int(row["chips"])
+    length, batch = int(row["sequence_length"]), int(row["batch_size"])
+    evaluated = 0.0
+    if row["evaluation_sequences"]:
+        evaluated = row["evaluation_sequences"] / (row["steps_between_evaluations"] * batch)
+    step = Step(
+        decoder,
+        length,
+        batch,
+        _ROWS.get(chip, chip),
+        chips * CORES.get(chip, 1),
+        int(row["slices"] or 1),
+        sizes(row["mesh"]),
+        row["precision"],
+        frozenset(filter(None, (row["kept"] or "").split(";"))),
+        int(row["micro_batch"] or 1),
+        int(row["virtual_stages"] or 1),
+        evaluated,
+    )
+    seconds = row["step_seconds"] or row["step_seconds_derived"]
+    if seconds is None:
+        seconds = flops(decoder, length) * batch * length / (chips * row["tflops_per_chip"] * 1e12)
+    subset = MIXTURE if decoder.experts else DENSE
+    if row["chip"] in ("a100", "h100"):
+        subset = GPU
+    series = (row["source"], row["model"], chip, row["precision"], step.kept, length, batch / chips)
+    stated = row["step_seconds"] is not None
+    names = row["row"], row["source"], row["model"], chip, chips, row["mesh"]
+    return PublishedStep(*names, subset, step, float(seconds), stated, series)
+
+
+def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
+    """Returns the model FLOPs of a token in a step, as sources count them: three passes, usually of full attention."""
+    attention = decoder_counts.attention_flops(decoder, length, causal=causal)
+    return 6 * decoder_counts.active_parameters(decoder) + 3 * attention
+
+
+def _of_maxtext(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
+    """Returns the steps of MaxText's tables in ``layouts.csv``. Their shapes follow from MaxText's global scale."""
+    table = published_numbers.layouts()
+    found = []
+    for row in _records(table[table["source"] == "maxtext"]):
+        mesh = row["mesh"] if row["slices"] == 1 else row["mesh"].replace("data:", "dcn_data:")
+        unstated = dict.fromkeys(
+            ("evaluation_sequences", "virtual_stages", "step_seconds", "step_seconds_derived"), None
+        )
+        own = {
+            "row": f"maxtext {row['row']}",
+            "chip": row["hardware"],
+            "mesh": mesh,
+            "sequence_length": row["length"],
+            "batch_size": row["micro_batch"] * row["chips"],
+            "precision": "bf16",
+            "kept": _POLICIES[row["rematerialization"]],
+            "micro_batch": None,
+        }
+        found.append(_published(row | unstated | own, shapes[row["model"]]))
+    return found
+
+
+def arrays(steps: Sequence[PublishedStep]) -> Terms:
+    """Returns the terms of steps as arrays, one entry per step."""
+    return Terms(*map(np.array, zip(*(step_model.terms(one.step) for one in steps), strict=True)))
+
+
+def predicted(steps: Sequence[PublishedStep], constants: Constants = CONSTANTS) -> np.ndarray:
+    """Returns the predicted seconds of steps."""
+    return np.asarray(step_model.parts(arrays(steps), constants).step)
+
+
+def table(anchor: str | None = None) -> pd.DataFrame:
+    """Returns the table ``COLUMNS``: the compared steps, then the other rows with their status.
+
+    Args:
+      anchor: row whose published seconds scale the predictions of its chip generation.
+
+    Raises:
+      BadInput: the anchor is not compared.
+    """
+    steps, statuses = load()
+    of = step_model.parts(arrays(steps), CONSTANTS)
+    scales, within = _scales(steps, of.step, anchor)
+    rows = []
+    for i, one in enumerate(steps):
+        middle = of.step[i] * scales[i]
+        parts = {f"predicted_{name}_seconds": getattr(of, name)[i] * scales[i] for name in of._fields if name != "step"}
+        if one.subset == GPU:
+            parts |= {"predicted_memory_seconds": math.nan, "predicted_links_seconds": math.nan}
+        rows.append(
+            {name: getattr(one, name) for name in ("row", "source", "model", "chip", "chips", "mesh")}
+            | {"set": one.subset, "precision": one.step.precision, "published_seconds": one.seconds}
+            | {"published_from": "seconds" if one.stated else "FLOP/s", "predicted_seconds": middle}
+            | {"predicted_low": middle / within[i], "predicted_high": middle * within[i]}
+            | {"ratio": middle / one.seconds, "status": COMPARED}
+            | parts
+        )
+    published = published_numbers.step_times().set_index("row")
+    for row, status in statuses.items():
+        if status != COMPARED:
+            names = ["source", "model", "chip", "chips", "mesh", "precision"]
+            rows.append({"row": row, "status": status} | {name: published.loc[row, name] for name in names})
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"chips": "Int64"})
+
+
+def _scales(steps: Sequence[PublishedStep], seconds: np.ndarray, anchor: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the scale of each prediction, and the factor of its range."""
+    if anchor is None:
+        return np.ones(len(steps)), np.full(len(steps), RANGE)
+    found = [i for i, one in enumerate(steps) if one.row == anchor]
+    if not found:
+        raise BadInput(f"--anchor must be a compared row, such as {steps[0].row}, not {anchor}")
+    same = np.array([one.chip == steps[found[0]].chip for one in steps])
+    scale = steps[found[0]].seconds / seconds[found[0]]
+    return np.where(same, scale, 1.0), np.where(same, ANCHORED_RANGE, RANGE)
+
+
+def counted(rows: pd.DataFrame) -> dict[str, int]:
+    """Returns the number of rows of ``step_times.csv`` by status."""
+    own = rows[~rows["row"].str.startswith("maxtext ")]
+    counts = own["status"].value_counts()
+    return {status: int(counts[status]) for status in (COMPARED, *REASONS) if status in counts}
+
+
+def as_text(rows: pd.DataFrame) -> str:
+    """Formats the compared rows for a reader, with the statuses counted underneath."""
+    shown = []
+    for row in rows[rows["status"] == COMPARED].to_dict("records"):
+        cells = {name: str(row[name]) for name in ("row", "model", "chip", "chips", "mesh")}
+        cells["published s"] = text.number(row["published_seconds"])
+        low, high = text.number(row["predicted_low"]), text.number(row["predicted_high"])
+        cells["predicted s"] = f"{text.number(row['predicted_seconds'])} ({low} – {high})"
+        cells["ratio"] = f"{row['ratio']:.2f}"
+        for name in ("products", "attention", "memory", "links", "slices", "bubble"):
+            value = row[f"predicted_{name}_seconds"]
+            cells[name] = text.number(value) if value else ""
+        shown.append(cells)
+    statuses = counted(rows)
+    total = sum(statuses.values())
+    lines = [f"{count} of {total} rows: {status}" for status, count in statuses.items()]
+    more = int(rows["row"].str.startswith("maxtext ").sum())
+    return "\n".join([text.table(shown, ["model", "chip"]), "", *lines, f"{more} more rows of MaxText: {COMPARED}"])
+
+
+def of_options(anchor: str | None) -> tuple[pd.DataFrame, str]:
+    """Returns the table of ``layouts --published``, and its text."""
+    rows = table(anchor)
+    return rows, as_text(rows)

@@ -1,0 +1,224 @@
+"""Errors of predicted steps on rows that were left out of the fit: by generation, by model family, and with an anchor.
+
+An error is log₂ of predicted over published seconds. Steps of one model on one generation are similar, so their errors
+are correlated. The fit accounts for this: it assumes an error that all steps of a series share, and a smaller one of
+each step.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.published_steps import GPU, PublishedStep, arrays, flops
+from results.costs import step_model
+from results.costs.hardware import CORES, peak
+from results.costs.step_model import Constants, Terms
+from results.grouping import grouped
+
+Form = Callable[[np.ndarray, Terms], np.ndarray]  # seconds of steps from positive constants
+Predictor = Callable[[list[PublishedStep]], np.ndarray]  # seconds of steps
+Fitting = Callable[[list[PublishedStep]], Predictor]
+OWN, SHARED = 0.06, 0.2  # standard deviations of the error of a step, and of the error that a series shares, log₂
+WEIGHT = 0.3  # of the starting values: a constant that is e times as large costs as much as this many deviations
+START = (0.8, 2.0, 5.0, 0.025)  # of the constants on TPUs
+FAMILIES = (  # start of a model's name, and its family
+    ("llama3", "llama 3"),
+    ("llama4", "llama 4"),
+    ("llama2", "llama 2"),
+    ("gemma", "gemma"),
+    ("gpt3", "gpt 3"),
+    ("mi", "mistral"),
+    ("MaxText", "maxtext v4"),
+)
+
+
+def form(constants: np.ndarray, terms: Terms) -> np.ndarray:
+    """Returns the seconds of steps on TPUs from the four constants that they depend on."""
+    products, attention, activations, slices = map(float, constants)
+    return np.asarray(step_model.parts(terms, Constants(products, attention, activations, slices, 1.0)).step)
+
+
+def family(step: PublishedStep) -> str:
+    """Returns the family of a step's model."""
+    for start, name in FAMILIES:
+        if step.model.startswith(start):
+            return name
+    return step.model.split("-")[0] if step.source == "tpu-recipes" else step.source
+
+
+def generation(step: PublishedStep) -> str:
+    """Returns the chip generation of a step."""
+    return step.chip
+
+
+def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form = form) -> np.ndarray:
+    """Returns the positive constants of a form that agree best with published steps.
+
+    Args:
+      steps: steps on TPUs.
+      start: approximate constants.
+      by: the form.
+    """
+    from scipy.optimize import least_squares  # slow to import
+
+    terms, published = arrays(steps), np.log2([one.seconds for one in steps])
+    series = _series(steps)
+
+    def residuals(logs: np.ndarray) -> np.ndarray:
+        agreement = _whitened(np.log2(by(np.exp(logs), terms)) - published, series)
+        return np.concatenate([agreement, WEIGHT * (logs - np.log(start))])
+
+    return np.asarray(np.exp(least_squares(residuals, np.log(start), loss="soft_l1", bounds=(-12.0, 5.0)).x))
+
+
+def _series(steps: Sequence[PublishedStep]) -> list[np.ndarray]:
+    names = [(one.model, one.chip, one.step.precision) for one in steps]
+    return [np.array(own) for own in grouped(range(len(steps)), lambda i: names[i]).values()]
+
+
+def _whitened(errors: np.ndarray, series: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns uncorrelated errors with a standard deviation of one."""
+    result = []
+    for own in series:
+        mean = errors[own].mean()
+        result.append((errors[own] - mean) / OWN)
+        result.append([mean * math.sqrt(len(own)) / math.hypot(OWN, SHARED * math.sqrt(len(own)))])
+    return np.concatenate(result)
+
+
+def fit_gpus(steps: Sequence[PublishedStep], attention: float) -> float:
+    """Returns the fraction of the peak that matmuls on GPUs reach, as the mean over series of steps."""
+    whole = step_model.parts(arrays(steps), Constants(1.0, attention, 0.0, 0.0, 1.0)).step
+    reached = np.log2(whole / np.array([one.seconds for one in steps]))
+    return float(2 ** np.mean([reached[own].mean() for own in _series(steps)]))
+
+
+def errors(steps: Sequence[PublishedStep], constants: Constants) -> np.ndarray:
+    """Returns log₂ of predicted over published seconds."""
+    seconds = step_model.parts(arrays(steps), constants).step
+    return np.asarray(np.log2(seconds / np.array([one.seconds for one in steps])))
+
+
+def left_out(
+    steps: Sequence[PublishedStep],
+    by: Callable[[PublishedStep], str],
+    fitted: Fitting,
+) -> np.ndarray:
+    """Returns the error of each step, predicted from a fit without the steps of its group.
+
+    Args:
+      steps: all steps.
+      by: group of a step.
+      fitted: fits steps, and returns a function that predicts seconds of others.
+    """
+    result = np.full(len(steps), np.nan)
+    for own in grouped(range(len(steps)), lambda i: by(steps[i])).values():
+        outside = [steps[i] for i in range(len(steps)) if i not in set(own)]
+        inside = [steps[i] for i in own]
+        result[own] = np.log2(fitted(outside)(inside) / np.array([one.seconds for one in inside]))
+    return result
+
+
+def by_form(
+    by: Form = form, start: Sequence[float] = START, trained: Callable[[PublishedStep], bool] | None = None
+) -> Fitting:
+    """Returns a function for ``left_out`` that fits a form to the steps that ``trained`` selects."""
+
+    def fitted(outside: list[PublishedStep]) -> Predictor:
+        found = fit([one for one in outside if trained is None or trained(one)], start, by)
+        return lambda inside: by(found, arrays(inside))
+
+    return fitted
+
+
+def of_gpus(attention: float) -> Fitting:
+    """Returns a function for ``left_out`` that fits the constant of GPUs."""
+
+    def fitted(outside: list[PublishedStep]) -> Predictor:
+        found = Constants(1.0, attention, 0.0, 0.0, fit_gpus(outside, attention))
+        return lambda inside: np.asarray(step_model.parts(arrays(inside), found).step)
+
+    return fitted
+
+
+def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
+    """Returns the seconds of model FLOPs at the peak: three passes with causal attention, each computed once."""
+    result = []
+    for one in steps:
+        tokens = one.step.length * one.step.batch_size
+        rate = peak(one.step.row, one.step.precision) * one.chips * CORES.get(one.chip, 1)
+        result.append(tokens * flops(one.step.decoder, one.step.length, causal=True) / rate)
+    return np.array(result)
+
+
+def half_of_peak(_: list[PublishedStep]) -> Predictor:
+    """Returns the predictor *peak × 0.5*, which is not fitted."""
+    return lambda inside: 2 * ideal_seconds(inside)
+
+
+def one_efficiency(outside: list[PublishedStep]) -> Predictor:
+    """Returns the predictor that scales the seconds at the peak by one factor: the median of other steps."""
+    scale = float(np.median(np.array([one.seconds for one in outside]) / ideal_seconds(outside)))
+    return lambda inside: scale * ideal_seconds(inside)
+
+
+def anchored(steps: Sequence[PublishedStep], found: np.ndarray) -> np.ndarray:
+    """Returns the errors of all steps if any other step of the same generation is the anchor."""
+    pairs = [
+        (i, j) for i, one in enumerate(steps) for j, other in enumerate(steps) if i != j and one.chip == other.chip
+    ]
+    return np.array([found[i] - found[j] for i, j in pairs])
+
+
+class Ratios(NamedTuple):
+    """Errors of ratios between chip counts, log₂: as predicted, and for a constant speed per chip."""
+
+    predicted: np.ndarray
+    no_change: np.ndarray
+
+
+def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = False) -> Ratios:
+    """Returns the errors of the change in seconds between two chip counts of a series with the same work per chip.
+
+    Args:
+      steps: all steps.
+      found: their errors.
+      every: whether all pairs of a series count, instead of each chip count and the next.
+    """
+    predicted, unchanged = [], []
+    for own in grouped(range(len(steps)), lambda i: steps[i].series).values():
+        for i in own:
+            larger = [j for j in own if steps[j].chips > steps[i].chips]
+            following = min((steps[j].chips for j in larger), default=0)
+            for j in larger:
+                if every or steps[j].chips == following:
+                    predicted.append(found[j] - found[i])
+                    unchanged.append(math.log2(steps[j].seconds / steps[i].seconds))
+    return Ratios(np.array(predicted), np.array(unchanged))
+
+
+class Summary(NamedTuple):
+    """Median and 90 % quantile of absolute errors, log₂, and the number of rows."""
+
+    median: float
+    p90: float
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} / {self.p90:.3f}"
+
+
+def summary(found: np.ndarray) -> Summary:
+    """Summarizes errors."""
+    sizes = np.abs(found)
+    return Summary(float(np.median(sizes)), float(np.quantile(sizes, 0.9)), len(sizes))
+
+
+def constants(steps: Sequence[PublishedStep], trained: Callable[[PublishedStep], bool]) -> Constants:
+    """Returns the constants that are fitted to all steps: those on TPUs that ``trained`` selects, and those on GPUs."""
+    found = fit([one for one in steps if trained(one)])
+    own = fit_gpus([one for one in steps if one.subset == GPU], float(found[1]))
+    products, attention, activations, slices = map(float, found)
+    return Constants(products, attention, activations, slices, own)

@@ -1,0 +1,220 @@
+"""Counts of a decoder with grouped-query attention, windows and experts: parameters, FLOPs and memory traffic.
+
+The counts follow from shapes, without JAX. A mixture of experts is counted as if each token reached all its experts,
+so no token is dropped. Attention is causal and blocked, so scores never reach the memory.
+"""
+
+from collections.abc import Container, Iterator
+from typing import NamedTuple
+
+ATTENTION = "attention"  # name of the attention kernel in lists of kept tensors
+NAMES = ("query", "key", "value", ATTENTION, "out", "gate", "up", "down")  # tensors that the backward pass can keep
+# Passes of blocked attention. The backward pass computes the scores again and multiplies four more times.
+FORWARD, BACKWARD = 1.0, 2.5
+
+
+class Decoder(NamedTuple):
+    """The shape of a decoder.
+
+    Attributes:
+      layers, width: number of blocks, and width of the residual stream.
+      heads, key_heads, head_width: number of heads, number of heads of keys and values, and their width.
+      hidden: width of the hidden layer, or of one expert.
+      vocabulary: number of tokens.
+      gated: whether the hidden layer has a gate.
+      tied: whether the table of embeddings is also the read-out.
+      experts, active_experts: number of experts of a block, and number of them that a token uses. Zero without experts.
+      shared_hidden: width of the expert that all tokens use.
+      dense_layers, dense_hidden: number of blocks without experts, and their hidden width.
+      window: number of tokens that local layers attend to. Zero if all layers are global.
+      global_layers: number of layers that attend to all tokens, if there is a window.
+      global_head_width, global_key_heads: shape of the attention of global layers, if it differs. Their keys are also
+        their values.
+      query_rank, key_rank, rope_width: widths of latent attention: of the compressed queries, of the compressed keys
+        and values, and of the part of keys with positions. Zero for plain attention.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    key_heads: int
+    head_width: int
+    hidden: int
+    vocabulary: int
+    gated: bool = True
+    tied: bool = False
+    experts: int = 0
+    active_experts: int = 0
+    shared_hidden: int = 0
+    dense_layers: int = 0
+    dense_hidden: int = 0
+    window: int = 0
+    global_layers: int = 0
+    global_head_width: int = 0
+    global_key_heads: int = 0
+    query_rank: int = 0
+    key_rank: int = 0
+    rope_width: int = 0
+
+
+class Product(NamedTuple):
+    """A matmul with a parameter.
+
+    Attributes:
+      name: name of its result, for lists of kept tensors.
+      inner, outer: widths of its input and of its output.
+      used: number of times that a token uses such a matmul in one pass.
+      stored: number of such matrices in the model.
+    """
+
+    name: str
+    inner: int
+    outer: int
+    used: int
+    stored: int
+
+    @property
+    def parameters(self) -> int:
+        """Number of stored parameters."""
+        return self.inner * self.outer * self.stored
+
+    @property
+    def active(self) -> int:
+        """Number of parameters that a token uses."""
+        return self.inner * self.outer * self.used
+
+
+def products(decoder: Decoder) -> tuple[Product, ...]:
+    """Returns the matmuls with parameters of all layers, and the read-out."""
+    read_out = Product("predict", decoder.width, decoder.vocabulary, 1, 0 if decoder.tied else 1)
+    return *_projections(decoder), *_hidden(decoder), read_out
+
+
+def _projections(decoder: Decoder) -> Iterator[Product]:
+    """Yields the projections of attention."""
+    wide, heads, local = decoder.width, decoder.heads, decoder.layers
+    if decoder.query_rank:
+        key = decoder.head_width + decoder.rope_width
+        for name, inner, outer in (
+            ("query", wide, decoder.query_rank),
+            ("query", decoder.query_rank, heads * key),
+            ("key", wide, decoder.key_rank + decoder.rope_width),
+            ("key", decoder.key_rank, 2 * heads * decoder.head_width),
+            ("out", heads * decoder.head_width, wide),
+        ):
+            yield Product(name, inner, outer, local, local)
+        return
+    if decoder.global_head_width:
+        own, local = decoder.global_layers, decoder.layers - decoder.global_layers
+        queries, keys = heads * decoder.global_head_width, decoder.global_key_heads * decoder.global_head_width
+        yield Product("query", wide, queries, own, own)
+        yield Product("key", wide, keys, own, own)
+        yield Product("out", queries, wide, own, own)
+    queries, keys = heads * decoder.head_width, decoder.key_heads * decoder.head_width
+    yield Product("query", wide, queries, local, local)
+    yield Product("key", wide, keys, local, local)
+    yield Product("value", wide, keys, local, local)
+    yield Product("out", queries, wide, local, local)
+
+
+def _hidden(decoder: Decoder) -> Iterator[Product]:
+    """Yields the matmuls of hidden layers and experts."""
+    wide = decoder.width
+    if not decoder.experts:
+        yield from _pair(decoder, decoder.hidden, decoder.layers, decoder.layers)
+        return
+    mixed = decoder.layers - decoder.dense_layers
+    yield Product("router", wide, decoder.experts, mixed, mixed)
+    yield from _pair(decoder, decoder.hidden, mixed * decoder.active_experts, mixed * decoder.experts)
+    if decoder.shared_hidden:
+        yield from _pair(decoder, decoder.shared_hidden, mixed, mixed)
+    if decoder.dense_layers:
+        yield from _pair(decoder, decoder.dense_hidden, decoder.dense_layers, decoder.dense_layers)
+
+
+def _pair(decoder: Decoder, hidden: int, used: int, stored: int) -> Iterator[Product]:
+    if decoder.gated:
+        yield Product("gate", decoder.width, hidden, used, stored)
+    yield Product("up", decoder.width, hidden, used, stored)
+    yield Product("down", hidden, decoder.width, used, stored)
+
+
+def active_parameters(decoder: Decoder) -> int:
+    """Returns the number of parameters that multiply a token."""
+    return sum(each.active for each in products(decoder))
+
+
+def stored_parameters(decoder: Decoder) -> int:
+    """Returns the number of parameters of all matmuls and of the table of embeddings, without norms and biases."""
+    return sum(each.parameters for each in products(decoder)) + decoder.vocabulary * decoder.width
+
+
+def attention_flops(decoder: Decoder, length: int, *, causal: bool = True) -> float:
+    """Returns the attention FLOPs of one token in a forward pass.
+
+    Args:
+      decoder: its shape.
+      length: number of tokens of a sequence.
+      causal: whether masked scores are skipped. Otherwise each token attends to the whole sequence, or to two windows.
+    """
+    seen = length / 2 if causal else length
+    window = decoder.window or length
+    near = window * (1 - window / (2 * length)) if causal else min(2 * window, length)
+    whole = decoder.global_layers if decoder.window else decoder.layers
+    widths = 2 * decoder.head_width + decoder.rope_width  # of keys and of values
+    wide = 2 * decoder.global_head_width or widths
+    return 2 * decoder.heads * (whole * wide * seen + (decoder.layers - whole) * widths * near)
+
+
+def product_flops(decoder: Decoder, kept: Container[str]) -> float:
+    """Returns the matmul FLOPs of one token in a step, two per multiply-add.
+
+    Args:
+      decoder: its shape.
+      kept: names of tensors that the backward pass does not compute again, from ``NAMES``.
+    """
+    return sum(2 * each.active * _passes(each.name, kept) for each in products(decoder))
+
+
+def attention_passes(kept: Container[str]) -> float:
+    """Returns the passes of attention in a step, relative to a forward pass."""
+    return FORWARD + BACKWARD + (0 if ATTENTION in kept else FORWARD)
+
+
+def _passes(name: str, kept: Container[str]) -> int:
+    """Returns the number of matmuls of a product in a step. The last result of a block is never computed again."""
+    return 3 if name in kept or name in ("down", "predict") else 4
+
+
+def activation_traffic(decoder: Decoder, ways: int, kept: Container[str]) -> float:
+    """Returns the elements of activations that matmuls and attention of one device read and write in a step, per token.
+
+    Args:
+      decoder: its shape.
+      ways: number of devices that share each matmul, by tensor parallelism.
+      kept: names of tensors that the backward pass does not compute again.
+    """
+    total = 0.0
+    for each in products(decoder):
+        widths = each.inner + each.outer / ways
+        if each.name in ("out", "down"):  # these sum over the divided axis
+            widths = each.inner / ways + each.outer
+        total += _passes(each.name, kept) * each.used * widths
+    rows = 2 * decoder.layers * (decoder.heads + decoder.key_heads) * decoder.head_width / ways
+    return total + attention_passes(kept) * rows
+
+
+def weight_traffic(decoder: Decoder, ways: int, expert_ways: int, kept: Container[str]) -> float:
+    """Returns the elements of weights and of their gradients that one device reads and writes in a step.
+
+    Args:
+      decoder: its shape.
+      ways: number of devices that share each matmul, by tensor parallelism.
+      expert_ways: number of devices that the experts are divided over.
+      kept: names of tensors that the backward pass does not compute again.
+    """
+    total = 0.0
+    for each in products(decoder):
+        matrices = max(each.used, each.stored / expert_ways)
+        total += _passes(each.name, kept) * matrices * each.inner * each.outer / ways
+    return total

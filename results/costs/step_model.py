@@ -1,0 +1,177 @@
+"""Seconds of a training step of a decoder, predicted from its shape and mesh with one set of fitted constants.
+
+Devices overlap matmuls, memory traffic and exchanges in part. On a torus, a step therefore takes longer than each of
+them, but not as long as their sum. GPUs hide memory and exchanges, as far as published steps show. The constants are
+fitted by ``benchmarks/step_model.py`` to published steps, and all forms that were tried are in ``docs/predictions.md``.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from results.costs import decoder_counts
+from results.costs.decoder_counts import Decoder
+from results.costs.hardware import HARDWARE, peak
+
+NUMBER_BYTES = 2  # bytes of a weight, an activation or a gradient that is read or sent
+# Mesh axes, each with its meaning in the model. Axes that run between slices start with dcn_.
+AXES = {
+    "data": "data",
+    "fsdp": "fsdp",
+    "fsdp_transpose": "fsdp",
+    "tensor": "tensor",
+    "context": "context",
+    "expert": "expert",
+    "pipeline": "pipeline",
+}
+
+
+class Step(NamedTuple):
+    """A training step on a mesh.
+
+    Attributes:
+      decoder, length, batch_size: shape, tokens of a sequence, and sequences of the global batch.
+      row, devices, slices: row of the hardware table, number of devices, and number of slices.
+      mesh: sizes of the axes data, fsdp, tensor, context, expert and pipeline within a slice, and of between.
+      precision: bf16, fp16, fp8 or int8. Attention is always computed in bf16 or fp16.
+      kept: tensors that the backward pass does not compute again, from ``decoder_counts.NAMES``.
+      micro_batch, virtual_stages: sequences of a microbatch, and stages of a device, if there are several stages.
+      evaluated: number of evaluated sequences per trained sequence, if the seconds include evaluations.
+    """
+
+    decoder: Decoder
+    length: int
+    batch_size: float
+    row: str
+    devices: int
+    slices: int
+    mesh: Mapping[str, int]
+    precision: str
+    kept: frozenset[str]
+    micro_batch: int = 1
+    virtual_stages: int = 1
+    evaluated: float = 0.0
+
+
+class Terms(NamedTuple):
+    """What a step needs, in seconds at the rates of the hardware table. Each can be a number or an array of steps.
+
+    Attributes:
+      products, attention: matmuls at the peak of the precision, and attention at that of bf16.
+      activations, weights: memory traffic of both. Gathered weights are written and read, so theirs counts twice.
+      links: exchanges over all directions of the torus.
+      doublings: doublings of the number of slices.
+      bubble: idle time of the pipeline relative to the rest.
+      switched: whether devices are on a switch, so the constants of GPUs apply.
+    """
+
+    products: Any
+    attention: Any
+    activations: Any
+    weights: Any
+    links: Any
+    doublings: Any
+    bubble: Any
+    switched: Any
+
+
+class Constants(NamedTuple):
+    """The fitted constants.
+
+    Attributes:
+      products: fraction of the peak that matmuls reach on TPUs.
+      attention: time of an operation of attention, relative to one of a matmul.
+      activations: number of times that the activations of matmuls pass through the memory. Norms, positions and copies
+        read and write them, too.
+      slices: relative loss of time per doubling of the slices.
+      switched: fraction of the peak that matmuls reach on GPUs.
+      overlap: exponent of the sum of matmuls, memory and links. They add up at 1, and overlap fully at infinity. This
+        constant is set by hand.
+    """
+
+    products: float
+    attention: float
+    activations: float
+    slices: float
+    switched: float
+    overlap: float = 1.5
+
+
+class Parts(NamedTuple):
+    """Predicted seconds of a step and of its parts. Memory and links overlap with matmuls, so parts do not add up."""
+
+    products: Any
+    attention: Any
+    memory: Any
+    links: Any
+    slices: Any
+    bubble: Any
+    step: Any
+
+
+def terms(step: Step) -> Terms:
+    """Returns the terms of a step.
+
+    Raises:
+      KeyError: the hardware table has no row or no peak for the step.
+    """
+    hardware, mesh = HARDWARE[step.row], step.mesh
+    decoder, tensor, stages = step.decoder, mesh.get("tensor", 1), mesh.get("pipeline", 1)
+    tokens = step.batch_size * step.length / step.devices
+    products = decoder_counts.product_flops(decoder, step.kept)
+    attention = decoder_counts.attention_passes(step.kept) * decoder_counts.attention_flops(decoder, step.length)
+    traffic = decoder_counts.activation_traffic(decoder, tensor, step.kept) * tensor * tokens
+    weights = decoder_counts.weight_traffic(decoder, tensor, mesh.get("expert", 1), step.kept) / stages
+    bytes_each = NUMBER_BYTES / hardware.memory_bandwidth
+    # An evaluation is a forward pass. It gathers weights once, where a step sends them and their gradients three times.
+    more = 1 + step.evaluated * 2 * decoder_counts.active_parameters(decoder) / products
+    switched = hardware.axes == 1
+    links = 0.0 if switched else sent_bytes(step) / (hardware.axes * hardware.link_bandwidth)
+    return Terms(
+        more * tokens * products / peak(step.row, step.precision),
+        more * tokens * attention / hardware.flops,
+        more * traffic * bytes_each,
+        more * weights * bytes_each,
+        (1 + step.evaluated / 3) * links,
+        math.log2(step.slices),
+        _bubble(step),
+        switched,
+    )
+
+
+def sent_bytes(step: Step) -> float:
+    """Returns the bytes that a device sends within its slice in a step, by the best algorithm on a ring."""
+    decoder, mesh = step.decoder, step.mesh
+    fsdp, tensor, expert = (mesh.get(name, 1) for name in ("fsdp", "tensor", "expert"))
+    stages, data, context = (mesh.get(name, 1) for name in ("pipeline", "data", "context"))
+    own = decoder_counts.stored_parameters(decoder) / (tensor * stages * expert)
+    # Weights are gathered for both passes, and their gradients are scattered.
+    sent = 3 * NUMBER_BYTES * own * (fsdp - 1) / fsdp
+    sent += 2 * 4 * own / fsdp * (data - 1) / data  # all-reduce of float32 gradients
+    tokens = step.batch_size * step.length / step.devices
+    stream = decoder.layers * tokens * decoder.width * NUMBER_BYTES
+    # Two all-reduces in each pass, and one more if the attention's output is computed again.
+    sums = 4 if "out" in step.kept else 5
+    sent += sums * 2 * (tensor - 1) * stream
+    sent += 3 * 2 * decoder.layers * decoder.key_heads * decoder.head_width * NUMBER_BYTES * tokens * (context - 1)
+    return sent + 4 * decoder.active_experts * stream * (expert - 1) / expert  # there and back, in both passes
+
+
+def _bubble(step: Step) -> float:
+    """Returns the idle time of a pipeline relative to its work: (stages − 1) / (microbatches × virtual stages)."""
+    stages = step.mesh.get("pipeline", 1)
+    ways = math.prod(step.mesh.get(name, 1) for name in ("data", "fsdp", "between"))
+    return (stages - 1) / (step.batch_size / ways / step.micro_batch * step.virtual_stages)
+
+
+def parts(of: Terms, constants: Constants) -> Parts:
+    """Returns the predicted seconds of steps."""
+    reached = np.where(of.switched, constants.switched, constants.products)
+    products, attention = of.products / reached, constants.attention * of.attention / reached
+    memory = np.where(of.switched, 0.0, constants.activations * of.activations + 2 * of.weights)
+    power = constants.overlap
+    base = ((products + attention) ** power + memory**power + of.links**power) ** (1 / power)
+    slices, bubble = base * constants.slices * of.doublings, base * of.bubble
+    return Parts(products, attention, memory, of.links, slices, bubble, base + slices + bubble)

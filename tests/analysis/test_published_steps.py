@@ -1,0 +1,249 @@
+"""Published steps and their predictions: what is compared, and the errors on rows that were left out."""
+
+import csv
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import published_steps, step_errors
+from analysis.__main__ import main
+from analysis.published_steps import COMPARED, DENSE, GPU, MIXTURE, REASONS, PublishedStep
+from analysis.step_errors import Fitting, Summary, summary
+from results.costs import decoder_counts, step_constants, step_model
+from results.costs.hardware import CORES, peak
+from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
+from results.costs.step_model import Constants, Step
+from results.papers import published_numbers
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = list(csv.DictReader((ROOT / "results/papers/step_times.csv").read_text().splitlines()))
+STEPS, STATUSES = published_steps.load()
+TPUS = [one for one in STEPS if one.subset == DENSE]
+GPUS = [one for one in STEPS if one.subset == GPU]
+MANUAL = (ROOT / "docs/predictions.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def by_generation() -> np.ndarray:
+    """Errors of dense steps on TPUs, each predicted without its chip generation."""
+    return step_errors.left_out(TPUS, step_errors.generation, step_errors.by_form())
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Constants:
+    """Constants fitted to all steps."""
+    return step_errors.constants(STEPS, lambda one: one.subset == DENSE)
+
+
+def test_every_row_has_a_status_from_the_list() -> None:
+    assert len(PUBLISHED) == 138
+    assert [row["row"] for row in PUBLISHED] == list(STATUSES)
+    assert set(STATUSES.values()) == {COMPARED, *REASONS}
+    counts = Counter(STATUSES.values())
+    mixtures = sum(one.subset == MIXTURE for one in STEPS)
+    assert counts[COMPARED] - mixtures >= 65
+    assert counts[COMPARED] >= 80
+    for status, count in counts.items():
+        assert re.search(rf"\| {status}[^|\n]*\| {count} \|", MANUAL), status
+
+
+def test_rows_are_cited_and_agree_with_the_hardware_table() -> None:
+    table = published_numbers.step_times()
+    assert table[["citation", "url", "terms", "path"]].notna().all(axis=None)
+    for row in PUBLISHED:
+        if row["peak_tflops"]:
+            chip = {"v4": "v4p"}.get(row["chip"], row["chip"])
+            ours = peak(chip, row["precision"]) * CORES.get(row["chip"], 1)
+            assert ours == pytest.approx(float(row["peak_tflops"]) * 1e12, rel=0.005), row["row"]
+
+
+def test_counts_equal_those_that_sources_state() -> None:
+    compared = 0
+    for one in STEPS:
+        row = next((row for row in PUBLISHED if row["row"] == one.row), None)
+        if row is None or not row["flops_parameters"]:
+            continue
+        assert decoder_counts.active_parameters(one.step.decoder) == int(row["flops_parameters"]), one.row
+        if "W" not in row["flops_formula"]:  # sources differ in how they count windows
+            causal = "12LHhS" not in row["flops_formula"]
+            attention = 3 * decoder_counts.attention_flops(one.step.decoder, one.step.length, causal=causal)
+            assert attention == float(row["attention_flops_per_token"]), one.row
+        compared += 1
+    assert compared >= 40
+    shapes = published_steps.decoders()
+    assert 15.5e9 < decoder_counts.stored_parameters(shapes["16B"]) < 16.5e9
+    assert 174e9 < decoder_counts.stored_parameters(shapes["gpt3-175b"]) < 176e9
+
+
+def test_published_seconds_agree_with_published_flops() -> None:
+    row = next(row for row in PUBLISHED if row["row"] == "R001")
+    one = STEPS[0]
+    tokens = int(row["batch_size"]) * int(row["sequence_length"])
+    rate = tokens * published_steps.flops(one.step.decoder, one.step.length) / one.seconds / 8 / 1e12
+    assert rate == pytest.approx(float(row["tflops_per_chip"]), rel=1e-3)
+    assert not any(one.stated for one in STEPS if one.row.startswith("maxtext "))
+    for one in STEPS:
+        devices = math.prod(one.step.mesh.values())
+        assert devices == one.step.devices, one.row
+
+
+def test_constants_are_those_of_the_fit(fitted: Constants) -> None:
+    assert len(CONSTANTS) <= 6
+    for ours, found in zip(CONSTANTS, fitted, strict=True):
+        assert ours == pytest.approx(found, rel=0.01)
+    assert 0 < CONSTANTS.products < 1
+    assert 0 < CONSTANTS.switched < 1
+    assert CONSTANTS.attention > 1
+
+
+def test_single_operations_bound_the_constants() -> None:
+    table = published_numbers.micro_measurements()
+    assert len(table) == 43
+    assert table[["citation", "url", "terms"]].notna().all(axis=None)
+    table = table.dropna(subset=["peak", "measured"])
+    share = table["measured"] / table["peak"]
+    matmuls, copies = (share[table["what"].str.startswith(word)] for word in ("matmul", "HBM copy"))
+    assert CONSTANTS.products < matmuls.max() < 0.91
+    assert 0.8 < copies.max() < 0.9
+    assert CONSTANTS.activations * copies.max() > 1  # more passes than those of the matmuls themselves
+
+
+def in_manual(name: str, *found: Summary) -> None:
+    """Checks a row of numbers in the manual."""
+    assert f"| {name} | " + " | ".join(map(str, found)) + " |" in MANUAL, (name, *map(str, found))
+
+
+def beats_baselines(steps: list[PublishedStep], fitting: Fitting) -> tuple[Summary, Summary]:
+    """Checks that the 90 % quantiles are below those of both baselines, and returns both errors."""
+    result = []
+    for group in (step_errors.generation, step_errors.family):
+        ours = summary(step_errors.left_out(steps, group, fitting))
+        for baseline in (step_errors.half_of_peak, step_errors.one_efficiency):
+            assert ours.p90 < summary(step_errors.left_out(steps, group, baseline)).p90
+        result.append(ours)
+    return result[0], result[1]
+
+
+def test_left_out_errors_on_tpus(by_generation: np.ndarray) -> None:
+    generation, family = beats_baselines(TPUS, step_errors.by_form())
+    assert generation.rows == 87
+    assert (generation.median <= 0.20, generation.p90 <= 0.32) == (True, True)
+    assert (family.median <= 0.18, family.p90 <= 0.33) == (True, True)
+    anchored = summary(step_errors.anchored(TPUS, by_generation))
+    assert (anchored.median <= 0.10, anchored.p90 <= 0.25) == (True, True)
+    ratios = step_errors.ratios(TPUS, by_generation)
+    own, unchanged = summary(ratios.predicted), summary(ratios.no_change)
+    assert (own.median <= 0.045, round(own.p90, 3) <= 0.11) == (True, True)
+    assert own.median < unchanged.median
+    assert own.p90 < unchanged.p90
+    in_manual("dense on TPUs", generation, family, anchored, own)
+    in_manual("exponent 1.5, weights twice (used)", generation, family, anchored, own)
+    in_manual("next chip count", own, unchanged)
+    every = step_errors.ratios(TPUS, by_generation, every=True)
+    assert summary(every.predicted).p90 < summary(every.no_change).p90
+    in_manual("all pairs of chip counts", summary(every.predicted), summary(every.no_change))
+
+
+def four(steps: list[PublishedStep], fitting: Fitting) -> list[Summary]:
+    """Returns the four errors in a row of the manual."""
+    found = step_errors.left_out(steps, step_errors.generation, fitting)
+    family = step_errors.left_out(steps, step_errors.family, fitting)
+    ratios = step_errors.ratios(steps, found).predicted
+    return [*map(summary, (found, family, step_errors.anchored(steps, found), ratios))]
+
+
+def test_left_out_errors_on_gpus_and_of_mixtures(fitted: Constants) -> None:
+    generation, family = beats_baselines(GPUS, step_errors.of_gpus(fitted.attention))
+    assert (generation.median <= 0.11, generation.p90 <= 0.30) == (True, True)
+    assert family.p90 <= 0.30
+    in_manual("GPUs", *four(GPUS, step_errors.of_gpus(fitted.attention)))
+    on_tpus = [one for one in STEPS if one.subset != GPU]
+    trained = step_errors.by_form(trained=lambda one: one.subset == DENSE)
+    beats_baselines(on_tpus, trained)
+    in_manual("dense and mixtures on TPUs", *four(on_tpus, trained))
+    mixtures = np.array([one.subset == MIXTURE for one in on_tpus])
+    alone = summary(step_errors.left_out(on_tpus, step_errors.generation, trained)[mixtures])
+    assert f"Their errors are {alone}." in MANUAL
+    for steps in (TPUS, GPUS, on_tpus):
+        in_manual("– at half of the peak", *four(steps, step_errors.half_of_peak))
+        in_manual("– one efficiency", *four(steps, step_errors.one_efficiency))
+
+
+def test_ranges_hold_nine_of_ten_left_out_rows(by_generation: np.ndarray, fitted: Constants) -> None:
+    assert RANGE <= 1.35
+    assert ANCHORED_RANGE <= 1.25
+    on_tpus = [one for one in STEPS if one.subset != GPU]
+    trained = step_errors.by_form(trained=lambda one: one.subset == DENSE)
+    for group in (step_errors.generation, step_errors.family):
+        on_gpus = step_errors.left_out(GPUS, group, step_errors.of_gpus(fitted.attention))
+        found = np.concatenate([step_errors.left_out(on_tpus, group, trained), on_gpus])
+        assert len(found) == len(STEPS)
+        within = np.abs(found) <= math.log2(RANGE)
+        assert 0.85 <= within.mean() <= 0.95
+        assert f"holds {within.mean():.0%} of all rows".replace("%", " %") in MANUAL
+        mixtures = within[: len(on_tpus)][[one.subset == MIXTURE for one in on_tpus]]
+        assert f"only {mixtures.sum()} of {len(mixtures)} mixtures" in MANUAL
+    anchored = step_errors.anchored(TPUS, by_generation)
+    assert 0.85 <= (np.abs(anchored) <= math.log2(ANCHORED_RANGE)).mean() <= 0.95
+
+
+def test_published_and_predicted_numbers_never_mix() -> None:
+    table = published_steps.table()
+    assert not any(name.startswith("measured") for name in table)
+    compared, others = table[table["status"] == COMPARED], table[table["status"] != COMPARED]
+    predicted = [name for name in table if name.startswith("predicted_")]
+    assert others[[*predicted, "published_seconds", "ratio"]].isna().all(axis=None)
+    stated = {row["row"]: row["step_seconds"] for row in PUBLISHED if row["step_seconds"]}
+    for row in compared[compared["published_from"] == "seconds"].to_dict("records"):
+        assert row["published_seconds"] == float(stated[row["row"]])
+    assert (compared["predicted_low"] < compared["predicted_seconds"]).all()
+    assert (compared["predicted_seconds"] < compared["predicted_high"]).all()
+    anchored = published_steps.table("R048")
+    pd.testing.assert_series_equal(anchored["published_seconds"], table["published_seconds"])
+    on_v5p = anchored["chip"] == "v5p"
+    assert anchored.set_index("row").loc["R048", "ratio"] == pytest.approx(1)
+    assert (anchored.loc[~on_v5p, "ratio"].dropna() == table.loc[~on_v5p, "ratio"].dropna()).all()
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not main(["layouts", "--published"])
+    printed = capsys.readouterr().out
+    assert "published s" in printed
+    assert "predicted s" in printed
+    assert f"{Counter(STATUSES.values())[COMPARED]} of 138 rows: compared" in printed
+    for words in (["--published", "--anchor", "R047"], ["--store", "x", "--anchor", "R048"], ["--published", "--fit"]):
+        assert main(["layouts", *words]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
+
+
+def test_a_step_that_was_not_published() -> None:
+    small = STEPS[0].step
+    seconds = step_constants.seconds(small)
+    assert seconds.high / seconds.middle == pytest.approx(RANGE)
+    twice = step_constants.seconds(small._replace(devices=16, batch_size=48, mesh={"fsdp": 16}))
+    assert twice.middle == pytest.approx(seconds.middle, rel=0.02)
+    more = step_constants.seconds(small._replace(slices=2, devices=16, batch_size=48, mesh={"fsdp": 8, "between": 2}))
+    assert more.middle > seconds.middle
+    with pytest.raises(KeyError):
+        step_constants.seconds(small._replace(precision="fp8"))
+
+
+def test_links_and_bubbles_by_hand() -> None:
+    shape = STEPS[0].step.decoder
+    own = decoder_counts.stored_parameters(shape)
+    step = Step(shape, 8192, 64, "v5p", 8, 1, {"fsdp": 8}, "bf16", frozenset())
+    assert step_model.sent_bytes(step) == pytest.approx(6 * own * 7 / 8)
+    step = step._replace(mesh={"data": 8})
+    assert step_model.sent_bytes(step) == pytest.approx(8 * own * 7 / 8)
+    step = step._replace(mesh={"tensor": 8})
+    stream = 32 * 8192 * 64 / 8 * 4096 * 2
+    assert step_model.sent_bytes(step) == pytest.approx(5 * 2 * 7 * stream)
+    step = step._replace(mesh={"pipeline": 4, "data": 2}, micro_batch=2, virtual_stages=2)
+    assert step_model.terms(step).bubble == pytest.approx(3 / (16 * 2))
