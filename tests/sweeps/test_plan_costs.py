@@ -396,7 +396,6 @@ def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8", "task.budget.steps=10"]
-    study = planning.request(overrides.command_line(words[:3])).studies[0]
     counted = estimates.questions.counts_of
     answering(monkeypatch, none)
     monkeypatch.setattr(
@@ -404,7 +403,6 @@ def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
     )
     (one,) = rows(capsys, *words)
     assert (one["shards"], one["lanes"], one["device_memory_bytes"]) == (4, 2, 16e9)
-    assert study.name.partition("-")[0] == one["study"].partition("-")[0]
 
 
 def test_a_topology_without_its_compiler_is_predicted_from_counts(
@@ -416,7 +414,8 @@ def test_a_topology_without_its_compiler_is_predicted_from_counts(
     (one,) = rows(capsys, *words)
     assert (one["device_kind"], one["devices"], one["device_is_attached"]) == ("v3", 8, False)
     assert one["memory_says"] == "about" and one["predicted_device_hours"] > 0
-    assert "the TPU compiler is not installed" in capsys.readouterr().err or plan.main(words) == 0
+    assert plan.main(words) == 0
+    assert "the TPU compiler is not installed" in capsys.readouterr().err
 
 
 def test_data_of_a_stated_size_need_not_be_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
