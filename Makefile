@@ -190,6 +190,7 @@ bench: .venv/installed  ## all benchmarks
 	$(BIN)/python benchmarks/figures.py
 	$(BIN)/python benchmarks/input.py
 	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/plan.py --planning
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/als.py
 	$(BIN)/python benchmarks/als.py --evaluation

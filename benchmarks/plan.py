@@ -1,16 +1,22 @@
 """How accurate are predictions of the cost of a sweep, with and without measurements on this machine?
 
-    python benchmarks/plan.py [--json FILE] [--smoke]
+    python benchmarks/plan.py [--planning] [--json FILE] [--smoke]
 
-First compares measured times of matmuls with predictions of a probe from other sizes, each as the median of three. Then
-predicts sweeps of other networks before and after a sweep that scales predictions, and runs them. Predictions and
-measurements are CPU seconds of one worker for compilation, training and evaluation, without cached programs. Stores
-record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep are therefore
-multiplied by the fraction of time in which the worker was not waiting.
+With --planning, measures only the CPU seconds of planning two large sweeps, without cached counts: 1,000 batch sizes
+with five seeds, and all workloads of Shallue et al. Then counts random sizes of each sweep one by one, and compares
+these counts with those of the plan.
+
+Otherwise, first compares measured times of matmuls with predictions of a probe from other sizes, each as the median of
+three. Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them.
+Predictions and measurements are CPU seconds of one worker for compilation, training and evaluation, without cached
+programs. Stores record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep
+are therefore multiplied by the fraction of time in which the worker was not waiting.
 """
 
+import json
 import math
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -19,13 +25,16 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from report import open_report
+from report import BenchmarkReport, open_report
 
-from harness.costs import probe
+from harness.costs import network_costs, probe
+from harness.run import Settings
 from results import store
 from results.costs.predictions import NOTHING, Seconds
 from sweeps import overrides, planning
+from sweeps.configured_study import DATA
 from sweeps.costs import estimates
 
 COMMON = ("pruning=off", "stop=budget", "-m")
@@ -44,6 +53,9 @@ OTHERS = {
 STEPS = dict(zip(OTHERS, (300, 1000, 400, 2000), strict=True))
 OTHER_PRODUCTS = ((128, 128, 128), (384, 384, 384), (1024, 128, 64), (700, 300, 500), (256, 784, 100))
 START = ("task=noisy_quadratic", "batch_size=1", "trials=1", "task.budget.steps=2")  # of a worker and of a command
+
+LIMITS = {"1,000 batch sizes × 5 seeds": 15.0, "all of Shallue et al. 2018": 60.0}  # CPU seconds of planning
+CHECKED = 12  # studies that are counted one by one
 
 
 def predicted(words: Sequence[str], folder: str) -> Seconds:
@@ -84,10 +96,50 @@ def products(smoke: bool) -> dict[str, float]:
     return ratios
 
 
+def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, Any]]]:
+    """Plans a sweep without cached counts. Returns its CPU seconds and rows."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | {"SCALING_LIMITS_CACHE": cache}
+        command = [sys.executable, "-m", "sweeps.plan", *words, "-m", "--json", f"store={folder}"]
+        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, json.loads(done.stdout)
+
+
+def planning_time(report: BenchmarkReport, folder: str) -> None:
+    """Reports CPU seconds of planning, and the largest error of counts relative to those of single studies."""
+    sizes = ",".join(map(str, range(1, 4 if report.smoke else 1001)))
+    sweeps = {"1,000 batch sizes × 5 seeds": (f"batch_size={sizes}", "seed=0,1,2,3,4")}
+    if not report.smoke:
+        sweeps["all of Shallue et al. 2018"] = ("+experiment=shallue2018/all",)
+    for name, words in sweeps.items():
+        seconds, rows = planned(words, folder)
+        report.add(f"{name}: number of studies", len(rows), "")
+        report.add(f"{name}: CPU seconds of planning", seconds, "s")
+        report.add(f"{name}: limit / CPU seconds", LIMITS[name] / seconds, "×", 1.0)
+        request = planning.request(overrides.command_line([*words, "-m", f"store={folder}"]), absent=(DATA,))
+        by_name = {study.name: study for study in request.studies}
+        worst = 0.0
+        for row in random.Random(0).sample(rows, min(CHECKED, len(rows))):
+            study = by_name[row["study"]]
+            network_costs.forget()
+            counts = network_costs.counts(study, request.sources.get(study.name), Settings())
+            alone = (counts.step.flops, counts.step.fused_bytes, counts.held_bytes)
+            together = (row[column] for column in ("flops_per_step", "bytes_per_step", "memory_bytes"))
+            worst = max(worst, *(abs(one / two - 1) for one, two in zip(together, alone, strict=True)))
+        report.add(f"{name}: largest error of counts", 100 * worst, "% (at most 0.5)")
+        report.add(f"{name}: 1.5 % − error", 1.5 - 100 * worst, "%", 1.0)
+
+
 def main() -> None:
     """Runs the sweeps and reports the ratios."""
     os.environ["JAX_PLATFORMS"] = "cpu"
-    with open_report(__doc__) as report, tempfile.TemporaryDirectory() as folder:
+    arguments = {"--planning": {"action": "store_true", "help": "measure only the CPU seconds of planning"}}
+    with open_report(__doc__, arguments) as report, tempfile.TemporaryDirectory() as folder:
+        if report.options.planning:
+            planning_time(report, str(Path(folder) / "store"))
+            return
         for name, ratio in products(report.smoke).items():
             report.add(f"matmul of {name}, measured / predicted", ratio, "×")
             report.add(f"matmul of {name}, 1.5 / error factor", 1.5 / max(ratio, 1 / ratio), "×", 1.0)

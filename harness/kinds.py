@@ -4,6 +4,7 @@ Modules that import JAX are imported when a study of their kind first runs, so t
 """
 
 import dataclasses
+import gc
 import importlib
 import json
 import sys
@@ -18,11 +19,17 @@ from harness.run import OnFinished, OnProgress, Settings, Source
 from harness.trials.scheduler import BestSteps, Outcomes
 from results.bad_input import BadInput
 from results.costs.counts import Counts, Verdict
+from results.grouping import grouped
 from results.plans.kinds import from_plan
 from results.plans.study import Trial
 
 if TYPE_CHECKING:
     from harness.trials.checkpoints import Checkpoints
+
+
+# Number of new objects after which Python looks for garbage. Programs consist of many objects, and looking for garbage
+# more often takes a fifth of the time of counting.
+GARBAGE = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +76,11 @@ class Runner(NamedTuple):
       after_death: function that removes a possible cause of the death of a study's process before a retry.
       counts: function that counts the costs of a study from shapes only, given its plan, the source of its data and
         settings. None for kinds without predicted costs.
+      counts_of_sizes: function that counts the costs of studies of a family, by number of examples in a step. Its
+        arguments are those of ``counts`` for one of the studies, and the numbers of examples. Studies of other kinds
+        are counted one by one.
+      family: function that returns a key of a study. Studies with equal keys only differ in the batch size and in
+        numbers that do not change programs.
       verdict: function that compiles a study for a topology, given the same arguments and the topology. None for kinds
         without predicted costs.
       process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
@@ -84,6 +96,8 @@ class Runner(NamedTuple):
     saves_in_parts: bool = False
     after_death: Callable[[Any], None] = lambda study: None
     counts: Callable[[Any, Source, Settings], Counts] | None = None
+    counts_of_sizes: Callable[[Any, Source, Settings, Sequence[int]], dict[int, Counts]] | None = None
+    family: Callable[[Any], Hashable] = lambda study: study.name
     verdict: Callable[[Any, Source, Settings, str], Verdict] | None = None
     process: Callable[[Any], Hashable] = lambda study: study.name
     examples: Callable[[Any], int] = lambda study: 0
@@ -145,6 +159,8 @@ RUNNERS = {
         programs=_lazy("harness.step.programs_key", "programs_key"),
         over_hosts=True,
         counts=_lazy("harness.costs.network_costs", "counts"),
+        counts_of_sizes=_lazy("harness.costs.network_costs", "counts_of_sizes"),
+        family=_lazy("harness.step.programs_key", "family"),
         verdict=_lazy("harness.costs.network_costs", "verdict"),
     ),
     "cores": Runner(
@@ -182,8 +198,44 @@ def answer_all() -> None:
     """Answers the questions of ``harness.costs.questions`` from standard input, one line of JSON each.
 
     Prints one line per question: the fields of ``Counts``, those of ``Verdict`` if it has a topology, or ``refused``.
+    Studies of a family are counted together when the first of them is answered.
     """
-    for line in sys.stdin:
-        given = json.loads(line)
-        given["settings"] = Settings(**given["settings"])
-        print(json.dumps(answer(Question(**given))), flush=True)
+    gc.set_threshold(GARBAGE)
+    questions = [_question(line) for line in sys.stdin]
+    families = grouped(range(len(questions)), lambda at: _family(questions[at]))
+    known: dict[int, Answer] = {}
+    for at, question in enumerate(questions):
+        if at not in known:
+            own = families[_family(question)]
+            known |= zip(own, _answers([questions[each] for each in own]), strict=True)
+        print(json.dumps(known.pop(at)), flush=True)
+
+
+def _question(line: str) -> Question:
+    given = json.loads(line)
+    given["settings"] = Settings(**given["settings"])
+    return Question(**given)
+
+
+def _family(question: Question) -> Hashable:
+    """Returns a key of questions that are answered together. Compiling is answered one by one."""
+    study = from_plan(question.plan, question.trials)
+    runner = RUNNERS[study.kind]
+    if question.topology is not None or runner.counts_of_sizes is None:
+        return question.topology, study.name, question.trials, json.dumps(question.source), question.settings
+    return study.kind, runner.family(study), json.dumps(question.source, sort_keys=True), question.settings
+
+
+def _answers(questions: Sequence[Question]) -> list[Answer]:
+    """Returns the answers to the questions of a family."""
+    studies = [from_plan(question.plan, question.trials) for question in questions]
+    runner = RUNNERS[studies[0].kind]
+    if len(questions) > 1 and runner.counts_of_sizes is not None:
+        first = questions[0]
+        sizes = [runner.examples(study) for study in studies]
+        try:
+            counts = runner.counts_of_sizes(studies[0], first.source, first.settings, sizes)
+        except BadInput:  # perhaps of one size only
+            return list(map(answer, questions))
+        return [counts[size]._asdict() for size in sizes]
+    return list(map(answer, questions))

@@ -4,6 +4,8 @@ This command does not run any study. It predicts FLOPs, memory, seconds per step
 shapes, without reading data. Columns with predictions are labelled "predicted" and give a range that includes 90 % of
 runs.
 
+  device=h100 devices=8   predicts for devices that this machine does not have, from counts and a table of hardware
+  price=2                 dollars per device-hour, for a predicted cost
   topology=v5e:4x4   compiles for TPUs, which need not be attached, and checks whether each study fits (extra `plan`)
   timeout=SECONDS    timeout for compilation; the costs of studies that are not compiled by then are unknown
   step_times=FILE    writes predicted seconds per step as a table for `python -m analysis payoff`
@@ -32,6 +34,7 @@ from sweeps import help_text, overrides
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
+    from sweeps.costs.absent_devices import AbsentDevices
     from sweeps.costs.estimates import StudyCost
     from sweeps.overrides import CommandLine
     from sweeps.planning import Request
@@ -41,7 +44,7 @@ Trials = dict[str, int]  # missing from the store, by study
 
 # Imports inside functions keep --help fast.
 CALIBRATION = "--calibration"
-OWN = ("topology", "timeout", "step_times")
+OWN = ("topology", "timeout", "step_times", "device", "devices", "price")
 GIB = 2**30
 TOO_LARGE = "more than this machine has"
 DEFAULT_STORE = "results/local"  # as in conf/config.yaml
@@ -55,25 +58,37 @@ def main(argv: list[str]) -> int:
     from harness.compiled import topologies
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
+    from sweeps.costs import absent_devices
 
     topology = given.get("topology")
     if topology is not None:
         topologies.check(topology)
+        if "device" in given or "devices" in given:
+            raise BadInput("topology= and device= both name devices. Use one of them.")
     seconds = _seconds(given.get("timeout"))
+    price = absent_devices.price_of(given.get("price"))
     if CALIBRATION in rest:
         return _calibration(line)
-    request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES), written=False)
+    elsewhere = topology is not None or "device" in given
+    request = planning.request(line, absent=(DATA, DEVICES) if elsewhere else (DATA,), written=False)
+    absent = absent_devices.read(given.get("device"), given.get("devices"), request.settings)
+    if topology is not None and not topologies.has_compiler():
+        absent = absent_devices.of_topology(topology, request.settings)
+        printing.say(f"{topology} is predicted from counts, because the TPU compiler is not installed (extra plan)")
+        topology = None
     studies = sorted(request.studies, key=lambda study: printing.numbered(study.name))
     progress = _to_run(request, studies)
-    costs = _costs(request, progress, topology, seconds)
+    costs = _costs(request, progress, topology, seconds, absent)
     if given.get("step_times"):
         from sweeps.costs import step_times
 
         step_times.write(given["step_times"], list(costs.values()))
     if printing.is_data():
-        _show_data(studies, progress, costs)
+        _show_data(studies, progress, costs, price)
     else:
         _show_text(request, studies, progress, costs, seconds)
+        for text in _price_lines(list(costs.values()), price):
+            printing.answer(text)
     return exit_codes.FAILED if any(cost.fits is False for cost in costs.values()) else exit_codes.DONE
 
 
@@ -122,13 +137,20 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-def _costs(request: "Request", missing: Trials, topology: str | None, seconds: float | None) -> Costs:
+def _costs(
+    request: "Request",
+    missing: Trials,
+    topology: str | None,
+    seconds: float | None,
+    absent: "AbsentDevices | None",
+) -> Costs:
     """Returns the costs of all studies by name. If they cannot be counted, reports why and returns an empty dict."""
     from harness.costs.questions import Unanswered
     from sweeps.costs import estimates
 
     try:
-        found = estimates.of_request(request, missing, topology, seconds or estimates.TIMEOUT_SECONDS, printing.say)
+        timeout = seconds or estimates.TIMEOUT_SECONDS
+        found = estimates.of_request(request, missing, topology, timeout, printing.say, absent)
     except Unanswered as error:
         printing.say(f"costs are unknown: {error}")
         return {}
@@ -149,6 +171,7 @@ COLUMNS = (
     "topology_says",
     "collectives",
     "device_kind",
+    "device_is_attached",
     "devices",
     "lanes",
     "shards",
@@ -161,6 +184,13 @@ COLUMNS = (
     "predicted_device_hours",
     "predicted_device_hours_low",
     "predicted_device_hours_high",
+    "predicted_hours",
+    "predicted_hours_low",
+    "predicted_hours_high",
+    "dollars_per_device_hour",
+    "predicted_dollars",
+    "predicted_dollars_low",
+    "predicted_dollars_high",
     "predicted_from",
     "predictor",
 )
@@ -176,14 +206,14 @@ def _row(study: "Plan", missing: int) -> tuple:
     return study.name, planned, planned - missing, missing, study.budget_steps, missing * study.budget_steps
 
 
-def _show_data(studies: Sequence["Plan"], missing: Trials, costs: Costs) -> None:
-    cells = {name: _cells(cost) for name, cost in costs.items()}
+def _show_data(studies: Sequence["Plan"], missing: Trials, costs: Costs, price: float | None) -> None:
+    cells = {name: _cells(cost, price) for name, cost in costs.items()}
     unknown = [None for _ in COLUMNS]
     rows = [(*_row(study, missing[study.name]), *cells.get(study.name, unknown)) for study in studies]
     printing.show([*_PLAN_COLUMNS, *COLUMNS], rows, str)
 
 
-def _cells(cost: "StudyCost") -> list[Any]:
+def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
     from results.costs.predictions import PREDICTOR
 
     counts, verdict, step, total = cost.counts, cost.verdict, cost.step, cost.device_seconds
@@ -191,8 +221,9 @@ def _cells(cost: "StudyCost") -> list[Any]:
     if cost.asked:
         verdict_text: str | None = _verdict_text(cost)
     else:
-        verdict_text = TOO_LARGE if cost.fits is False else None
-    hours = _UNKNOWN if total is None else tuple(each / 3600 for each in total)
+        verdict_text = _too_large_text(cost) if cost.fits is False else None
+    device_hours = _UNKNOWN if total is None else total.times(1 / 3600)
+    dollars = _UNKNOWN if total is None or price is None else total.times(price / 3600)
     return [
         counts.step.flops if counts else None,
         counts.step.fused_bytes if counts else None,
@@ -205,6 +236,7 @@ def _cells(cost: "StudyCost") -> list[Any]:
         verdict_text,
         json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
         cost.device.kind or None,
+        cost.is_attached,
         cost.devices,
         cost.lanes,
         cost.shards,
@@ -212,7 +244,10 @@ def _cells(cost: "StudyCost") -> list[Any]:
         cost.steps,
         "store" if cost.from_store else "budget",
         *(step or _UNKNOWN),
-        *hours,
+        *device_hours,
+        *((None if cost.is_attached else cost.hours) or _UNKNOWN),
+        price,
+        *dollars,
         cost.by,
         PREDICTOR,
     ]
@@ -228,6 +263,10 @@ def _excess(cost: "StudyCost") -> float | None:
     if verdict.needed_bytes is None or verdict.device_bytes is None:
         return None
     return verdict.needed_bytes - verdict.device_bytes
+
+
+def _too_large_text(cost: "StudyCost") -> str:
+    return f"more than {cost.absent.text} have" if cost.absent else TOO_LARGE
 
 
 def _verdict_text(cost: "StudyCost") -> str:
@@ -328,13 +367,37 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
             lengths = "from the lengths of the store's trials"
             if not all(cost.from_store for cost in known):
                 lengths += ", or budgets"
-        devices = sorted({cost.device.kind for cost in known})
-        lines.append(f"predicted: {span(total, 3600)} device-hours of {', '.join(devices)} ({lengths})")
+        lines.append(f"predicted: {span(total, 3600)} device-hours of {_devices_text(known)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
     for why, count in collections.Counter(cost.by for cost in costs if cost.device_seconds is None).items():
         after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
         lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
     return [*lines, *_idle(costs), *_too_large(costs)]
+
+
+def _devices_text(costs: Sequence["StudyCost"]) -> str:
+    """Returns the kinds of devices that predictions are for."""
+    absent = next((cost.absent for cost in costs if cost.absent), None)
+    if absent is not None:
+        return f"{absent.text}, which this machine does not have"
+    return ", ".join(sorted({cost.device.kind for cost in costs}))
+
+
+def _price_lines(costs: Sequence["StudyCost"], price: float | None) -> list[str]:
+    """Returns lines about the hours and the price of a sweep. Hours are not predicted for this machine."""
+    from results.costs.predictions import Seconds
+    from sweeps.costs.estimates import span
+
+    lines = []
+    known = [cost for cost in costs if cost.device_seconds is not None]
+    hours = [cost.hours for cost in known if cost.hours is not None and not cost.is_attached]
+    if hours:
+        total = functools.reduce(Seconds.plus, hours)
+        lines.append(f"predicted: {span(total)} hours if these devices run one study after another")
+    if known and price is not None:
+        seconds = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in known)))
+        lines.append(f"predicted: {span(seconds, 3600 / price)} dollars, at {price:g} per device-hour")
+    return lines
 
 
 def _idle(costs: Sequence["StudyCost"]) -> list[str]:
@@ -371,7 +434,8 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
         elif cost.fits is False and counts is not None and cost.machine_bytes:
             there = _size(cost.machine_bytes)
             lines.append(
-                f"{cost.study.name} holds about {_size(counts.least_bytes)}, {TOO_LARGE}: {there} for each device"
+                f"{cost.study.name} holds about {_size(counts.least_bytes)}, {_too_large_text(cost)}: {there} for each "
+                "device"
             )
     parted = [
         cost
@@ -382,8 +446,9 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
         and cost.counts.held_bytes > (cost.machine_bytes or math.inf)
     ]
     if parted:
+        where = parted[0].absent.text if parted[0].absent else "this machine"
         lines.append(
-            f"{number_of(len(parted), 'study')} would exceed the memory of this machine. A run divides batches until "
+            f"{number_of(len(parted), 'study')} would exceed the memory of {where}. A run divides batches until "
             "they fit, as with microbatches=."
         )
     return lines

@@ -135,7 +135,7 @@ def _total_in_chunks(
 
     features, kernel = outputs
     count = labels.size
-    size = largest_divisor(count, max(1, CHUNK_BYTES // (4 * kernel.shape[-1])))
+    size = chunk_size(count, kernel.shape[-1])
     weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
     weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
@@ -186,6 +186,11 @@ def product(outputs: Array | Product) -> Array:
     if not isinstance(outputs, Product):
         return outputs.astype(jnp.float32)
     return jnp.matmul(*outputs, preferred_element_type=jnp.float32)
+
+
+def chunk_size(count: int, classes: int) -> int:
+    """Returns the number of labels in each chunk of a lazy product with outputs for ``count`` labels."""
+    return largest_divisor(count, max(1, CHUNK_BYTES // (4 * classes)))
 
 
 def largest_divisor(number: int, most: int) -> int:

@@ -195,7 +195,7 @@ def check(kind: str, name: str) -> None:
     known = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
     if packages.is_qualified(name):
         packages.find(kind, name)
-    else:
+    elif name not in known:  # finding the names of packages takes milliseconds
         check_choice(kind, name, [*known, *packages.names(kind)])
 
 

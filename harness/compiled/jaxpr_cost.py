@@ -1,14 +1,18 @@
 """Counts the costs of a program in its jaxpr, before compilation: FLOPs, memory traffic and approximate peak memory."""
 
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from jax.extend.core import Literal, jaxprs_in_params
 from jax.tree_util import tree_leaves
 
 from harness.compiled import hlo
 from results.costs.counts import Work
+
+_Size = Callable[[Sequence[Any]], Any]  # bytes of an array, given its variable in each program
 
 # Operations that compilers do not fuse with their neighbours, so that their results are written to memory. Fused
 # operations are elementwise.
@@ -53,7 +57,44 @@ def held_bytes(jaxpr: Any) -> int:
     the program is partitioned over devices, the result is the peak of one device.
     """
     program = _open(jaxpr)
-    return max(_peak(each, given=True) for each in list(_shares(program)) or [program])
+    return int(max(_peak([each], _bytes_of_one, given=True) for each in list(_shares(program)) or [program]))
+
+
+def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
+    """Returns the peak bytes of programs between two programs that only differ in sizes of arrays.
+
+    The bytes of each array are interpolated, and the peaks are those of ``held_bytes``.
+
+    Args:
+      few, more: results of ``jax.make_jaxpr`` with the same operations.
+      places: float64[N], positions of the programs: 0 is that of ``few``, and 1 is that of ``more``.
+    """
+
+    def bytes_between(variables: Sequence[Any]) -> np.ndarray:
+        first, last = map(array_bytes, variables)
+        return first + (last - first) * places
+
+    return _peak([_open(few), _open(more)], bytes_between, given=True)
+
+
+def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
+    """Returns the peak bytes of programs like this one, in which other counts take the place of a prime.
+
+    Dimensions that the prime divides are proportional to the count, and the others do not depend on it.
+
+    Args:
+      jaxpr: result of ``jax.make_jaxpr``. Its other dimensions are smaller than the prime.
+      prime: count of this program.
+      counts: int64[N], counts of the other programs.
+    """
+
+    def bytes_scaled(variables: Sequence[Any]) -> Any:
+        size = array_bytes(variables[0])
+        if all(dimension % prime for dimension in getattr(variables[0].aval, "shape", ())):
+            return size
+        return size // prime * counts
+
+    return np.broadcast_to(_peak([_open(jaxpr)], bytes_scaled, given=True), counts.shape)
 
 
 def device_bytes(arrays: Any) -> int:
@@ -103,24 +144,50 @@ def _bytes_moved(equation: Any, name: str) -> float:
     return out + sum(map(array_bytes, equation.invars))
 
 
-def _peak(jaxpr: Any, *, given: bool) -> int:
-    """Returns the maximum number of bytes live at once, with or without the arguments."""
+def _bytes_of_one(variables: Sequence[Any]) -> int:
+    return array_bytes(variables[0])
+
+
+def _peak(programs: Sequence[Any], size: _Size, *, given: bool) -> Any:
+    """Returns the maximum number of bytes live at once, with or without the arguments.
+
+    Args:
+      programs: programs with the same operations.
+      size: returns the bytes of an array, as a number or as an array of numbers.
+      given: whether arguments are included.
+    """
+    first = programs[0]
     last: dict[Any, int] = {}
-    for at, equation in enumerate(jaxpr.eqns):
+    for at, equation in enumerate(first.eqns):
         last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
-    last |= {var: len(jaxpr.eqns) for var in jaxpr.outvars if not isinstance(var, Literal)}
-    arguments = {*jaxpr.invars, *jaxpr.constvars}
-    held = sum(map(array_bytes, arguments)) if given else 0
+    last |= {var: len(first.eqns) for var in first.outvars if not isinstance(var, Literal)}
+    arguments = {*first.invars, *first.constvars}
+    held = sum(size(same) for same in _same(programs, _arguments)) if given else 0
     peak = held
+    sizes = {}  # of live arrays
     ends: dict[int, list[Any]] = {}
     for var, at in last.items():
         ends.setdefault(at, []).append(var)
-    for at, equation in enumerate(jaxpr.eqns):
-        within = max((_peak(_open(each), given=False) for each in jaxprs_in_params(equation.params)), default=0)
-        out = sum(array_bytes(var) for var in equation.outvars if var in last)
-        peak = max(peak, held + max(within, out))
-        held += out - sum(array_bytes(var) for var in ends.get(at, ()) if var not in arguments)
+    for at, equations in enumerate(zip(*(program.eqns for program in programs), strict=True)):
+        inner = zip(*(map(_open, jaxprs_in_params(each.params)) for each in equations), strict=True)
+        within = [_peak(each, size, given=False) for each in inner]
+        for same in _same(equations, operator.attrgetter("outvars")):
+            if same[0] in last:
+                sizes[same[0]] = size(same)
+        out = sum(sizes[var] for var in equations[0].outvars if var in last)
+        for each in (*within, out):
+            peak = np.maximum(peak, held + each)
+        held = held + out - sum(sizes.pop(var) for var in ends.get(at, ()) if var not in arguments)
     return peak
+
+
+def _arguments(program: Any) -> list[Any]:
+    return [*program.invars, *program.constvars]
+
+
+def _same(owners: Sequence[Any], variables: Callable[[Any], Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yields each variable with the same one of the other programs."""
+    return zip(*map(variables, owners), strict=True)
 
 
 def _open(jaxpr: Any) -> Any:

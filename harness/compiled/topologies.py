@@ -26,7 +26,7 @@ def check(topology: str) -> None:
         known = nearest(version, DIRECTIONS)
         raise BadInput(
             f"unknown TPU version {version!r}: {known}. Only TPUs can be compiled for without being attached. For a "
-            "GPU, leave out topology= on a machine that has one."
+            "GPU, use device=NAME devices=N, such as device=h100 devices=8."
         )
     directions = DIRECTIONS.get(version, 2)
     example = f"{version if colon or version in DIRECTIONS else 'v5e'}:{'x'.join(['2', '2', '1'][:directions])}"
@@ -50,6 +50,11 @@ def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
     return [len(set(along)) for along in zip(*places, strict=True)]
 
 
+def has_compiler() -> bool:
+    """Returns whether the TPU compiler is installed, which is in the extra ``plan``."""
+    return importlib.util.find_spec("libtpu") is not None
+
+
 def devices(topology: str) -> "list[jax.Device]":
     """Returns the devices of a slice, ordered so that the last axis of a mesh consists of neighbours.
 
@@ -60,7 +65,7 @@ def devices(topology: str) -> "list[jax.Device]":
       BadInput: the slice does not exist, or its compiler is not installed.
     """
     check(topology)
-    if importlib.util.find_spec("libtpu") is None:
+    if not has_compiler():
         raise BadInput(f"{topology}: the TPU compiler is not installed. Run pip install 'scaling-limits[plan]'.")
     from jax.experimental import topologies as described
 

@@ -3,24 +3,30 @@
 import functools
 import json
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from harness.compiled import ahead_of_time, jaxpr_cost
+from harness.compiled import ahead_of_time, interpolation, jaxpr_cost
+from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
-from harness.step import evaluation, programs, training
+from harness.step import evaluation, programs, rng, training
 from harness.step.batch_partition import TRIAL, Division, of_settings
-from harness.step.programs_key import ProgramsKey, programs_key
+from harness.step.programs_key import ProgramsKey, family, programs_key
 from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Verdict, Work
+from results.grouping import grouped
 from results.plans.batch_study import BatchStudy
-from workloads.workload import DATA, Examples, Workload
+from workloads import losses, registry
+from workloads.workload import DATA, Draw, Examples, Loss, Workload
 
+Lane = tuple[TrainState, Spans]  # shapes of a trial
+PARTS = 1_000_003  # a prime above all dimensions of networks
+KEPT = 16  # programs whose pieces are kept
 IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
 MOST_TRIED = 4  # number of partitions to compile before the finest one
@@ -28,40 +34,133 @@ MOST_TRIED = 4  # number of partitions to compile before the finest one
 
 def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
     """Counts the costs of a study on one of the devices that share a batch."""
-    key = programs_key(study)
+    return counts_of_sizes(study, source, settings, [study.batch_size])[study.batch_size]
+
+
+def counts_of_sizes(
+    study: BatchStudy, source: Source, settings: Settings, batch_sizes: Sequence[int]
+) -> dict[int, Counts]:
+    """Counts the costs of studies that only differ in the batch size, by batch size.
+
+    Few programs are traced if there are many sizes, see ``harness.compiled.interpolation``.
+    """
+    key = family(study)
     workload = programs.workload_of(key, source)
-    asked = of_settings(settings)
-    shards, microbatches = asked.least[:2]
-    share = Division(shards, microbatches).examples(study.batch_size)
-    stepped = step_jaxpr(workload, share, microbatches, shards)
-    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(
-        key._replace(batch_size=0), json.dumps(source), shards
-    )
-    carry, _ = programs.one_lane(workload)
-    held = max(jaxpr_cost.held_bytes(stepped), evaluation_bytes)
-    return Counts(
-        step=jaxpr_cost.of(stepped),
-        evaluation=evaluation_work,
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(carry.params)),
-        held_bytes=held,
-        equations=jaxpr_cost.equations(stepped) + evaluation_equations,
-        devices=shards,
-        precision=study.precision,
-        least_bytes=_least_bytes(workload, share, settings, held),
-        sums=True,
-        streamed=workload.feed is not None,
-    )
+    shards, microbatches = of_settings(settings).least[:2]
+    shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
+    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
+    lane = programs.one_lane(workload)
+    network = _network(key, source, workload)
+    steps = _steps(workload, network, lane, sorted(set(shares.values())), microbatches, shards)
+    held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
+    least = _least_bytes(workload, network, lane, held, settings)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(lane[0].params))
+    return {
+        size: Counts(
+            step=steps[share].work,
+            evaluation=evaluation_work,
+            parameters=parameters,
+            held_bytes=held[share],
+            equations=steps[share].equations + evaluation_equations,
+            devices=shards,
+            precision=study.precision,
+            least_bytes=least[share],
+            sums=True,
+            streamed=workload.feed is not None,
+        )
+        for size, share in shares.items()
+    }
 
 
-def _least_bytes(workload: Workload, share: int, settings: Settings, held: float) -> float:
+class Network(NamedTuple):
+    """The choices that determine the program of a step, which several data sets may share.
+
+    Attributes:
+      key: key of programs without data set and batch size.
+      classes: number of outputs per label.
+      loss, padding, draw: as in ``Dataset``.
+      train: shapes and dtypes of the arrays that a step selects a batch from, without the examples of streamed data.
+    """
+
+    key: ProgramsKey
+    classes: int
+    loss: Loss
+    padding: int | None
+    draw: Draw | None
+    train: tuple[Any, ...]
+
+
+def _network(key: ProgramsKey, source: Source, workload: Workload) -> Network:
+    row = registry.dataset(key.dataset, source)
+    train = workload.shapes.train or workload.shapes.validation
+    start = 0 if workload.feed is None else 1
+    shapes = tuple((array.shape[start:], str(np.dtype(array.dtype))) for array in train)
+    return Network(key._replace(dataset="", data=""), row.classes, row.loss, row.padding, row.draw, shapes)
+
+
+@functools.lru_cache(KEPT)
+def _pieces(key: Hashable) -> list[Any]:
+    """Returns the pieces or programs of a key that are known, as a list that grows."""
+    return []
+
+
+def forget() -> None:
+    """Forgets all counted programs, so that later counts do not depend on earlier ones."""
+    _pieces.cache_clear()
+
+
+def _steps(
+    workload: Workload, network: Network, lane: Lane, shares: Sequence[int], microbatches: int, shards: int
+) -> dict[int, ProgramCost]:
+    """Returns the costs of a step by number of examples on a device.
+
+    Shares are interpolated between shares whose loss is computed in chunks of the same size.
+    """
+    labels = math.prod(workload.shapes.validation.labels.shape[1:])
+
+    def division(share: int) -> tuple[bool, int]:
+        part = share // microbatches
+        chunk = losses.chunk_size(part * labels, max(1, network.classes))
+        return part == 1, 0 if chunk == part * labels else chunk  # JAX omits some operations on a single example
+
+    found: dict[int, ProgramCost] = {}
+    for divided, own in grouped(shares, division).items():
+        found |= interpolation.costs(
+            own,
+            lambda share: step_jaxpr(workload, share, microbatches, shards, lane),
+            lambda share: loss_jaxpr(workload, share // microbatches, shards, lane),
+            _pieces((network, divided, microbatches, shards)),
+        )
+    return found
+
+
+def _least_bytes(
+    workload: Workload, network: Network, lane: Lane, held: Mapping[int, float], settings: Settings
+) -> dict[int, float]:
     """Returns the approximate bytes on a device that processes its share in the smallest possible parts.
 
     Small networks need little memory anyway and are not counted again.
+
+    Args:
+      workload, network, lane: the workload, its choices that determine programs, and the shapes of a trial.
+      held: bytes on a device that processes its share at once, by share.
+      settings: settings of the run.
     """
-    fewest = min(share, workload.group)
-    if held < LARGE or settings.microbatches is not None or fewest == share:
-        return held
-    return min(held, jaxpr_cost.held_bytes(step_jaxpr(workload, share // fewest * fewest, share // fewest)))
+    fewest = workload.group
+    large = [share for share, size in held.items() if size >= LARGE and share >= 2 * fewest]
+    if settings.microbatches is not None or not large:
+        return dict(held)
+    program = _in_parts(network, workload, lane)
+    peaks = jaxpr_cost.held_bytes_scaled(program, PARTS, np.array(large) // fewest)
+    return dict(held) | {share: min(held[share], int(peak)) for share, peak in zip(large, peaks, strict=True)}
+
+
+def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
+    """Returns the program of a step in ``PARTS`` parts of the smallest size."""
+    known = _pieces((network, "parts"))
+    if not known:
+        known.append(step_jaxpr(workload, PARTS * workload.group, PARTS, 1, lane))
+    return known[0]
 
 
 @functools.cache
@@ -71,23 +170,47 @@ def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, 
     return (jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
-def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1, shards: int = 1) -> Any:
+def step_jaxpr(
+    workload: Workload, examples: int, microbatches: int = 1, shards: int = 1, lane: Lane | None = None
+) -> Any:
     """Returns the program of a step of one shard, from selecting its examples to the new parameters.
 
     Examples of several shards may be normalized together, so the axis over which they sum has a size.
     """
-    step, given = a_step(workload, examples, microbatches)
+    step, given = a_step(workload, examples, microbatches, lane)
     sizes = [(DATA, shards)] if shards > 1 else None
     with jax.default_matmul_precision("highest"):
         return jax.make_jaxpr(step, axis_env=sizes)(*given)
 
 
+def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> Any:
+    """Returns the program of the loss of some examples of one shard, whose gradient is most of a step."""
+    carry, spans = lane
+    draw, train = workload.draw, workload.shapes.train
+    if draw is not None:
+        batch = jax.eval_shape(lambda: draw(jax.random.key(0), examples))
+    else:
+        assert train is not None  # a data set without a training set defines draw
+        batch = training.with_rows(train, examples)
+    positions = jax.ShapeDtypeStruct((examples,), np.dtype("int32"))
+
+    def loss(carry: TrainState, spans: Spans, batch: Examples, positions: Any) -> Any:
+        weights = None if workload.padding is None else losses.label_weights(batch.labels, None, workload.padding)
+        keys = rng.example_keys(spans.seed, spans.start, positions)
+        smoothing = spans.metaparameters["label_smoothing"]
+        return workload.loss(carry.params, carry.state, batch, weights, keys, smoothing)
+
+    sizes = [(DATA, shards)] if shards > 1 else None
+    with jax.default_matmul_precision("highest"):
+        return jax.make_jaxpr(loss, axis_env=sizes)(carry, spans, batch, positions)
+
+
 def a_step(
-    workload: Workload, examples: int, microbatches: int = 1
+    workload: Workload, examples: int, microbatches: int = 1, lane: Lane | None = None
 ) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
     """Returns a function that takes a step on one device, and its arguments' shapes (carry first)."""
     division = Division(1, microbatches)
-    carry, spans = programs.one_lane(workload)
+    carry, spans = lane or programs.one_lane(workload)
     train = workload.shapes.train
 
     def step(carry: TrainState, spans: Spans, order: Any, data: Any) -> TrainState:

@@ -54,10 +54,11 @@ class Question:
     settings: Settings
     topology: str | None = None
 
-    def key(self) -> str:
-        """Returns the cache key of the answer."""
+    def key(self, by: dict[str, str] | None = None) -> str:
+        """Returns the cache key of the answer. ``by`` are the ``versions``, which take time to find."""
+        by = by or versions(self.topology is not None)
         flags = {name: os.environ.get(name) for name in FLAGS}
-        text = json.dumps([dataclasses.asdict(self), versions(self.topology is not None), flags], sort_keys=True)
+        text = json.dumps([dataclasses.asdict(self), by, flags], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -96,7 +97,8 @@ def ask(
       Unanswered: the subprocess failed.
     """
     cache = _cache()
-    keys = [question.key() for question in questions]
+    by = {compiles: versions(compiles) for compiles in {question.topology is not None for question in questions}}
+    keys = [question.key(by[question.topology is not None]) for question in questions]
     answers = {key: _read(cache, key) for key in keys}
     asked = {key: question for key, question in zip(keys, questions, strict=True) if answers[key] is None}
     if asked:
@@ -128,7 +130,8 @@ def _progress(asked: Sequence[Question], say: Report) -> OnCount:
         if count < len(asked) and time.monotonic() - last > QUIET_SECONDS:
             last = time.monotonic()
             left = math.ceil((last - began) / count * (len(asked) - count))
-            say(f"{count:,} of {programs} {done}, about {left:,} s left")
+            # Batch sizes are counted together, so the rest may take much less time per program.
+            say(f"{count:,} of {programs} {done}{f', about {left:,} s left' if topologies else ''}")
 
     return told
 

@@ -24,7 +24,7 @@ CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywh
 def chunk_size(workload: Workload, split: str) -> int:
     """Returns the number of examples of a split that are evaluated at once."""
     inputs = getattr(workload.shapes, split).inputs
-    params, state = jax.eval_shape(workload.init, jax.random.key(0))
+    params, state = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
 
     def sizes(examples: int) -> list[int]:
         given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
@@ -69,6 +69,19 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
     return tuple(shapes)
 
 
+def _chunk_sizes(workload: Workload) -> dict[str, int]:
+    """Returns the chunk size of each evaluated split. Splits with equal examples share the network's shapes."""
+    found: dict[Any, int] = {}
+    sizes = {}
+    for split in workload.evaluated_splits:
+        inputs = getattr(workload.shapes, split).inputs
+        key = inputs.shape[1:], inputs.dtype
+        if key not in found:
+            found[key] = chunk_size(workload, split)
+        sizes[split] = found[key]
+    return sizes
+
+
 def evaluate_lane(
     workload: Workload, division: Division, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> ArrayPair:
@@ -89,9 +102,14 @@ def evaluate_lane(
     predict = shardings.gathering(workload.predict, sharding)
     specs = P() if sharding is None else shardings.by_hand(sharding.specs)
 
+    chunk_sizes = _chunk_sizes(workload)
+    shapes: dict[Any, Sums] = {}  # by shapes of a chunk
+
     def of_shard(splits: tuple[Examples, ...], params: Params, state: State) -> list[Sums]:
         by_split = [
-            _sums(workload, shards, functools.partial(predict, params, state), examples, split)
+            _sums(
+                workload, shards, functools.partial(predict, params, state), examples, split, chunk_sizes[split], shapes
+            )
             for split, examples in zip(workload.evaluated_splits, splits, strict=True)
         ]
         return mesh.summed(by_split, shards)
@@ -105,14 +123,25 @@ def evaluate_lane(
         metrics = jnp.where(params_finite, metrics, jnp.nan)
         return metrics, jnp.all(jnp.isfinite(metrics))
 
-    shapes = jax.eval_shape(measure)
-    return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
+    count = len(workload.evaluated_splits) * len(workload.metrics)
+    return jax.lax.cond(active, measure, lambda: (jnp.full(count, jnp.nan), jnp.bool_(False)))
 
 
-def _sums(workload: Workload, shards: int, predict: Callable[[Array], Array], examples: Examples, split: str) -> Sums:
-    """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs."""
+def _sums(
+    workload: Workload,
+    shards: int,
+    predict: Callable[[Array], Array],
+    examples: Examples,
+    split: str,
+    chunk_examples: int,
+    shapes: dict[Any, Sums],
+) -> Sums:
+    """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs.
+
+    ``shapes`` are those of the sums of a chunk, which splits with equal examples share.
+    """
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
-    size = min(own, chunk_size(workload, split))
+    size = min(own, chunk_examples)
 
     def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
         predicted = predict(chunk.inputs)
@@ -131,8 +160,11 @@ def _sums(workload: Workload, shards: int, predict: Callable[[Array], Array], ex
         return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
 
     starts = jnp.arange(0, own, size)
-    shapes = jax.eval_shape(of_chunk, Examples(*(a[:size] for a in examples)), jnp.ones(size))
-    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    chunk = with_rows(examples, size)
+    key = tuple((each.shape, each.dtype) for each in chunk)
+    if key not in shapes:
+        shapes[key] = jax.eval_shape(of_chunk, chunk, jax.ShapeDtypeStruct((size,), np.dtype("float32")))
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[key])
     return jax.lax.scan(add, zeros, starts)[0]
 
 

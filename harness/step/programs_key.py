@@ -36,3 +36,8 @@ def programs_key(study: BatchStudy) -> ProgramsKey:
     options = json.dumps(dict(study.model_options), sort_keys=True)
     data = json.dumps([study.dataset_version, dict(study.dataset_options), dict(study.packages)], sort_keys=True)
     return ProgramsKey(study.dataset, data, study.model, options, stand_in, study.precision, study.batch_size)
+
+
+def family(study: BatchStudy) -> ProgramsKey:
+    """Returns the key of a study without its batch size."""
+    return programs_key(study)._replace(batch_size=0)

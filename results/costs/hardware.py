@@ -91,9 +91,19 @@ _KINDS = (
 )
 
 
+ACCELERATORS = tuple(row for row in HARDWARE if row != "cpu")
+
+
 def hardware_of(device_kind: str) -> str | None:
-    """Returns the row of the hardware table for JAX's name of a device kind, if there is such a row."""
+    """Returns the row of the hardware table for JAX's name of a device kind or for the name of a row, if it exists."""
+    if device_kind in ACCELERATORS:
+        return device_kind
     return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
+
+
+def backend_of(row: str) -> str:
+    """Returns JAX's name of the backend of an accelerator: tpu for chips in a torus, and gpu for those on a switch."""
+    return "tpu" if HARDWARE[row].axes > 1 else "gpu"
 
 
 def passes(hardware: Hardware, precision: str) -> int:

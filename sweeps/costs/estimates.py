@@ -24,6 +24,8 @@ from results.costs.hardware import HARDWARE, hardware_of
 from results.costs.predictions import NOTHING, Rates, Seconds
 from results.plans.plan import Plan
 from sweeps.configured_study import ConfiguredStudy, Say, Studies
+from sweeps.costs import absent_devices
+from sweeps.costs.absent_devices import AbsentDevices
 from sweeps.costs.calibration import Device, Known, StoreRatios, commits, lanes_of
 from sweeps.costs.speeds import Lengths
 from sweeps.kind_configs import READERS
@@ -46,7 +48,7 @@ class StudyCost(NamedTuple):
       verdict: verdict of the compiler, or None without a topology or if the compiler did not finish.
       asked: requested topology.
       device: device that the prediction is for.
-      machine_bytes: memory of a device of this machine, or None if unknown or with a topology.
+      machine_bytes: memory of a device of this machine or of an absent one, or None if unknown or with a topology.
       lanes: number of trials that run concurrently on all devices.
       step: predicted seconds per trial-step, or None for unknown devices.
       alone: whether a single trial uses all devices, so that ``step`` is the time between steps.
@@ -54,6 +56,7 @@ class StudyCost(NamedTuple):
       from_store: whether these are derived from curves in the store rather than from the budget.
       device_seconds: predicted seconds of all trials to run, summed over devices.
       by: source of the rates, or the reason why there is no prediction.
+      absent: devices that the prediction is for, if they are not attached and the program is not compiled for them.
     """
 
     study: Plan
@@ -71,10 +74,23 @@ class StudyCost(NamedTuple):
     from_store: bool
     device_seconds: Seconds | None
     by: str
+    absent: AbsentDevices | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the devices are those of this machine."""
+        return self.absent is None and self.asked is None
+
+    @property
+    def hours(self) -> Seconds | None:
+        """Predicted hours until the devices have run all trials. They are missing if the time is unknown."""
+        return None if self.device_seconds is None else self.device_seconds.times(1 / 3600 / self.devices)
 
     @property
     def devices(self) -> int:
         """Number of devices that the study occupies."""
+        if self.absent:
+            return self.absent.number
         if self.verdict:
             return self.verdict.devices
         return self.counts.devices if self.counts else 1
@@ -82,12 +98,14 @@ class StudyCost(NamedTuple):
     @property
     def shards(self) -> int:
         """Number of devices that share a step. Counts are per device."""
-        return self.verdict.shards if self.verdict else self.devices
+        if self.verdict:
+            return self.verdict.shards
+        return self.counts.devices if self.counts else 1
 
     @property
     def idle(self) -> int:
         """Number of unused devices of a topology, if there are fewer trials than device groups."""
-        if self.verdict is None or not self.missing:
+        if not self.missing or (self.verdict is None and self.absent is None):
             return 0
         return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
 
@@ -119,6 +137,7 @@ def of_request(
     topology: str | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
     say: Say = lambda line: None,
+    absent: AbsentDevices | None = None,
 ) -> list[StudyCost]:
     """Returns the predicted costs of the studies of a request, in the same order.
 
@@ -128,6 +147,7 @@ def of_request(
       topology: topology of TPUs, which this machine need not have. None predicts for this machine.
       timeout_seconds: timeout for compiling all studies.
       say: called with messages for the user.
+      absent: devices that this machine does not have, in place of a topology. Programs are only counted.
 
     Raises:
       BadInput: the topology does not exist, or a study cannot be compiled for it.
@@ -138,17 +158,11 @@ def of_request(
         compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
         answers = _ask(request, compiled, {}, say, topology, timeout_seconds)
         verdicts = {name: questions.verdict_of(answer) for name, answer in answers.items()}
-    counted = [study for study in request.studies if RUNNERS[study.kind].counts is not None]
-    given = _ask(request, counted, verdicts, say)
-    counts = {name: questions.counts_of(answer) for name, answer in given.items() if questions.REFUSED not in answer}
-    why = {name: answer[questions.REFUSED] for name, answer in given.items() if questions.REFUSED in answer}
-    why |= {
-        study.name: f"costs of kind {study.kind} cannot be counted before a run"
-        for study in request.studies
-        if not _is_counted(study)
-    }
+    counts, why = _counted(request, verdicts, absent, say)
     stored = commits(request.store)
     fixed = here() if topology is None else Device("", "tpu")
+    if absent is not None:
+        fixed = Device(absent.row, absent.backend)
     steps = Lengths(stored)
     known = StoreRatios(stored, say)
     found = []
@@ -171,10 +185,29 @@ def of_request(
             lengths=steps.of(study),
             compiles=programs not in compiling,
             lanes=lanes_of(request.settings, device, trials, streamed=streamed),
+            absent=absent,
         )
         found.append(cost._replace(by=why.get(study.name, cost.by)))
         compiling.add(programs)
     return found
+
+
+def _counted(
+    request: Request, verdicts: Mapping[str, Verdict], absent: AbsentDevices | None, say: Say
+) -> tuple[dict[str, Counts], dict[str, str]]:
+    """Returns counts, and the reasons why others are missing, by study name."""
+    counted = [study for study in request.studies if _is_counted(study)]
+    given = _ask(request, counted, verdicts, say)
+    if absent is not None:
+        given = _on_absent(request, counted, given, absent, say)
+    counts = {name: questions.counts_of(answer) for name, answer in given.items() if questions.REFUSED not in answer}
+    why = {name: answer[questions.REFUSED] for name, answer in given.items() if questions.REFUSED in answer}
+    why |= {
+        study.name: f"costs of kind {study.kind} cannot be counted before a run"
+        for study in request.studies
+        if not _is_counted(study)
+    }
+    return counts, why
 
 
 def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
@@ -214,10 +247,11 @@ def _ask(
     say: Say,
     topology: str | None = None,
     timeout_seconds: float | None = None,
+    shards: Mapping[str, int] | None = None,
 ) -> dict[str, Answer]:
     """Returns answers by study name. Studies that share programs share an answer. Missing answers are omitted.
 
-    Counts are per device, with the batch partition of ``verdicts`` if given.
+    Counts are per device, with the batch partition of ``verdicts`` or the number of ``shards`` if given.
     """
     shared: dict[Any, Question] = {}
     keys = {}
@@ -229,6 +263,8 @@ def _ask(
         verdict = verdicts.get(study.name)
         if verdict is not None:
             settings = dataclasses.replace(asked, shards=verdict.shards, microbatches=verdict.microbatches)
+        if shards is not None:
+            settings = dataclasses.replace(asked, shards=shards[study.name])
         programs = RUNNERS[study.kind].programs(study)
         keys[study.name] = key = study.kind, programs, study.trials if topology else 0, settings
         source = request.sources.get(study.name)
@@ -237,6 +273,23 @@ def _ask(
     by_key = dict(zip(shared, answers, strict=True))
     found = {name: by_key[key] for name, key in keys.items()}
     return {name: answer for name, answer in found.items() if answer is not None}
+
+
+def _on_absent(
+    request: Request, counted: Studies, given: dict[str, Answer], absent: AbsentDevices, say: Say
+) -> dict[str, Answer]:
+    """Returns answers that divide each batch over the fewest devices whose memory could suffice."""
+    found = dict(given)
+    left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
+    while left:
+        counts = {s.name: questions.counts_of(found[s.name]) for s in left if questions.REFUSED not in found[s.name]}
+        wanted = {name: absent_devices.shards_of(absent, each) for name, each in counts.items()}
+        more = {name: shards for name, shards in wanted.items() if shards is not None}
+        left = [study for study in left if study.name in more]
+        answers = _ask(request, left, {}, say, shards=more)
+        left = [study for study in left if questions.REFUSED not in answers[study.name]]
+        found |= {study.name: answers[study.name] for study in left}
+    return found
 
 
 def _cost(
@@ -251,17 +304,23 @@ def _cost(
     lengths: tuple[float, float, bool],
     compiles: bool,
     lanes: int,
+    absent: AbsentDevices | None,
 ) -> StudyCost:
     """Predicts the cost of a study."""
-    ratios = Known() if counts is None else known.of(device, study, counts.step.flops)
-    rates = None if counts is None else _rates(device, counts.precision, ratios)
+    ratios = Known() if counts is None or absent is not None else known.of(device, study, counts.step.flops)
+    rates = None if counts is None else _rates(device, counts.precision, ratios, probed=absent is None)
     if verdict is not None:
         lanes = verdict.lanes * (verdict.devices // verdict.shards)
+    of_group = 1 if absent is None or counts is None else _lanes_of_group(absent, counts, lanes)
+    if absent is not None and counts is not None:
+        lanes = of_group * max(1, absent.number // counts.devices)
     machine_bytes = _machine_bytes(device, counts) if asked is None else None
     about = (study, missing, counts, verdict, asked, device, machine_bytes, lanes)
-    cost = StudyCost(*about, None, False, *lengths, None, "this device is unknown")
+    cost = StudyCost(*about, None, False, *lengths, None, "this device is unknown", absent)
     if asked is not None and (verdict is None or verdict.flops is None):
         return cost._replace(by=ENDED if verdict is None else "it does not fit")
+    if absent is not None and (why := _obstacle(cost)):
+        return cost._replace(by=why)
     if counts is None or rates is None:
         return cost
     # Counts are already per device.
@@ -269,9 +328,10 @@ def _cost(
     call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
     if verdict is None:
         alone = lanes == 1
-        trials = missing
-        step = predictions.seconds(counts.step, rates, lanes)
-        step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
+        at_once = lanes if absent is None else of_group
+        step = predictions.seconds(counts.step, rates, at_once)
+        step = step.plus(_exchange(device, counts, rates, probed=absent is None)).plus(call.times(1 / at_once))
+        trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
         alone = verdict.shards == verdict.devices and verdict.lanes == 1
         step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
@@ -283,7 +343,24 @@ def _cost(
         each = ratios.compiling
         seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
         total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(cost.devices))
-    return cost._replace(step=step, alone=alone, device_seconds=total, by=rates.source)
+    by = rates.source
+    if absent is not None and counts.devices > 1 and not counts.sums:
+        by += ", without communication between devices, which is only predicted with a compiler"
+    return cost._replace(step=step, alone=alone, device_seconds=total, by=by)
+
+
+def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
+    """Returns the number of trials that run at once on the absent devices that share a step, as memory allows."""
+    groups = max(1, absent.number // counts.devices)
+    return max(1, min(math.ceil(lanes / groups), int(absent.memory_bytes // max(1.0, counts.held_bytes))))
+
+
+def _obstacle(cost: StudyCost) -> str | None:
+    """Returns the reason why a study cannot run on absent devices, if there is one."""
+    assert cost.absent is not None
+    if cost.counts is not None and cost.counts.devices > cost.absent.number:
+        return f"it needs {cost.counts.devices:,} devices, more than devices={cost.absent.number}"
+    return "it does not fit" if cost.fits is False else None
 
 
 def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
@@ -302,15 +379,15 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     return found
 
 
-def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
-    """Returns the predicted seconds of summing gradients over this machine's devices, from a probe or a table.
+def _exchange(device: Device, counts: Counts, rates: Rates, *, probed: bool) -> Seconds:
+    """Returns the predicted seconds of summing gradients over devices, from a probe of this machine or a table.
 
     The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return NOTHING
     size = 4.0 * counts.parameters
-    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size)
+    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size) if probed else None
     row = hardware_of(device.kind)
     if seconds is None and row is not None:
         group = (tuple(range(counts.devices)),)
@@ -330,9 +407,10 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
     return None if row is None else HARDWARE[row].memory_bytes
 
 
-def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
-    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe, otherwise tables."""
+def _rates(device: Device, precision: str, ratios: Known, *, probed: bool) -> Rates | None:
+    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe if allowed, otherwise tables."""
     if ratios.steps is not None:
         tables = predictions.rates(*device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)
-    return microbenchmarks.rates(*device, precision) or predictions.rates(*device, precision)
+    tables = predictions.rates(*device, precision)
+    return (microbenchmarks.rates(*device, precision) or tables) if probed else tables

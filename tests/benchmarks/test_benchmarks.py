@@ -25,6 +25,7 @@ SLOW = (
     "divisions",
     "input",
     "plan",
+    "plan --planning",
     "workers",
     "launchers",
     "published_imports",

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from harness.compiled import topologies
 from harness.costs import microbenchmarks, questions as asked
 from harness.costs.questions import Question
 from results import exit_codes, printing
@@ -56,6 +57,7 @@ def answering(
 
     monkeypatch.setattr(asked, "_process", process)
     monkeypatch.setattr(asked, "_cache", lambda: None)
+    monkeypatch.setattr(topologies, "has_compiler", lambda: True)
 
 
 def test_a_plan_predicts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,14 +348,74 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v5e:2x2x2"], "Give its chips along two directions, such as v5e:2x2"),
         (["topology=v4:2x2"], "Give its chips along three directions, such as v4:2x2x1"),
         (["topology=v9:2x2"], "unknown TPU version 'v9'"),
-        (["topology=h100:8"], "For a GPU, leave out topology= on a machine that has one"),
+        (["topology=h100:8"], "For a GPU, use device=NAME devices=N, such as device=h100 devices=8"),
         (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
         (["+experiment=zzzz"], "The nearest are"),
+        (["device=h1000"], "unknown device 'h1000'; did you mean 'h100'? choices: "),
+        (["device=h100", "devices=0"], "devices=0 is not a number of devices"),
+        (["device=h100", "devices=8", "shards=3"], "8 devices cannot be divided into groups of shards=3"),
+        (["device=h100", "mesh=data:2;model:2"], "are predicted only by compiling"),
+        (["devices=8"], "devices=8 needs a device, such as device=h100"),
+        (["device=h100", "topology=v5e:2x2"], "topology= and device= both name devices"),
+        (["device=h100", "price=cheap"], "price=cheap is not a number of dollars per device-hour above 0"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.main([*words, f"store={tmp_path}"]) == exit_codes.INVALID
     assert says in capsys.readouterr().err
+
+
+def test_devices_that_are_absent_have_hours_and_a_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rates are those of the table only, although there are a probe and a store."""
+    a_probe("h100")
+    answering(monkeypatch, none, fused_bytes=3.35e12 * 0.6, operations=0, flops=0)
+    words = ["batch_size=64", "trials=16", "lanes=8", f"store={tmp_path}", "device=h100", "devices=8"]
+    (one,) = rows(capsys, *words, "--price", "2")
+    assert one["predicted_seconds_per_step"] == pytest.approx(1, rel=0.01)
+    assert (one["device_kind"], one["device_is_attached"], one["devices"], one["shards"]) == ("h100", False, 8, 1)
+    for end in ("", "_low", "_high"):
+        device_hours = one[f"predicted_device_hours{end}"]
+        assert one[f"predicted_hours{end}"] == pytest.approx(device_hours / 8)
+        assert one[f"predicted_dollars{end}"] == pytest.approx(2 * device_hours)
+    assert one["lanes"] == 8 and one["dollars_per_device_hour"] == 2
+    # Two rounds of eight trials, and an evaluation takes as long as a step.
+    evaluations = one["predicted_device_hours"] * 3600 / 16 - one["expected_steps"]
+    assert 1 <= evaluations <= one["expected_steps"] + 1
+    assert one["predicted_from"].startswith("tables (")
+    assert plan.main([*words, "--price", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "device-hours of 8 × h100, which this machine does not have" in printed and "dollars, at 2" in printed
+    (here,) = rows(capsys, *words[:-2], "--price", "2")
+    assert here["device_is_attached"] is True and here["predicted_hours"] is None
+    assert here["predicted_dollars"] == pytest.approx(2 * here["predicted_device_hours"])
+
+
+def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8", "task.budget.steps=10"]
+    counted = estimates.questions.counts_of
+    answering(monkeypatch, none)
+    monkeypatch.setattr(
+        estimates.questions, "counts_of", lambda answer: counted(answer)._replace(held_bytes=50e9 / answer["devices"])
+    )
+    (one,) = rows(capsys, *words)
+    assert (one["shards"], one["lanes"], one["device_memory_bytes"]) == (4, 2, 16e9)
+
+
+def test_a_topology_without_its_compiler_is_predicted_from_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, none)
+    monkeypatch.setattr(topologies, "has_compiler", lambda: False)
+    words = ["batch_size=64", "trials=1", f"store={tmp_path}", "topology=v3:2x2"]
+    (one,) = rows(capsys, *words)
+    assert (one["device_kind"], one["devices"], one["device_is_attached"]) == ("v3", 8, False)
+    assert one["memory_says"] == "about" and one["predicted_device_hours"] > 0
+    assert plan.main(words) == 0
+    assert "the TPU compiler is not installed" in capsys.readouterr().err
 
 
 def test_data_of_a_stated_size_need_not_be_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

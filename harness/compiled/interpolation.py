@@ -1,0 +1,143 @@
+"""Costs of programs of many sizes, interpolated between two of them that have the same operations.
+
+If each dimension of each array is an affine function of the size, so are FLOPs, bytes and numbers of operations. The
+peak memory is the maximum of affine functions. Its interpolation is exact, too, because it uses the arrays instead of
+the peaks.
+"""
+
+import functools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend.core import jaxprs_in_params
+
+from harness.compiled import jaxpr_cost
+from results.costs.counts import Work
+
+Program = Callable[[int], Any]  # returns the jaxpr of a size
+FEWEST = 4  # with fewer sizes, counting each of them is faster
+KEPT = 4  # programs in memory
+CHECKED = 3  # random sizes between two counted ones
+
+
+class ProgramCost(NamedTuple):
+    """Counted costs of a program: work, peak bytes, and the number of operations in its text."""
+
+    work: Work
+    held_bytes: float
+    equations: int
+
+
+class Outline(NamedTuple):
+    """The operations of a program in order, and the dimensions of their results."""
+
+    operations: tuple[str, ...]
+    dimensions: np.ndarray
+
+
+def counted(jaxpr: Any) -> ProgramCost:
+    """Returns the costs of one program."""
+    return ProgramCost(jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
+
+
+class Piece(NamedTuple):
+    """Sizes from ``first`` to ``last``, between whose programs costs are interpolated."""
+
+    first: int
+    last: int
+    few: Any
+    more: Any
+
+
+def costs(
+    sizes: Sequence[int], program: Program, part: Program | None = None, pieces: list[Piece] | None = None
+) -> dict[int, ProgramCost]:
+    """Returns the costs of a program at each size. Only some of the programs are traced.
+
+    The smallest and the largest program are counted. If their operations are the same, and ``part`` is affine at random
+    sizes between them, the others are interpolated. Otherwise the sizes are divided into two halves, which are
+    handled in the same way.
+
+    Args:
+      sizes: distinct sizes.
+      program: returns the program of a size.
+      part: returns a part of the program that determines the rest, and that is faster to trace. By default, only the
+        operations of counted programs are compared.
+      pieces: pieces that are known from other calls for the same program. New ones are added.
+    """
+    pieces = [] if pieces is None else pieces
+    program = functools.lru_cache(KEPT)(program)
+    part = None if part is None else functools.lru_cache(KEPT)(part)
+    found: dict[int, ProgramCost] = {}
+    left = [sorted(sizes)]
+    while left:
+        own = left.pop()
+        first, last = own[0], own[-1]
+        known = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
+        if known is None and len(own) < FEWEST:
+            found |= {size: counted(program(size)) for size in own if size not in found}
+            continue
+        if known is None and _is_affine(own, program, part):
+            known = Piece(first, last, program(first), program(last))
+            pieces.append(known)
+        if known is None:
+            middle = len(own) // 2
+            left += [own[: middle + 1], own[middle:]]
+        else:
+            found |= _between(own, known)
+    return found
+
+
+def outline(jaxpr: Any) -> Outline:
+    """Returns the outline of a program, including programs inside it."""
+    operations: list[str] = []
+    dimensions: list[int] = []
+    for name, sizes in _walk(getattr(jaxpr, "jaxpr", jaxpr)):
+        operations.append(f"{name}{len(sizes)}")
+        dimensions += sizes
+    return Outline(tuple(operations), np.array(dimensions, np.int64))
+
+
+def _walk(jaxpr: Any) -> Iterator[tuple[str, list[int]]]:
+    for var in (*jaxpr.invars, *jaxpr.constvars):
+        yield "argument", list(getattr(var.aval, "shape", ()))
+    for equation in jaxpr.eqns:
+        for var in equation.outvars:
+            yield f"{equation.primitive.name} {getattr(var.aval, 'dtype', '')}", list(getattr(var.aval, "shape", ()))
+        if "length" in equation.params:
+            yield "turns", [equation.params["length"]]
+        for inner in jaxprs_in_params(equation.params):
+            yield from _walk(getattr(inner, "jaxpr", inner))
+
+
+def _is_affine(sizes: Sequence[int], program: Program, part: Program | None) -> bool:
+    """Returns whether programs between the first and the last size can be interpolated."""
+    first, last = sizes[0], sizes[-1]
+    if part is not None:
+        ends = outline(part(first)), outline(part(last))
+        if ends[0].operations != ends[1].operations:
+            return False
+        inside = sizes[1:-1]
+        for size in random.Random(first).sample(inside, min(CHECKED, len(inside))):
+            there = outline(part(size))
+            if there.operations != ends[0].operations:
+                return False
+            (a, b), c = (each.dimensions for each in ends), there.dimensions
+            if not np.array_equal((c - a) * (last - first), (b - a) * (size - first)):
+                return False
+    return outline(program(first)).operations == outline(program(last)).operations
+
+
+def _between(sizes: Sequence[int], piece: Piece) -> dict[int, ProgramCost]:
+    """Returns the costs at sizes of a piece."""
+    first, last = piece.first, piece.last
+    ends = counted(piece.few), counted(piece.more)
+    held = jaxpr_cost.held_bytes_between(piece.few, piece.more, (np.array(sizes) - first) / (last - first))
+    found = {}
+    for size, peak in zip(sizes, held, strict=True):
+        both = zip(*(map(int, each.work) for each in ends), strict=True)
+        work = [(one * (last - size) + other * (size - first)) // (last - first) for one, other in both]
+        found[size] = ProgramCost(Work(work[0], *map(float, work[1:])), round(peak), ends[0].equations)
+    return found

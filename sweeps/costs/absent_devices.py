@@ -1,0 +1,110 @@
+"""Devices that a plan is for and that this machine does not have: their rates are from tables only."""
+
+import math
+from typing import NamedTuple
+
+from harness.compiled import topologies
+from harness.run import Settings
+from results.bad_input import BadInput, nearest, number_of
+from results.costs.counts import Counts
+from results.costs.hardware import ACCELERATORS, HARDWARE, backend_of, hardware_of
+
+
+class AbsentDevices(NamedTuple):
+    """Devices of one kind, as JAX counts devices.
+
+    Attributes:
+      row: name in ``results.costs.hardware.HARDWARE``.
+      number: number of devices.
+    """
+
+    row: str
+    number: int
+
+    @property
+    def backend(self) -> str:
+        """JAX's name of the backend."""
+        return backend_of(self.row)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes of memory of a device."""
+        return HARDWARE[self.row].memory_bytes
+
+    @property
+    def text(self) -> str:
+        """The number and the name of the devices."""
+        return f"{self.number:,} × {self.row}"
+
+
+def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
+    """Returns the devices that ``device=NAME devices=N`` requests. N is 1 by default. The result is missing without
+    ``device=``.
+
+    Raises:
+      BadInput: the device is unknown, or the number of devices is invalid.
+    """
+    if device is None:
+        if devices is not None:
+            raise BadInput(f"devices={devices} needs a device, such as device=h100")
+        return None
+    row = _row(device)
+    if row is None:
+        hint = nearest(device, ACCELERATORS)
+        known = "" if "choices" in hint else f" choices: {', '.join(sorted(ACCELERATORS))}"
+        raise BadInput(f"unknown device {device!r}; {hint}{known}")
+    count = int(devices) if devices is not None and devices.isascii() and devices.isdigit() else 0
+    if devices is None:
+        count = settings.shards or 1
+    if count < 1:
+        raise BadInput(f"devices={devices} is not a number of devices. Use an integer of at least 1.")
+    return _checked(row, count, settings)
+
+
+def of_topology(topology: str, settings: Settings) -> AbsentDevices:
+    """Returns the devices of a slice of TPUs. Raises BadInput if it does not exist."""
+    count = topologies.count(topology)
+    row = _row(topology.partition(":")[0])
+    assert row is not None  # the table has all versions
+    return _checked(row, count, settings)
+
+
+def _row(name: str) -> str | None:
+    return name if name in ACCELERATORS else hardware_of(f"TPU {name}")
+
+
+def _checked(row: str, count: int, settings: Settings) -> AbsentDevices:
+    if settings.mesh is not None:
+        raise BadInput(
+            "mesh= and layout= are predicted only by compiling, with topology= and the extra plan. Leave them out, or "
+            "use shards=."
+        )
+    if settings.shards is not None and count % settings.shards:
+        raise BadInput(f"{number_of(count, 'device')} cannot be divided into groups of shards={settings.shards}")
+    return AbsentDevices(row, count)
+
+
+def price_of(text: str | None) -> float | None:
+    """Returns the price of a device-hour in dollars. Raises BadInput if it is not a positive number."""
+    if text is None:
+        return None
+    try:
+        price = float(text)
+    except ValueError:
+        price = 0.0
+    if not 0 < price < math.inf:
+        raise BadInput(f"price={text} is not a number of dollars per device-hour above 0")
+    return price
+
+
+def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
+    """Returns the number of devices that should share a step, whose counts are for one device.
+
+    This is the smallest divisor of the number of devices at which activations could fit. The result is missing if the
+    counted devices suffice, or are all devices.
+    """
+    if counts.held_bytes <= devices.memory_bytes or counts.devices == devices.count:
+        return None
+    whole = counts.held_bytes * counts.devices
+    more = [n for n in range(counts.devices + 1, devices.number + 1) if devices.number % n == 0]
+    return next((n for n in more if whole / n <= devices.memory_bytes), devices.number)
