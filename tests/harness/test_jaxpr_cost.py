@@ -64,7 +64,7 @@ BY_HAND: dict[str, Callable[[], int]] = {
     "vgg_11": vgg_11,
     "lstm_base": lstm_base,
     "fc_1024": lambda: 784 * 1024 + 1024 * 10,
-    "simple_cnn_base": lambda: 28**2 * 9 * 32 + 14**2 * 9 * 32 * 64 + 7**2 * 64 * 1024 + 1024 * 10,
+    "simple_cnn_base": lambda: 28**2 * 25 * 32 + 14**2 * 25 * 32 * 64 + 7**2 * 64 * 1024 + 1024 * 10,
 }
 
 

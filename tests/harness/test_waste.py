@@ -42,7 +42,7 @@ class Replay:
         self.lanes = self.computed = self.wanted = 0
         self.at: dict[int, tuple[int, int]] = {}  # by lane: seed, step
 
-    def advance(self, carry: None, spans: Spans) -> None:
+    def advance(self, carry: None, spans: Spans, upcoming: np.ndarray) -> None:
         """Counts a call: all lanes take as many steps as the one that takes most; those that start do so alone."""
         steps = spans.stop - spans.start
         assert steps.max() <= CALL_STEPS

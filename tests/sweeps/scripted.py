@@ -34,7 +34,7 @@ def programs(lanes: int) -> Programs:
                 leaf[lane] = array
         return carry
 
-    def advance(carry: TrainState, spans: Spans) -> TrainState:
+    def advance(carry: TrainState, spans: Spans, upcoming: np.ndarray) -> TrainState:
         carry = TrainState(*map(np.copy, carry))
         for lane in np.flatnonzero(spans.stop > spans.start):
             if spans.start[lane] == 0:
