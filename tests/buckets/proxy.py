@@ -60,7 +60,7 @@ class Faults:
         self.lost = 0  # answers
         self.stripped = 0  # conditions
         self.strip = False  # conditions are taken from requests
-        self.lose: Callable[[Request], bool] = lambda request: False  # after the server has done it
+        self.lose: Callable[[Request], bool] = lambda request: False  # of writes, after the server has done them
         self.answer: Callable[[Request], Answer | None] = lambda request: None  # without asking the server
         self._lock = threading.Lock()
 
@@ -70,7 +70,7 @@ class Faults:
             self.counts[request.method] += 1
         if own := self.answer(request):
             return own
-        loses = self.lose(request)
+        loses = request.writes and self.lose(request)
         if self.strip and request.conditional:
             with self._lock:
                 self.stripped += 1

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import datetime
+import functools
 import hashlib
 import hmac
 import http.client
@@ -58,7 +59,12 @@ def seaweedfs(*, credentials: bool = True) -> Iterator[Server]:
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-filer", "-s3", "-volume.max=20"),
             *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"),
             *(f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}"),
-            *(f"-s3.port.grpc={grpc[3]}", "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.autoCreateBucket=false"),
+            *(
+                f"-s3.port.grpc={grpc[3]}",
+                "-master.volumeSizeLimitMB=64",
+                "-s3.port.iceberg=0",
+                "-s3.autoCreateBucket=false",
+            ),
         ]
         environment = _aws(s3)
         if credentials:
@@ -136,11 +142,12 @@ def azurite(*, token: bool = False) -> Iterator[Server]:
             yield Server("azurite", address, f"az://{BUCKET}/store", environment)
 
 
-SERVERS: dict[str, Callable[[], contextlib.AbstractContextManager[Server]]] = {
-    "seaweedfs": seaweedfs,
-    "moto": moto,
-    "fake_gcs": fake_gcs,
-    "azurite": azurite,
+Start = Callable[[], contextlib.AbstractContextManager[Server]]
+SERVERS: dict[str, Start] = {"seaweedfs": seaweedfs, "moto": moto, "fake_gcs": fake_gcs, "azurite": azurite}
+# The same, such that a proxy can change the headers of requests, as no signature covers them.
+UNSIGNED: dict[str, Start] = SERVERS | {
+    "seaweedfs": functools.partial(seaweedfs, credentials=False),
+    "azurite": functools.partial(azurite, token=True),
 }
 
 
@@ -188,11 +195,8 @@ def azure_token(permissions: str = "rwdlac") -> str:
     # https://learn.microsoft.com/rest/api/storageservices/create-account-sas
     fields = [AZURE_ACCOUNT, permissions, "b", "sco", begins, ends, "", "http,https", AZURE_VERSION, "", ""]
     digest = hmac.new(base64.b64decode(AZURE_KEY), "\n".join(fields).encode(), hashlib.sha256).digest()
-    query = {
-        **{"sv": AZURE_VERSION, "ss": "b", "srt": "sco", "sp": permissions, "st": begins, "se": ends},
-        **{"spr": "http,https", "sig": base64.b64encode(digest).decode()},
-    }
-    return urllib.parse.urlencode(query)
+    query = {"sv": AZURE_VERSION, "ss": "b", "srt": "sco", "sp": permissions, "st": begins, "se": ends}
+    return urllib.parse.urlencode(query | {"spr": "http,https", "sig": base64.b64encode(digest).decode()})
 
 
 def _aws(port: int) -> dict[str, str]:
@@ -256,12 +260,8 @@ def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
             print((folder / "output").read_text(errors="replace")[-4000:])
             raise
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()  # its data are not needed any more
+            process.wait()
 
 
 @contextlib.contextmanager
