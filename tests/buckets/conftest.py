@@ -2,10 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from . import proxy, servers
+from results import exit_codes
+from sweeps import __main__ as sweeps_cli
+
+from . import proxy, servers, stores
 
 OF_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_")
 
@@ -38,3 +42,11 @@ def unsigned(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
 def faults() -> proxy.Faults:
     """The faults of the proxy, which a test sets."""
     return proxy.Faults()
+
+
+@pytest.fixture(scope="session")
+def forty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty small studies, by one sweep into a folder."""
+    folder = tmp_path_factory.mktemp("forty") / "store"
+    assert sweeps_cli.main([*stores.FORTY, f"store={folder}"]) == exit_codes.DONE
+    return folder

@@ -90,7 +90,7 @@ class Proxy:
         self.upstream, self.handler = upstream, handler
         self.open: set[socket.socket] = set()
         self.lock = threading.Lock()
-        self._writes = 0
+        self.writes = 0  # requests so far
         self._port = 0
         self._listener: _Listener | None = None
         self.listen()
@@ -121,8 +121,8 @@ class Proxy:
     def number(self, method: str) -> int:
         """The number of writes so far, this one included."""
         with self.lock:
-            self._writes += method not in READS
-            return self._writes
+            self.writes += method not in READS
+            return self.writes
 
     def forward(self, request: Request) -> Answer:
         """Asks the server."""
