@@ -3,7 +3,6 @@
 import base64
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +28,6 @@ READERS = {
     "status": ("sweeps.status", "store={}"),
     "verify": ("results", "verify", "--store", "{}"),
     "steps": ("analysis", "steps", "--store", "{}"),
-    "export": ("results", "export", "--store", "{}", "--out", "{folder}"),
 }
 
 
@@ -87,9 +85,7 @@ def test_no_network(server: Server, running: Proxy) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("cause", ["missing", "credential", "network"])
-def test_commands_that_read(
-    server: Server, running: Proxy, faults: Faults, tmp_path: Path, name: str, cause: str
-) -> None:
+def test_commands_that_read(server: Server, running: Proxy, faults: Faults, name: str, cause: str) -> None:
     through, url = server.through(running.address), server.store("read")
     if cause == "missing":
         url = url.replace(BUCKET, "nobucket")
@@ -97,7 +93,7 @@ def test_commands_that_read(
         faults.answer = lambda request: refusal(403, "AccessDenied")
     else:
         running.refuse()
-    words = [word.format(url, folder=tmp_path / "out") for word in READERS[name]]
+    words = [word.format(url) for word in READERS[name]]
     check(stores.run(words, through), through, url.split("/")[2])
 
 
