@@ -1,6 +1,7 @@
 """Stores in buckets as a user has them: commands with the environment of a server, and copies from and to folders."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -8,7 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from ..attack import writer
 from .servers import ROOT, Server
 
 SECONDS = 900  # after which a command counts as stuck
@@ -87,6 +90,14 @@ def upload(folder: Path, server: Server, url: str) -> str:
         if path.is_file() and path.name != ".lock":
             obstore.put(opened, str(path.relative_to(folder)), path.read_bytes(), use_multipart=False)
     return url
+
+
+def many(folder: Path, count: int) -> Path:
+    """Writes a store of tiny studies to a folder, without waiting for the disk."""
+    with mock.patch("os.fsync"):
+        for seed in range(count):
+            writer.replay(folder, dataclasses.replace(writer.study_of("off", 2), seed=seed))
+    return folder
 
 
 def secrets(server: Server) -> list[str]:
