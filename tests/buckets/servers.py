@@ -75,10 +75,18 @@ def seaweedfs(*, credentials: bool = True) -> Iterator[Server]:
         else:
             environment["AWS_SKIP_SIGNATURE"] = "true"
         command = [str(BIN / "weed"), f"-logdir={folder}", "server", *arguments]
+        stack.callback(_remove_sockets, [master, volume, filer, s3, *grpc])
         stack.enter_context(_running(command, folder))
         address = f"127.0.0.1:{s3}"
         _create(lambda: _put_signed(address, credentials))
         yield Server("seaweedfs", address, f"s3://{BUCKET}/store", environment)
+
+
+def _remove_sockets(ports: Sequence[int]) -> None:
+    """Removes the sockets that SeaweedFS leaves in a folder of its own choice when it is killed."""
+    for port in ports:
+        for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
