@@ -307,7 +307,7 @@ def _check(settings: Settings) -> None:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
     check_least(vars(settings), "", flush_seconds=0, checkpoint_seconds=0)
     folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
-    if isinstance(folder, Path):
+    if folder is not None and durable.system(folder).is_local:
         there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is not a writable folder")

@@ -3,9 +3,7 @@
 Both come from envelopes. If a study has no valid envelope, its tables are read and its measurements scanned.
 """
 
-import os
 from collections.abc import Container, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from results import durable, store
@@ -131,26 +129,16 @@ def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
         return None
 
 
-# The functions below avoid ``Path`` for local files, because it takes longer than the reads themselves.
-
-
 def _names(folder: Folder, name: str = "") -> list[str]:
     """Returns the names in a folder of the store, or an empty list if the path is a file."""
-    if not isinstance(folder, Path):
-        return [each.name for each in (folder / name).iterdir()]
+    files = durable.system(folder)
     try:
-        return os.listdir(f"{folder}/{name}")
+        return files.names(files.within(folder, name))
     except NotADirectoryError:
         return []
 
 
 def _content(folder: Folder, name: str, file: str, most: int) -> bytes:
     """Returns the content of a file, or its first ``most`` bytes."""
-    if not isinstance(folder, Path):
-        with (folder / name / file).open("rb") as opened:
-            return bytes(opened.read(most))
-    handle = os.open(f"{folder}/{name}/{file}", os.O_RDONLY | os.O_NONBLOCK)  # does not wait on a pipe
-    try:
-        return os.read(handle, min(os.fstat(handle).st_size, most))
-    finally:
-        os.close(handle)
+    files = durable.system(folder)
+    return files.read(files.within(folder, name, file), most)

@@ -1,10 +1,8 @@
 """Commit records, which make a study visible, and functions to read the files they list."""
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -368,7 +366,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def list_study(folder: Folder) -> Listing:
     try:
-        return parts.listing(os.listdir(folder) if isinstance(folder, Path) else [f.name for f in folder.iterdir()])
+        return parts.listing(durable.system(folder).names(folder))
     except (FileNotFoundError, NotADirectoryError):
         return parts.listing(())
 
