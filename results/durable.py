@@ -36,6 +36,11 @@ def system(path: Folder) -> FileSystem:
     return _LOCAL if isinstance(path, Path) else _BUCKETS
 
 
+def refresh() -> None:
+    """Ends the use of old listings within a snapshot, because a listed file was missing."""
+    bucket.refresh()
+
+
 def local(text: str | Path) -> Path:
     """Returns a local path. A leading ~ is the home folder, as in a shell. Raises BadInput if that is unknown."""
     if isinstance(text, Path):

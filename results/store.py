@@ -20,7 +20,7 @@ import pyarrow as pa
 from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
-from results.located import located
+from results.located import in_snapshot, located
 from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
@@ -33,6 +33,7 @@ from results.storage.commits import (
     Commit,
     Tables,
     check_intact,
+    fetch_commits,
     list_study,
     newest_commit,
     read_table,
@@ -55,7 +56,7 @@ def check_writable(store: Folder) -> None:
     durable.system(store).check_writable(store)
 
 
-@located
+@in_snapshot
 def names(store: Folder) -> list[str]:
     """Returns the sorted names of the studies that were requested in a store or that a release holds."""
     commits = released_commits(store)
@@ -83,7 +84,7 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
     return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
 
 
-@located
+@in_snapshot
 def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
     """Returns the requested studies that are not in ``seen``, or not visible, sorted by name."""
     requested = set(names(store))
@@ -176,7 +177,7 @@ def _no_store(store: Folder) -> BadInput:
 # Reading
 
 
-@located
+@in_snapshot
 def catalogue(store: Folder) -> list[Commit]:
     """Returns the visible studies in a store or a release, sorted by name.
 
@@ -195,14 +196,16 @@ def catalogue(store: Folder) -> list[Commit]:
     return studies
 
 
-@located
+@in_snapshot
 def committed(store: Folder) -> list[Commit]:
     """Returns the visible studies, sorted by name, in a folder that is or will become a store."""
-    studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
+    names = [f.name for f in store.iterdir() if not f.name.startswith(".")]
+    fetch_commits(store, names)
+    studies = [newest_commit(store, name) for name in names]
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 
-@located
+@in_snapshot
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
     """Reads all visible studies in a store or a release, or one of them, into pandas.
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from results import durable, store
 from results.catalog import scan
 from results.durable import Damaged, Folder
-from results.located import located
+from results.located import in_snapshot
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.rules.descriptions import StudyDescription, of_study
 from results.storage import envelope
-from results.storage.commits import MANIFEST, Commit, list_study, newest_commit, read_table, retry
+from results.storage.commits import MANIFEST, Commit, fetch_commits, list_study, newest_commit, read_table, retry
 from results.storage.envelope import Envelope
 
 ENOUGH = 16 * 1024  # bytes of an envelope to read first; the minimum rule needs more only if there are many metrics
@@ -60,7 +60,7 @@ class Overview(NamedTuple):
         return enveloped, [commit for name, commit in self.commits.items() if name in names]
 
 
-@located
+@in_snapshot
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     """Surveys all studies in a store or a release, for answers by ``rule``.
 
@@ -79,7 +79,9 @@ def _survey(folder: Folder, rule: Rule) -> Overview:
     studies = {}
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
-        for name in sorted(name for name in _names(folder) if not name.startswith(".")):
+        names = sorted(name for name in _names(folder) if not name.startswith("."))
+        fetch_commits(folder, names, "envelope")
+        for name in names:
             each = _newest_envelope(folder, name, rule) or newest_commit(folder, name)
             if each:
                 studies[name] = each

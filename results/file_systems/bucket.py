@@ -205,28 +205,43 @@ class _Reader(io.RawIOBase):
 class _Snapshot:
     """All objects below a folder as listed once, and the small ones that were read since."""
 
-    def __init__(self, prefix: str):
+    def __init__(self, prefix: str, objects: Mapping[str, Status]):
         self.prefix = prefix
-        self.objects: dict[str, Status] | None = None
+        self.objects: dict[str, Status] = {}
         self.folders: dict[str, dict[str, Entry]] = {}
         self.contents: dict[str, bytes] = {}
+        for key, status in objects.items():
+            self.add(key, status)
 
     def covers(self, key: str) -> bool:
         return not self.prefix or key == self.prefix or key.startswith(f"{self.prefix}/")
 
-    def fill(self, objects: Mapping[str, Status]) -> None:
-        self.objects = dict(objects)
-        for key, status in objects.items():
-            entry = Entry(key.rpartition("/")[2], "file", *status)
-            while True:
-                folder = key.rpartition("/")[0]
-                known = self.folders.setdefault(folder, {})
-                if entry.name in known:
-                    break
-                known[entry.name] = entry
-                if not folder:
-                    break
-                key, entry = folder, Entry(folder.rpartition("/")[2], "folder", 0, 0.0)
+    def add(self, key: str, status: Status) -> None:
+        """Adds an object, and the folders that it is in."""
+        self.objects[key] = status
+        self.contents.pop(key, None)
+        entry = Entry(key.rpartition("/")[2], "file", *status)
+        while key:
+            folder = key.rpartition("/")[0]
+            known = self.folders.setdefault(folder, {})
+            is_new = entry.name not in known
+            known[entry.name] = entry
+            if not is_new:
+                return
+            key, entry = folder, Entry(folder.rpartition("/")[2], "folder", 0, 0.0)
+
+    def remove(self, key: str) -> None:
+        """Removes an object, and the folders that become empty."""
+        self.objects.pop(key, None)
+        self.contents.pop(key, None)
+        while key:
+            folder, _, name = key.rpartition("/")
+            known = self.folders.get(folder, {})
+            known.pop(name, None)
+            if known:
+                return
+            self.folders.pop(folder, None)
+            key = folder
 
 
 class Bucket:
@@ -274,8 +289,7 @@ class Bucket:
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Returns the bytes from ``start`` to ``end`` of an object."""
-        seen = self._snapshot if self._snapshot and self._snapshot.covers(key) else None
-        if seen is not None and seen.objects is not None:
+        if (seen := self._seen(key)) is not None:
             status = seen.objects.get(key)
             if status is None:
                 raise FileNotFoundError(errno.ENOENT, "no such object", f"{self.url}/{key}")
@@ -286,17 +300,21 @@ class Bucket:
         return self._get(key, start, end)
 
     def _get(self, key: str, start: int, end: int | None) -> bytes:
+        return self.look(key, start, end)[0]
+
+    def look(self, key: str, start: int = 0, end: int | None = None) -> tuple[bytes, Status]:
+        """Returns the bytes from ``start`` to ``end`` of an object as it is now, and its status."""
         with self._asking(key) as obstore:
-            if end is None:
-                return bytes(obstore.get(self._store, key).bytes())[start:]
-            return bytes(obstore.get_range(self._store, key, start=start, end=end))
+            found = obstore.get(self._store, key, options=None if end is None else {"range": (start, end)})
+            data = bytes(found.bytes())
+        return data[start:] if end is None else data, _status(found.meta)
 
     def head(self, key: str) -> Status:
         """Returns the status of an object."""
-        if self._snapshot and self._snapshot.objects is not None and self._snapshot.covers(key):
-            if key not in self._snapshot.objects:
+        if (seen := self._seen(key)) is not None:
+            if key not in seen.objects:
                 raise FileNotFoundError(errno.ENOENT, "no such object", f"{self.url}/{key}")
-            return self._snapshot.objects[key]
+            return seen.objects[key]
         if not key:
             raise FileNotFoundError(errno.ENOENT, "no such object", self.url)
         with self._asking(key) as obstore:
@@ -304,14 +322,14 @@ class Bucket:
 
     def has_below(self, key: str) -> bool:
         """Returns whether there are objects below a folder."""
-        if self._snapshot and self._snapshot.objects is not None and self._snapshot.covers(key):
-            return key in self._snapshot.folders
+        if (seen := self._seen(key)) is not None:
+            return key in seen.folders
         return any(self._objects(key, most=1))
 
     def keys(self, key: str) -> list[str]:
         """Returns the keys of all objects below a folder."""
-        if self._snapshot and self._snapshot.objects is not None and self._snapshot.covers(key):
-            return [each for each in self._snapshot.objects if each.startswith(f"{key}/") or not key]
+        if (seen := self._seen(key)) is not None:
+            return [each for each in seen.objects if each.startswith(f"{key}/") or not key]
         return [each for each, _ in self._objects(key)]
 
     def _objects(self, key: str, most: int = 1000) -> Iterator[tuple[str, Status]]:
@@ -322,8 +340,8 @@ class Bucket:
 
     def entries(self, key: str) -> list[Entry]:
         """Returns the objects and folders directly below a folder. Raises FileNotFoundError if there are none."""
-        if self._snapshot and self._snapshot.objects is not None and self._snapshot.covers(key):
-            found = list(self._snapshot.folders.get(key, {}).values())
+        if (seen := self._seen(key)) is not None:
+            found = list(seen.folders.get(key, {}).values())
         else:
             with self._asking(key) as obstore:
                 listed = obstore.list_with_delimiter(self._store, prefix=f"{key}/" if key else None)
@@ -335,13 +353,19 @@ class Bucket:
 
     def put(self, key: str, data: Any) -> None:
         """Creates or replaces an object."""
-        self.forget(key)
         with self._asking(key) as obstore:
             obstore.put(self._store, key, data, mode="overwrite")
+        if (seen := self._seen(key)) is not None:
+            seen.add(key, Status(len(data), time.time()))
 
     def create(self, key: str, data: bytes) -> bool:
         """Creates an object. Returns False, without a change, if another one has this key."""
-        self.forget(key)
+        created = self._create(key, data)
+        if created and (seen := self._seen(key)) is not None:
+            seen.add(key, Status(len(data), time.time()))
+        return created
+
+    def _create(self, key: str, data: bytes) -> bool:
         failure: OSError | None = None
         for attempt in range(_TRIES):
             if attempt:
@@ -365,9 +389,10 @@ class Bucket:
 
     def delete(self, key: str) -> None:
         """Deletes an object, if it exists."""
-        self.forget(key)
         with contextlib.suppress(FileNotFoundError), self._asking(key) as obstore:
             obstore.delete(self._store, key)
+        if (seen := self._seen(key)) is not None:
+            seen.remove(key)
 
     @contextlib.contextmanager
     def snapshot(self, prefix: str) -> Iterator[None]:
@@ -375,9 +400,8 @@ class Bucket:
         if self._snapshot is not None:
             yield
             return
-        self._snapshot = _Snapshot(prefix)
         try:
-            self.refresh()
+            self._snapshot = self._look(prefix)
             yield
         finally:
             self._snapshot = None
@@ -385,26 +409,32 @@ class Bucket:
     def refresh(self) -> None:
         """Lists the folder of the snapshot again, if there is one."""
         if self._snapshot is not None:
-            fresh = _Snapshot(self._snapshot.prefix)
-            fresh.fill(dict(self._objects(fresh.prefix)))
-            self._snapshot = fresh
+            self._snapshot = self._look(self._snapshot.prefix)
+
+    def _look(self, prefix: str) -> _Snapshot:
+        return _Snapshot(prefix, dict(self._objects(prefix)))
+
+    def sees(self, key: str) -> bool | None:
+        """Returns whether the snapshot has an object, or None without a snapshot of its folder."""
+        seen = self._seen(key)
+        return None if seen is None else key in seen.objects
+
+    def _seen(self, key: str) -> _Snapshot | None:
+        """Returns the snapshot, if it covers an object or a folder."""
+        return self._snapshot if self._snapshot is not None and self._snapshot.covers(key) else None
 
     def fetch(self, keys: Iterable[str]) -> None:
         """Reads small objects of the snapshot concurrently."""
         seen = self._snapshot
-        if seen is None or seen.objects is None:
+        if seen is None:
             return
-        wanted = [key for key in keys if key not in seen.contents and seen.objects[key].st_size <= _SMALL]
+        small = (key for key in keys if key in seen.objects and seen.objects[key].st_size <= _SMALL)
+        wanted = [key for key in small if key not in seen.contents]
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for key, data in zip(wanted, pool.map(lambda key: self._get(key, 0, None), wanted), strict=True):
                 seen.contents[key] = data
-
-    def forget(self, key: str) -> None:
-        """Ends the use of the snapshot's listing, because this process changes an object."""
-        if self._snapshot is not None and self._snapshot.covers(key):
-            self._snapshot.objects = None
 
 
 _ALIASES = {"s3a": "s3", "azure": "az"}
@@ -468,6 +498,12 @@ def bucket_path(url: str) -> BucketPath:
     return BucketPath(bucket, "/".join(part for part in parts.path.split("/") if part))
 
 
+def refresh() -> None:
+    """Lists the folders of all snapshots again, after a listed object was missing."""
+    for each in _BUCKETS.values():
+        each.refresh()
+
+
 class BucketFiles:
     """Objects in buckets. See ``results.file_systems.protocol.FileSystem``."""
 
@@ -484,6 +520,18 @@ class BucketFiles:
     def replace(self, path: BucketPath, pieces: Sequence[bytes | memoryview], check: Callback) -> None:
         check()
         path.bucket.put(path.key, b"".join(pieces))
+
+    def post(self, path: BucketPath, data: bytes) -> None:
+        path.bucket.put(path.key, data)
+
+    def peek(self, path: BucketPath, most: int) -> tuple[bytes, float]:
+        if path.bucket.sees(path.key) is False:
+            raise FileNotFoundError(errno.ENOENT, "no such object", str(path))
+        data, status = path.bucket.look(path.key)
+        return data[:most], status.st_mtime
+
+    def mark(self, folder: BucketPath) -> object:
+        return sorted(folder.bucket.entries(folder.key))
 
     def delete(self, path: BucketPath) -> None:
         path.bucket.delete(path.key)
@@ -557,8 +605,10 @@ class BucketFiles:
         with store.bucket.snapshot(store.key):
             yield
 
-    def refresh(self, store: BucketPath) -> None:
-        store.bucket.refresh()
+    def fetch(self, paths: Iterable[BucketPath]) -> None:
+        wanted = list(paths)
+        for bucket in {path.bucket for path in wanted}:
+            bucket.fetch(path.key for path in wanted if path.bucket is bucket)
 
 
 class _Lock:

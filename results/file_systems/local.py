@@ -15,7 +15,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,25 @@ class LocalFiles:
         finally:
             temporary.unlink(missing_ok=True)
         sync(path.parent)
+
+    def post(self, path: Path, data: bytes) -> None:
+        temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            temporary.write_bytes(data)
+            os.rename(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def peek(self, path: Path, most: int) -> tuple[bytes, float]:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            about = os.fstat(handle)
+            return os.read(handle, most) if stat.S_ISREG(about.st_mode) else b"", about.st_mtime_ns / 1e9
+        finally:
+            os.close(handle)
+
+    def mark(self, folder: Path) -> object:
+        return os.stat(folder).st_mtime_ns
 
     def delete(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -185,7 +204,7 @@ class LocalFiles:
     def snapshot(self, store: Path) -> Iterator[None]:
         yield
 
-    def refresh(self, store: Path) -> None:
+    def fetch(self, paths: Iterable[Path]) -> None:
         pass
 
 

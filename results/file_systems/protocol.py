@@ -1,6 +1,6 @@
 """The operations that stores need from a file system. A store is either in a local folder or in a bucket."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -52,6 +52,15 @@ class FileSystem(Protocol):
     def replace(self, path: Any, pieces: Sequence[bytes | memoryview], check: Callback) -> None:
         """Creates a file, or replaces it atomically. ``check`` is called before, and can raise to keep the old file."""
 
+    def post(self, path: Any, data: bytes) -> None:
+        """Replaces a file that is useless after a crash, so it is not flushed to disk."""
+
+    def peek(self, path: Any, most: int) -> tuple[bytes, float]:
+        """Returns the first bytes of a regular file, and its time of writing in seconds since 1970. Follows no link."""
+
+    def mark(self, folder: Any) -> object:
+        """Returns a value that changes when a file in a folder is created, renamed or deleted."""
+
     def delete(self, path: Any) -> None:
         """Deletes a file, if it exists."""
 
@@ -94,5 +103,5 @@ class FileSystem(Protocol):
     def snapshot(self, store: Any) -> AbstractContextManager[None]:
         """Returns a context in which a store in a bucket is listed once, and small files are read once."""
 
-    def refresh(self, store: Any) -> None:
-        """Lists a store again within a ``snapshot``, after a listed file was missing."""
+    def fetch(self, paths: Iterable[Any]) -> None:
+        """Reads small objects of a ``snapshot`` ahead, concurrently. Does nothing locally."""

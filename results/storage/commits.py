@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -135,6 +135,18 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
     if commit.name != name:
         raise Damaged(f"{path} is of the study {commit.name}. Check everything with `python -m results verify`.")
     return commit
+
+
+def fetch_commits(store: Folder, names: Iterable[str], *others: str) -> None:
+    """Reads the newest commit records of studies in a bucket ahead, and ``others`` of ``parts.table_file``'s tables."""
+    if durable.system(store).is_local:
+        return
+    paths = []
+    for name in names:
+        if commits := list_study(store / name).commits:
+            paths.append(store / name / commit_file(commits[-1]))
+            paths += [store / name / parts.table_file(table, commits[-1]) for table in others]
+    durable.system(store).fetch(paths)
 
 
 @located
@@ -382,6 +394,7 @@ def retry(look: Callable[[], T]) -> T:
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()
+        durable.refresh()
     try:
         return look()
     except FileNotFoundError as error:
