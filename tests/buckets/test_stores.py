@@ -75,8 +75,10 @@ def test_without_every_other_answer_the_study_is_stored_once(opened: Opened, fau
 
 
 def test_without_the_bucket_from_any_write_on_nothing_confirmed_is_lost(
-    opened: Opened, running: Proxy, faults: Faults
+    opened: Opened, running: Proxy, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("RENEW_SECONDS", "STALE_SECONDS", "_LOOK_SECONDS"):  # the lock remains, and this process is alive
+        monkeypatch.setattr(bucket, name, 0.1)
     for place in range(1, MOST):
         name, last = f"gone-{place}", running.writes + place
         faults.answer = lambda request, last=last: (
