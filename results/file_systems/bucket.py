@@ -159,7 +159,7 @@ class BucketPath:
                 yield BucketPath(self.bucket, key)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Does nothing, because a folder exists as soon as there is an object in it."""
+        """Accepts every folder, because a folder exists as soon as there is an object in it."""
 
     def write_bytes(self, data: bytes) -> None:
         self.bucket.put(self.key, data)
@@ -257,6 +257,14 @@ class Bucket:
 
     @functools.cached_property
     def _store(self) -> Any:
+        return self._connect(retries=5)
+
+    @functools.cached_property
+    def _once(self) -> Any:
+        """A connection that never repeats a request, for conditional ones."""
+        return self._store if self.url.startswith("memory:") else self._connect(retries=0)
+
+    def _connect(self, retries: int) -> Any:
         obstore = _obstore()
         if self.url.startswith("memory:"):
             return obstore.store.MemoryStore()
@@ -265,7 +273,7 @@ class Bucket:
             return obstore.store.from_url(
                 f"{_ALIASES.get(scheme, scheme)}://{name}",
                 client_options={"connect_timeout": "5s", "timeout": "60s", "allow_http": _allows_http()},
-                retry_config={"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=60)},
+                retry_config={"max_retries": retries, "retry_timeout": datetime.timedelta(seconds=60)},
             )
         except (obstore.exceptions.BaseError, ValueError) as error:
             raise PermissionError(errno.EACCES, _brief(str(error)), self.url) from None
@@ -339,7 +347,7 @@ class Bucket:
                     yield each["path"], _status(each)
 
     def entries(self, key: str) -> list[Entry]:
-        """Returns the objects and folders directly below a folder. Raises FileNotFoundError if there are none."""
+        """Returns the objects and folders directly below a folder. Raises FileNotFoundError if it is empty."""
         if (seen := self._seen(key)) is not None:
             found = list(seen.folders.get(key, {}).values())
         else:
@@ -372,7 +380,7 @@ class Bucket:
                 time.sleep(_TRY_SECONDS * 2 ** (attempt - 1))
             try:
                 with self._asking(key) as obstore, contextlib.suppress(*_taken(obstore)):
-                    obstore.put(self._store, key, data, mode="create", use_multipart=False)
+                    obstore.put(self._once, key, data, mode="create", use_multipart=False)
                     return True
                 failure = None
             except (PermissionError, FileNotFoundError):  # for a missing bucket
@@ -415,7 +423,7 @@ class Bucket:
         return _Snapshot(prefix, dict(self._objects(prefix)))
 
     def sees(self, key: str) -> bool | None:
-        """Returns whether the snapshot has an object, or None without a snapshot of its folder."""
+        """Returns whether the snapshot of its folder, if there is one, has an object."""
         seen = self._seen(key)
         return None if seen is None else key in seen.objects
 
