@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import time
 from pathlib import Path
 
@@ -61,7 +60,6 @@ def test_two_sweeps_killed_and_without_some_answers_store_every_study_once(
             assert "Traceback" not in text and "called from" not in text, text
         last = stores.run(["sweeps", *words], disturbed)
         assert last.returncode == exit_codes.DONE, last.stdout + last.stderr
-        assert len(re.findall(rf"^digits\S+ +{TRIALS} +{TRIALS} ", last.stdout, re.M)) == 40, last.stdout
     assert kills >= 2 and faults.lost >= 20, (kills, faults.lost)
     check(server, url, tmp_path / "copy", forty)
 
