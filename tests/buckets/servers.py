@@ -59,12 +59,8 @@ def seaweedfs(*, credentials: bool = True) -> Iterator[Server]:
             *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-filer", "-s3", "-volume.max=20"),
             *(f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"),
             *(f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}"),
-            *(
-                f"-s3.port.grpc={grpc[3]}",
-                "-master.volumeSizeLimitMB=64",
-                "-s3.port.iceberg=0",
-                "-s3.autoCreateBucket=false",
-            ),
+            *(f"-s3.port.grpc={grpc[3]}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+            *("-s3.autoCreateBucket=false", "-master.volumeSizeLimitMB=64"),
         ]
         environment = _aws(s3)
         if credentials:
@@ -76,9 +72,9 @@ def seaweedfs(*, credentials: bool = True) -> Iterator[Server]:
             environment["AWS_SKIP_SIGNATURE"] = "true"
         command = [str(BIN / "weed"), f"-logdir={folder}", "server", *arguments]
         stack.callback(_remove_sockets, [master, volume, filer, s3, *grpc])
-        stack.enter_context(_running(command, folder))
+        process = stack.enter_context(_running(command, folder))
         address = f"127.0.0.1:{s3}"
-        _create(lambda: _put_signed(address, credentials))
+        _create(process, lambda: _put_signed(address, credentials))
         yield Server("seaweedfs", address, f"s3://{BUCKET}/store", environment)
 
 
@@ -95,8 +91,8 @@ def moto() -> Iterator[Server]:
     with _folder() as folder:
         (port,) = _ports(1)
         address = f"127.0.0.1:{port}"
-        with _running([str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], folder):
-            _create(lambda: _request(address, "PUT", f"/{BUCKET}", {}))
+        with _running([str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], folder) as process:
+            _create(process, lambda: _request(address, "PUT", f"/{BUCKET}", {}))
             yield Server("moto", address, f"s3://{BUCKET}/store", _aws(port))
 
 
@@ -113,9 +109,11 @@ def fake_gcs() -> Iterator[Server]:
             *(str(found), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"),
             *("-public-host", address, "-external-url", f"http://{address}", "-log-level", "error"),
         ]
-        with _running(command, folder):
+        with _running(command, folder) as process:
             body = json.dumps({"name": BUCKET}).encode()
-            _create(lambda: _request(address, "POST", "/storage/v1/b", {"Content-Type": "application/json"}, body))
+            _create(
+                process, lambda: _request(address, "POST", "/storage/v1/b", {"Content-Type": "application/json"}, body)
+            )
             with proxy.before(address, _xml_of_gcs(address)) as adapter:
                 environment = {
                     "GOOGLE_BASE_URL": f"http://{adapter.address}",
@@ -138,9 +136,9 @@ def azurite(*, token: bool = False) -> Iterator[Server]:
             "--disableProductStyleUrl",
         ]
         sas = azure_token()
-        with _running(command, folder):
+        with _running(command, folder) as process:
             path = f"/{AZURE_ACCOUNT}/{BUCKET}?restype=container&{sas}"
-            _create(lambda: _request(address, "PUT", path, {"x-ms-version": AZURE_VERSION}))
+            _create(process, lambda: _request(address, "PUT", path, {"x-ms-version": AZURE_VERSION}))
             environment = {
                 "AZURE_STORAGE_ACCOUNT_NAME": AZURE_ACCOUNT,
                 "AZURE_STORAGE_ENDPOINT": f"http://{address}/{AZURE_ACCOUNT}",
@@ -243,11 +241,11 @@ def _request(address: str, method: str, path: str, headers: dict[str, str], body
         connection.close()
 
 
-def _create(request: Callable[[], int]) -> None:
+def _create(process: subprocess.Popen[bytes], request: Callable[[], int]) -> None:
     """Requests the bucket until the server has it."""
     deadline = time.monotonic() + SECONDS
     last: object = None
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         try:
             last = request()
         except (OSError, http.client.HTTPException) as error:
@@ -259,11 +257,11 @@ def _create(request: Callable[[], int]) -> None:
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
+def _running(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
         try:
-            yield
+            yield process
         except TimeoutError:
             print((folder / "output").read_text(errors="replace")[-4000:])
             raise
