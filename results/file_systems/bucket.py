@@ -485,8 +485,6 @@ def _brief(text: str, status: str = "") -> str:
         return "there are no valid credentials"
     if re.search("builder error", text):
         return "http:// is not allowed without ALLOW_HTTP in the environment"
-    if re.search("timed? ?out", text, re.IGNORECASE):
-        return "the server did not answer in time"
     return "the server cannot be reached"
 
 
