@@ -35,7 +35,6 @@ def opened(server: Server, running: Proxy, monkeypatch: pytest.MonkeyPatch) -> O
     """Opens a store of this name through the proxy, as a process does that has just begun."""
     for name, value in server.through(running.address).environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(bucket, "_TRY_SECONDS", 0.001)
 
     def open_store(name: str) -> Any:
         monkeypatch.setattr(bucket, "_BUCKETS", {})
