@@ -76,7 +76,7 @@ def test_a_bucket_that_disappears_loses_nothing_that_was_confirmed(
         assert ended.returncode == exit_codes.INVALID, ended.stdout + ended.stderr
         lines = [line for line in ended.stderr.splitlines() if line.startswith("error")]
         assert len(lines) == 1 and "bucket" in lines[0], ended.stderr
-        assert "Traceback" not in ended.stderr and "Debug source" not in ended.stderr
+        assert "Traceback" not in ended.stderr and "Debug source" not in ended.stderr, ended.stderr
         confirmed = store.read(stores.download(server, url, tmp_path / "before")).trials
         faults.answer = lambda request: None
         again = stores.run(["sweeps", *words, "--json"], disturbed)
