@@ -350,7 +350,6 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         import training
         from report import in_turn
 
-        from harness.compiled import jaxpr_cost
         from harness.costs import network_costs
         from harness.step import mesh, programs
         from results.costs import predictions
@@ -362,8 +361,8 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         work = {name: training.ours(key, devices, division, steps)}
         ready = time.perf_counter() - began
         rate = statistics.median(in_turn(work, 1 if smoke else ROUNDS, name)[name]) / devices
-        step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
-        operations = jaxpr_cost.matrix_flops(step)
+        step = network_costs.step_work(programs.workload_of(key), key.batch_size)
+        operations = step.flops
         numbers = [
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),
@@ -375,7 +374,7 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         kind, backend = jax.local_devices()[0].device_kind, jax.default_backend()
         rates = predictions.rates(kind, backend, precision)
         if rates is not None:
-            predicted = predictions.seconds(jaxpr_cost.of(step), rates)
+            predicted = predictions.seconds(step, rates)
             numbers += [Number("seconds of a step / predicted from tables", 1 / rate / predicted.middle, "×")]
         most = training.peak()
         if precision != "bfloat16" or most is None:

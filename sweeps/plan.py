@@ -226,7 +226,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
     dollars = _UNKNOWN if total is None or price is None else total.times(price / 3600)
     return [
         counts.step.flops if counts else None,
-        counts.step.fused_bytes if counts else None,
+        counts.step.bytes if counts else None,
         counts.parameters if counts else None,
         verdict.needed_bytes if verdict else memory,
         "compiler" if verdict else "about",

@@ -329,8 +329,8 @@ def _cost(
     if verdict is None:
         alone = lanes == 1
         at_once = lanes if absent is None else of_group
-        step = predictions.seconds(counts.step, rates, at_once)
-        step = step.plus(_exchange(device, counts, rates, probed=absent is None)).plus(call.times(1 / at_once))
+        step = predictions.seconds(counts.step, rates, at_once, _exchange(device, counts, probed=absent is None))
+        step = step.plus(call.times(1 / at_once))
         trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
         alone = verdict.shards == verdict.devices and verdict.lanes == 1
@@ -369,9 +369,8 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     The range includes the seconds in the compiler's schedule, if its cycles and the clock rate are known.
     """
     assert verdict.flops is not None
-    moved = counts.step.fused_bytes * verdict.lanes
-    middle = verdict.flops / rates.flops + moved / rates.bytes + counts.step.operations * rates.operation_seconds
-    found = predictions.around((middle + (verdict.exchange_seconds or 0.0)) / verdict.lanes, rates.factor)
+    work = counts.step.times(verdict.lanes)._replace(flops=verdict.flops, operations=counts.step.operations)
+    found = predictions.seconds(work, rates, links=verdict.exchange_seconds or 0.0).times(1 / verdict.lanes)
     row = hardware_of(verdict.device_kind)
     if verdict.cycles is not None and row in CLOCKS:
         scheduled = verdict.cycles / CLOCKS[row] / verdict.lanes
@@ -379,13 +378,13 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     return found
 
 
-def _exchange(device: Device, counts: Counts, rates: Rates, *, probed: bool) -> Seconds:
+def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
     """Returns the predicted seconds of summing gradients over devices, from a probe of this machine or a table.
 
     The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
-        return NOTHING
+        return 0.0
     size = 4.0 * counts.parameters
     seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size) if probed else None
     row = hardware_of(device.kind)
@@ -393,7 +392,7 @@ def _exchange(device: Device, counts: Counts, rates: Rates, *, probed: bool) -> 
         group = (tuple(range(counts.devices)),)
         over = links(HARDWARE[row], {"data": counts.devices})
         seconds = exchange_seconds(HARDWARE[row], Collective("all-reduce", size, group, (), ""), over)
-    return NOTHING if seconds is None else predictions.around(seconds, rates.factor)
+    return seconds or 0.0
 
 
 def _machine_bytes(device: Device, counts: Counts | None) -> float | None:

@@ -14,7 +14,7 @@ from analysis import published_steps, step_errors
 from analysis.__main__ import main
 from analysis.published_steps import COMPARED, DENSE, GPU, MIXTURE, REASONS, PublishedStep
 from analysis.step_errors import Fitting, Summary, summary
-from results.costs import decoder_counts, step_constants, step_model
+from results.costs import decoder_counts, predictions, step_model
 from results.costs.hardware import CORES, peak
 from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
 from results.costs.step_model import Constants, Step
@@ -225,14 +225,14 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_step_that_was_not_published() -> None:
     small = STEPS[0].step
-    seconds = step_constants.seconds(small)
+    seconds = predictions.of_step(small)
     assert seconds.high / seconds.middle == pytest.approx(RANGE)
-    twice = step_constants.seconds(small._replace(devices=16, batch_size=48, mesh={"fsdp": 16}))
+    twice = predictions.of_step(small._replace(devices=16, batch_size=48, mesh={"fsdp": 16}))
     assert twice.middle == pytest.approx(seconds.middle, rel=0.02)
-    more = step_constants.seconds(small._replace(slices=2, devices=16, batch_size=48, mesh={"fsdp": 8, "between": 2}))
+    more = predictions.of_step(small._replace(slices=2, devices=16, batch_size=48, mesh={"fsdp": 8, "between": 2}))
     assert more.middle > seconds.middle
     with pytest.raises(KeyError):
-        step_constants.seconds(small._replace(precision="fp8"))
+        predictions.of_step(small._replace(precision="fp8"))
 
 
 def test_links_and_bubbles_by_hand() -> None:
