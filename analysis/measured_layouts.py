@@ -17,7 +17,7 @@ from results.aliases import Json, Row
 from results.bad_input import BadInput
 from results.costs import closed_forms, collectives, predictions
 from results.costs.counts import Work
-from results.costs.hardware import HARDWARE, backend_of
+from results.costs.hardware import backend_of, described
 from results.durable import Folder
 from results.located import located
 from results.plans import kinds
@@ -97,7 +97,8 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
 
 def predicted(study: LayoutStudy, row: Row) -> Row:
     """Returns the predicted columns of a step from its counted columns and the shape of its model."""
-    hardware = HARDWARE[row["hardware"]]
+    hardware = described(row["hardware"])
+    assert hardware is not None  # rows of the table, with options
     mesh = _pairs(study.mesh, int)
     over = collectives.links(hardware, mesh, study.chips)
     counted = [
@@ -105,7 +106,7 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
         for one in json.loads(row["collectives"])
     ]
     links = collectives.total_seconds(hardware, counted, over)
-    backend = "cpu" if row["hardware"] == "cpu" else backend_of(row["hardware"])
+    backend = backend_of(row["hardware"].partition(";")[0])
     rates = predictions.rates(row["hardware"], backend, study.precision)
     assert rates is not None  # all rows of the table have rates
     work = _work(study, row, mesh)

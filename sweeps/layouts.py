@@ -9,7 +9,7 @@ from omegaconf import MISSING
 from harness.compiled import topologies
 from harness.processes import processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
-from results.costs.hardware import HARDWARE, hardware_of
+from results.costs.hardware import HARDWARE, described, hardware_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, PRECISIONS, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
@@ -168,7 +168,8 @@ def _shape(step: Config) -> Shape:
 def _hardware(engine: str, asked: str | None) -> str:
     """Returns the device whose costs are predicted: the topology's device, otherwise the requested one."""
     if asked is not None:
-        check_choice("hardware", asked, HARDWARE)
+        check_choice("hardware", asked.partition(";")[0], HARDWARE)
+        described(asked)  # checks the options
     if not engine.startswith(f"{AHEAD}:"):
         return asked or "v5p"
     topology = engine.partition(":")[2]
@@ -176,9 +177,11 @@ def _hardware(engine: str, asked: str | None) -> str:
     named = topology.partition(":")[0]
     own = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
     assert own is not None  # every version has hardware
-    if asked not in (None, own):
+    if asked is None:
+        return own
+    if asked.partition(";")[0] != own:
         raise BadInput(f"hardware={asked}: engine={engine} predicts costs of {own}. Leave out hardware.")
-    return own
+    return asked
 
 
 def _devices(engine: str, asked: int | None) -> int | None:

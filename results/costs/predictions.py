@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from results.costs import step_model
 from results.costs.counts import Work
-from results.costs.hardware import HARDWARE, hardware_of, passes
+from results.costs.hardware import described, hardware_of, passes
 from results.costs.step_constants import CONSTANTS, PUBLISHED, RANGE, SHORTEST
 from results.costs.step_model import Constants, Parts, Step, Terms
 
@@ -34,6 +34,7 @@ class Rates(NamedTuple):
       factor: predictions are within this factor of the measured time with 90 % confidence.
       published: whether steps of decoders were published for this device and precision, so their range is known.
       source: readable description of the source of these numbers.
+      slices: number of slices that the devices of a step are in.
     """
 
     flops: float
@@ -46,6 +47,7 @@ class Rates(NamedTuple):
     factor: float
     published: bool
     source: str
+    slices: int = 1
 
 
 class Seconds(NamedTuple):
@@ -90,17 +92,17 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     """Returns rates of a device kind from the tables, for matmuls of a precision, or None if the tables lack it."""
     if backend == "cpu":
         return CPU
-    row = hardware_of(device_kind)
-    if row is None:
+    row, found = hardware_of(device_kind), described(device_kind)
+    if row is None or found is None:
         return None
-    found = HARDWARE[row]
-    return accelerator(
+    rates = accelerator(
         backend,
         found.flops / passes(found, precision),
         found.memory_bandwidth,
         f"tables ({found.source})",
         published=row in PUBLISHED and precision == "bfloat16",
     )
+    return rates._replace(slices=found.slices)
 
 
 def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, published: bool = False) -> Rates:
@@ -140,7 +142,7 @@ def parts(of: Work, at: Rates, links: float = 0.0) -> Parts:
     if at.backend == "cpu":  # all bytes count once, also those of operations that are not matmuls
         activations, weights = of.bytes, 0.0
     in_memory = activations / at.bytes, weights / at.bytes
-    terms = Terms(of.flops / at.flops, 0.0, *in_memory, links, 0.0, 0.0, at.backend == "gpu")
+    terms = Terms(of.flops / at.flops, 0.0, *in_memory, links, math.log2(at.slices), 0.0, at.backend == "gpu")
     return step_model.parts(terms, at.constants)
 
 

@@ -20,7 +20,7 @@ from results.bad_input import BadInput, number_of
 from results.costs import predictions
 from results.costs.collectives import Collective, exchange_seconds, links
 from results.costs.counts import Counts, Verdict
-from results.costs.hardware import HARDWARE, hardware_of
+from results.costs.hardware import described, hardware_of
 from results.costs.predictions import NOTHING, Rates, Seconds
 from results.plans.plan import Plan
 from sweeps.configured_study import ConfiguredStudy, Say, Studies
@@ -387,11 +387,11 @@ def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
         return 0.0
     size = 4.0 * counts.parameters
     seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size) if probed else None
-    row = hardware_of(device.kind)
-    if seconds is None and row is not None:
+    hardware = described(device.kind)
+    if seconds is None and hardware is not None:
         group = (tuple(range(counts.devices)),)
-        over = links(HARDWARE[row], {"data": counts.devices})
-        seconds = exchange_seconds(HARDWARE[row], Collective("all-reduce", size, group, (), ""), over)
+        over = links(hardware, {"data": counts.devices})
+        seconds = exchange_seconds(hardware, Collective("all-reduce", size, group, (), ""), over)
     return seconds or 0.0
 
 
@@ -402,8 +402,8 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)
         except (OSError, ValueError, AttributeError):
             return None
-    row = hardware_of(device.kind)
-    return None if row is None else HARDWARE[row].memory_bytes
+    hardware = described(device.kind)
+    return None if hardware is None else hardware.memory_bytes
 
 
 def _rates(device: Device, precision: str, ratios: Known, *, probed: bool) -> Rates | None:

@@ -365,6 +365,9 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["device=h100", "mesh=data:2;model:2"], "are predicted only by compiling"),
         (["devices=8"], "devices=8 needs a device, such as device=h100"),
         (["device=h100", "topology=v5e:2x2"], "topology= and device= both name devices"),
+        (["device=h100;nodes:4"], "unknown option of hardware 'nodes'; did you mean 'node'?"),
+        (["device=h100;node:4.5"], "node=4.5 is not a whole number"),
+        (["device=h100;far:-1"], "far=-1 is not a number above 0"),
         (["device=h100", "price=cheap"], "price=cheap is not a number of dollars per device-hour above 0"),
     ],
 )
@@ -398,6 +401,29 @@ def test_devices_that_are_absent_have_hours_and_a_price(
     (here,) = rows(capsys, *words[:-2], "--price", "2")
     assert here["device_is_attached"] is True and here["predicted_hours"] is None
     assert here["predicted_dollars"] == pytest.approx(2 * here["predicted_device_hours"])
+
+
+def test_links_of_absent_devices_can_be_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of 1e9 float32 gradients over 16 GPUs, in nodes of 8 and of 4: the smaller half of the bytes leaves."""
+    answering(monkeypatch, none, flops=0, operations=0)
+    counted = estimates.questions.counts_of
+    monkeypatch.setattr(
+        estimates.questions, "counts_of", lambda answer: counted(answer)._replace(parameters=10**9, sums=True)
+    )
+    words = ["batch_size=64", "trials=1", "lanes=1", "shards=16", "devices=16", f"store={tmp_path}"]
+    found = {}
+    for device, nodes, within in (("h100", 2, 8), ("h100;node:4", 4, 4), ("h100;node:4;far:1e9", 4, 4)):
+        (one,) = rows(capsys, *words, f"device={device}")
+        far = 1e9 if "far" in device else 5e10
+        by_hand = 2 * (nodes - 1) / nodes * 4e9 / within / far
+        assert one["predicted_seconds_per_step"] == pytest.approx(max(by_hand, 2 * 15 / 16 * 4e9 / 4.5e11), rel=0.02)
+        found[device] = one["predicted_seconds_per_step"]
+    assert len(set(found.values())) == 3
+    one, two = (rows(capsys, *words, f"device=v5p{options}")[0] for options in ("", ";slices:4"))
+    ratio = two["predicted_seconds_per_step"] / one["predicted_seconds_per_step"]
+    assert ratio == pytest.approx(1 + 2 * 0.0225, rel=1e-3)
 
 
 def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
