@@ -92,7 +92,7 @@ def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
     This is the smallest divisor of the number of devices at which activations could fit. The result is missing if the
     counted devices suffice, or are all devices.
     """
-    if counts.held_bytes <= devices.memory_bytes or counts.devices == devices.count:
+    if counts.held_bytes <= devices.memory_bytes or counts.devices >= devices.number:
         return None
     whole = counts.held_bytes * counts.devices
     more = [n for n in range(counts.devices + 1, devices.number + 1) if devices.number % n == 0]

@@ -403,6 +403,17 @@ def test_devices_that_are_absent_have_hours_and_a_price(
     assert here["predicted_dollars"] == pytest.approx(2 * here["predicted_device_hours"])
 
 
+def test_a_batch_that_no_number_of_absent_devices_holds_is_divided_over_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run divides it further, into microbatches: its least bytes fit."""
+    answering(monkeypatch, none)
+    counted = estimates.questions.counts_of
+    monkeypatch.setattr(estimates.questions, "counts_of", lambda answer: counted(answer)._replace(held_bytes=1e12))
+    (one,) = rows(capsys, "batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8")
+    assert (one["shards"], one["lanes"]) == (8, 1)
+
+
 def test_links_of_absent_devices_can_be_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
