@@ -127,7 +127,8 @@ published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_
 # %% [markdown]
 # ## Predicted steps of others
 #
-# The same cost model predicts the seconds of published steps on TPUs and GPUs. Each row is compared, or has a reason. The band of the picture is the stated range. Rings are mixtures of experts.
+# The same cost model predicts the seconds of published steps on TPUs and GPUs. Each row is compared, or has a reason.
+# The band of the picture is the stated range. Rings are mixtures of experts.
 
 # %%
 steps = published_steps.table()

@@ -170,7 +170,7 @@ def _in_matmuls(work: Work) -> float:
 
 
 def _traffic(equation: Any, name: str, known: Sequence[bool]) -> Work:
-    """Returns the memory traffic of an operation. ``known`` lists the operands that are weights."""
+    """Returns the memory traffic of an operation, given whether each operand is a weight."""
     if name not in _PRODUCTS:
         return Work(other_bytes=_bytes_moved(equation, name) if name in _APART else 0.0, operations=1.0)
     sizes = [float(array_bytes(var)) for var in (*equation.invars, *equation.outvars)]

@@ -113,11 +113,12 @@ OPTIONS = {"node": "node", "slices": "slices", "links": "link_bandwidth", "far":
 
 
 def described(text: str) -> Hardware | None:
-    """Returns hardware with changed links, or None if its device is unknown.
+    """Returns hardware with changed links. The result is missing for unknown devices.
 
     Args:
-      text: name of a row of the table or of a device kind, and pairs such as ``h100;node:4;far:2.5e10``. These are the
-        number of devices of a node, the number of slices, and bandwidths within and between nodes, in bytes per second.
+      text: name of a row of the table or of a device kind, and pairs with names from ``OPTIONS``, separated as in a
+        mesh. These are the number of devices of a node, the number of slices, and bandwidths within and between nodes in
+        bytes per second.
 
     Raises:
       BadInput: an option is unknown, or its value is not a positive number.

@@ -25,14 +25,14 @@ class Rates(NamedTuple):
     """Rates of a device kind.
 
     Attributes:
-      flops, bytes: matmul FLOPs and memory traffic per second at the peak. ``constants`` say how much is reached.
+      flops, bytes: matmul FLOPs and memory traffic per second at the peak. ``constants`` has the share that is reached.
       constants: constants of the cost model.
       backend: JAX's name of the backend: cpu, gpu or tpu.
       operation_seconds: minimum seconds of an operation.
       call_seconds: seconds that the host needs per call to start programs and read their results.
       equation_seconds: compile time per operation in the text of a program.
       factor: predictions are within this factor of the measured time with 90 % confidence.
-      published: whether steps of decoders were published for this device and precision, so their range is known.
+      published: whether steps of decoders were published for this device and precision, which show their range.
       source: readable description of the source of these numbers.
       slices: number of slices that the devices of a step are in.
     """
