@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 _LOOKED_AT = 1000  # maximum number of file names compared with a misspelled one
 _ALIKE = 0.75
@@ -13,6 +14,10 @@ LAST_READER = "0.2.0"  # the last version that reads plans, stores and releases 
 
 class BadInput(ValueError):
     """An invalid or incomplete request. Commands print its message and exit with code 2."""
+
+
+class Damaged(BadInput):
+    """A durable file that differs from the bytes originally written."""
 
 
 class TooOld(BadInput):
@@ -54,7 +59,7 @@ def positive(name: str, text: str, noun: str = "number") -> float:
     return number
 
 
-def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Path | None:
+def similar_path(path: Any, fits: Callable[[Any], bool] = Path.is_file) -> Any:
     """Returns the existing path most similar to a misspelled one, or None.
 
     Args:

@@ -117,8 +117,8 @@ def described(text: str) -> Hardware | None:
 
     Args:
       text: name of a row of the table or of a device kind, and pairs with names from ``OPTIONS``, separated as in a
-        mesh. These are the number of devices of a node, the number of slices, and bandwidths within and between nodes in
-        bytes per second.
+        mesh. These are the number of devices of a node, the number of slices, and the bandwidths within and between
+        nodes in bytes per second.
 
     Raises:
       BadInput: an option is unknown, or its value is not a positive number.
