@@ -382,6 +382,8 @@ PUBLISHED_STEPS = {
     "predicted_low": "predicted: lower end of the 90 % range",
     "predicted_high": "predicted: upper end of the 90 % range",
     "ratio": "predicted over published seconds",
+    "predicted_held_bytes": "predicted: bytes that a device holds, if no tensor is moved to the host",
+    "predicted_fits": "predicted: true if these bytes fit into the device's memory",
     "predicted_products_seconds": "predicted: matmuls with parameters",
     "predicted_attention_seconds": "predicted: attention",
     "predicted_memory_seconds": "predicted: memory traffic, which overlaps with matmuls (empty on GPUs)",

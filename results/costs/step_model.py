@@ -18,6 +18,7 @@ from results.costs import decoder_counts
 from results.costs.decoder_counts import Decoder
 from results.costs.hardware import HARDWARE, peak
 
+STATE_BYTES = 12  # bytes of a float32 parameter with both means of Adam
 NUMBER_BYTES = 2  # bytes of a weight, an activation or a gradient that is read or sent
 # Mesh axes, each with its meaning in the model. Axes that run between slices start with dcn_.
 AXES = {
@@ -162,11 +163,31 @@ def sent_bytes(step: Step) -> float:
     return sent + 4 * decoder.active_experts * stream * (expert - 1) / expert  # there and back, in both passes
 
 
+def held_bytes(step: Step) -> float:
+    """Returns the bytes that a device holds in a step, if no tensor is moved to the host and the batch is not in parts.
+
+    These are float32 parameters with both means of Adam, the inputs of all blocks, and the kept tensors.
+    """
+    decoder, mesh = step.decoder, step.mesh
+    ways = math.prod(mesh.get(name, 1) for name in ("fsdp", "tensor", "pipeline", "expert"))
+    kept = [each.used * each.outer for each in decoder_counts.products(decoder) if each.name in step.kept]
+    if decoder_counts.ATTENTION in step.kept:
+        kept.append(decoder.layers * decoder.heads * decoder.head_width)
+    tokens = step.batch_size * step.length / step.devices
+    in_flight = min(1.0, mesh.get("pipeline", 1) / _microbatches(step)) if mesh.get("pipeline", 1) > 1 else 1.0
+    activations = tokens * in_flight * (decoder.layers * decoder.width + sum(kept))
+    return STATE_BYTES * decoder_counts.stored_parameters(decoder) / ways + NUMBER_BYTES * activations
+
+
+def _microbatches(step: Step) -> float:
+    """Returns the number of microbatches of a pipeline."""
+    ways = math.prod(step.mesh.get(name, 1) for name in ("data", "fsdp", "between"))
+    return step.batch_size / ways / step.micro_batch
+
+
 def _bubble(step: Step) -> float:
     """Returns the idle time of a pipeline relative to its work: (stages − 1) / (microbatches × virtual stages)."""
-    stages = step.mesh.get("pipeline", 1)
-    ways = math.prod(step.mesh.get(name, 1) for name in ("data", "fsdp", "between"))
-    return (stages - 1) / (step.batch_size / ways / step.micro_batch * step.virtual_stages)
+    return (step.mesh.get("pipeline", 1) - 1) / (_microbatches(step) * step.virtual_stages)
 
 
 def parts(of: Terms, constants: Constants) -> Parts:

@@ -235,6 +235,22 @@ def test_a_step_that_was_not_published() -> None:
         predictions.of_step(small._replace(precision="fp8"))
 
 
+def test_memory_by_hand() -> None:
+    """Llama 3 8B on 8 chips with FSDP: 12 bytes of each parameter, and 2 of each kept activation of 3 sequences."""
+    layers, wide, keys, hidden, vocabulary, length = 32, 4096, 1024, 14336, 128256, 8192
+    parameters = layers * (2 * wide**2 + 2 * wide * keys + 3 * wide * hidden) + 2 * vocabulary * wide
+    shape = published_steps.decoders()["llama3.1-8b"]
+    step = Step(shape, length, 24, "v6e", 8, 1, {"fsdp": 8}, "bf16", frozenset(("query", "attention", "down")))
+    held = 12 * parameters / 8 + 2 * 3 * length * layers * 4 * wide
+    assert step_model.held_bytes(step) == pytest.approx(held)
+    # Of 16 microbatches, the first of 4 stages holds 4 at once.
+    stages = step._replace(mesh={"pipeline": 4, "data": 2}, batch_size=64, micro_batch=2, kept=frozenset())
+    assert step_model.held_bytes(stages) == pytest.approx(12 * parameters / 4 + 2 * 8 * length * layers * wide / 4)
+    rows = published_steps.table()
+    assert rows["predicted_fits"].eq(False).sum() == 27
+    assert rows.loc[rows["status"] != COMPARED, "predicted_fits"].isna().all()
+
+
 def test_links_and_bubbles_by_hand() -> None:
     shape = STEPS[0].step.decoder
     own = decoder_counts.stored_parameters(shape)
