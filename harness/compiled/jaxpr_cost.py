@@ -27,7 +27,7 @@ _APART = {
 }
 _PICK = ("gather", "dynamic_slice")  # these read as many bytes as they return
 _PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as many bytes as their updates have
-_FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
+_FREE = ("name", "reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
 
 
 def of(jaxpr: Any) -> Work:

@@ -131,7 +131,8 @@ def _blocked_forward(q: Array, k: Array, v: Array, band: Band) -> tuple[Array, t
         before = jnp.exp(most - most_now)
         weights_BxHxbxb = jnp.exp(scores_BxHxbxb - most_now[..., None])
         total = total * before + weights_BxHxbxb.sum(axis=-1)
-        y = y * before[..., None] + _wide("bhts,bhsk->bhtk", weights_BxHxbxb.astype(v.dtype), _for_heads(_at(v, j), H, 1))
+        summed = _wide("bhts,bhsk->bhtk", weights_BxHxbxb.astype(v.dtype), _for_heads(_at(v, j), H, 1))
+        y = y * before[..., None] + summed
         return tuple(_put(x, new, i) for x, new in zip(carry, (most_now, total, y), strict=True)), None
 
     # A row starts at the diagonal, where each query has at least one score, so that the maximum is finite.
