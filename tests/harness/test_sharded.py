@@ -24,6 +24,20 @@ MODELS = {
     "transformer": ("pydoc_transformer", "adamw", "embed:data", _HEADS),
     "transformer_decoder": ("tiny/transformer_decoder", "adam", "embed:data", _HEADS),
     "transformer_rotary": (f"pydoc_transformer model={_ROTARY}", "adamw", "embed:data", _HEADS),
+    "transformer_blocks": ("pydoc_transformer +task.model.attention_block=16", "adamw", "embed:data", _HEADS),
+    "decoder_blocks": ("tiny/transformer_decoder +task.model.attention_block=16", "adam", "embed:data", _HEADS),
+    "rotary_grouped": (
+        f"pydoc_transformer model={_ROTARY[:-1]},key_heads:2,window:24}}".replace("heads:2,kv", "heads:4,kv"),
+        "adamw",
+        "embed:data",
+        f"{_HEADS};key_heads:model",
+    ),
+    "rotary_blocks": (
+        f"pydoc_transformer model={_ROTARY[:-1]},key_heads:1,window:24,attention_block:16}}",
+        "adamw",
+        "embed:data",
+        _HEADS,
+    ),
     "simple_cnn_dropout": (
         "tiny/simple_cnn +task.model.kernel=5 +task.model.dropout=0.1",
         "momentum",
