@@ -24,7 +24,7 @@ class Shape:
       vocab: number of tokens in the vocabulary.
       gated: whether the hidden layer is gated, as in Llama.
       tied: whether the read-out uses the embedding matrix.
-      key_heads: number of heads of keys and values, or 0 for as many as of queries.
+      key_heads: number of heads of keys and values, or 0 if each head has its own.
       window: number of tokens that a token attends to, or 0 for all earlier ones.
     """
 
