@@ -24,7 +24,7 @@ define NEW_VENV
 rm -rf .venv && $(PYTHON) -m venv .venv
 endef
 
-.PHONY: unusable help install quickstart first-contact test test-all test-plan test-slurm test-ray test-readers test-logs attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
+.PHONY: unusable help install quickstart first-contact test test-all test-plan test-slurm test-ray test-buckets test-readers test-logs attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
 
 .DEFAULT_GOAL := help
 help:  ## this list
@@ -49,7 +49,7 @@ test: check  ## lint, types and tests
 	$(PYTEST)
 
 test-all: check  ## lint, types and all tests, also slow ones
-	$(PYTEST) -m 'not attack and not plan and not slurm and not ray and not readers'
+	$(PYTEST) -m 'not attack and not plan and not slurm and not ray and not readers and not buckets'
 
 # What the compiler of TPUs makes of the programs; it needs no TPU, and is installed beside the rest.
 test-plan: .venv/installed-tpu  ## tests of the TPU compiler, without a TPU
@@ -64,6 +64,16 @@ test-slurm: .venv/installed  ## tests on a SLURM cluster on this machine
 
 test-ray: .venv/installed-ray  ## tests on a Ray cluster on this machine
 	$(BIN)/python -m pytest -m ray tests/launchers
+
+# Stores on servers of buckets that the tests start on this machine. Azurite needs node and npm, Debian's package npm.
+test-buckets: .venv/installed-buckets-test build/azurite/installed  ## tests of stores in buckets, on servers on this machine
+	$(BIN)/python -m pytest -m 'buckets or not buckets' tests/buckets
+
+AZURITE := 3.35.0
+build/azurite/installed:
+	mkdir -p build/azurite
+	npm install --silent --no-audit --no-fund --prefix build/azurite azurite@$(AZURITE)
+	touch $@
 
 # The one-liners of docs/sql.md, each in an environment that has its reader alone: build/readers/NAME.
 READERS := datasets mlcroissant duckdb polars pandas fastparquet
@@ -200,7 +210,7 @@ bench: .venv/installed  ## all benchmarks
 LOCK := uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header
 lock: .venv/installed  ## update the versions in requirements*.lock
 	$(BIN)/$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
-	for extra in cuda tpu ray; do $(BIN)/$(LOCK) --extra $$extra --constraints requirements.lock --no-annotate \
+	for extra in cuda tpu ray buckets-test; do $(BIN)/$(LOCK) --extra $$extra --constraints requirements.lock --no-annotate \
 	  --output-file requirements-$$extra.lock pyproject.toml || exit; done
 
 .venv/installed: requirements.lock pyproject.toml $(UNUSABLE)

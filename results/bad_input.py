@@ -4,6 +4,7 @@ import difflib
 import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 _LOOKED_AT = 1000  # maximum number of file names compared with a misspelled one
 _ALIKE = 0.75
@@ -12,6 +13,10 @@ LAST_READER = "0.2.0"  # the last version that reads plans, stores and releases 
 
 class BadInput(ValueError):
     """An invalid or incomplete request. Commands print its message and exit with code 2."""
+
+
+class Damaged(BadInput):
+    """A durable file that differs from the bytes originally written."""
 
 
 class TooOld(BadInput):
@@ -38,7 +43,7 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
 
 
-def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Path | None:
+def similar_path(path: Any, fits: Callable[[Any], bool] = Path.is_file) -> Any:
     """Returns the existing path most similar to a misspelled one, or None.
 
     Args:

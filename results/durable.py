@@ -1,45 +1,44 @@
-"""Atomic, durable file creation: immutable files, and records that end with their own hash.
+"""Atomic, durable files: immutable files, and records that end with their own hash.
 
-To create a file, a temporary file is written next to it, flushed to disk and linked to the final name, which fails if
-the name is taken. Then the folder is flushed. Files are never rewritten in place. Leftovers of killed processes are
-removed by age, because other processes cannot detect whether the writer is alive. If its temporary file is removed, a
-live writer writes it again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a
-rename, and a new folder gets its name in the same way.
+Files are never rewritten in place. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are
+replaced as a whole. How a file is created is up to its file system: ``results.file_systems``.
 """
 
-import contextlib
-import errno
 import hashlib
 import json
 import os
-import shutil
-import stat
-import time
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from results.aliases import Callback, Fields, Json, OnCount
-from results.bad_input import BadInput, first_line
+from results.bad_input import BadInput, Damaged as Damaged
+from results.file_systems import bucket, local as local_files
+from results.file_systems.bucket import BucketPath
+from results.file_systems.local import LEFTOVER_SECONDS as LEFTOVER_SECONDS, sync as sync
+from results.file_systems.protocol import TEMPORARY as TEMPORARY, FileSystem
 
-if TYPE_CHECKING:
-    from upath import UPath
-
-TEMPORARY = ".tmp-"
-LEFTOVER_SECONDS = 24 * 3600  # by the local clock; a slower writer writes again
 MOST_DEPTH = 64  # maximum nesting of lists and objects in a record
 RECORD_BYTES = 4 << 20  # far more than any plan, claim or commit record
 LIST_BYTES = 32 << 20  # far more than a release's list needs; ours take 0.7 MB
 _ITEM_BYTES = 10  # minimum average bytes per item in a release's list; ours take 23
-_WRITES = 100  # attempts at writing a file if its temporary file keeps being removed
 
-Folder: TypeAlias = Union[Path, "UPath"]
-Location: TypeAlias = Union[str, Path, "UPath"]
+Folder: TypeAlias = Path | BucketPath
+Location: TypeAlias = str | Path | BucketPath
+
+_LOCAL = local_files.LocalFiles()
+_BUCKETS = bucket.BucketFiles()
 
 
-class Damaged(BadInput):
-    """A durable file that differs from the bytes originally written."""
+def system(path: Folder) -> FileSystem:
+    """Returns the file system of a path."""
+    return _LOCAL if isinstance(path, Path) else _BUCKETS
+
+
+def refresh() -> None:
+    """Ends the use of old listings within a snapshot, because a listed file was missing."""
+    bucket.refresh()
 
 
 def local(text: str | Path) -> Path:
@@ -52,122 +51,56 @@ def local(text: str | Path) -> Path:
     return Path(expanded)
 
 
-def location(text: "Location") -> Folder:
-    """Returns a local path (including for file://), or an fsspec path for a URL such as gs://bucket/folder."""
-    if isinstance(text, Path):
+def location(text: Location) -> Folder:
+    """Returns a local path (including for file://), or the path of a URL such as gs://bucket/folder."""
+    if not isinstance(text, str):
         return text
-    if isinstance(text, str) and "://" not in text:
-        return local(text)
-    from upath import UPath
-
-    try:
-        path = UPath(text)
-        if path.protocol in ("file", "local"):
-            return Path(path.path)
-        _ = path.fs  # raises ImportError if its package is not installed
-        return path
-    except ImportError as error:
-        raise BadInput(f"{text} cannot be opened ({error}). gs:// needs `pip install scaling-limits[gcs]`.") from None
-    except ValueError as error:
-        raise BadInput(f"{text} cannot be opened: {first_line(error)}") from None
+    if text.startswith("file://"):
+        return Path(text.removeprefix("file://"))
+    return bucket.bucket_path(text) if "://" in text else local(text)
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably. Returns False, without a change, if the name is taken.
+    """Creates a file atomically and durably. Returns False, without a change, if another file has its name.
 
     Args:
-      path: path in an existing folder, local or on an fsspec file system with exclusive creation.
+      path: path in an existing folder, or in a bucket.
       data: content of the file.
     """
-    if not isinstance(path, Path):
-        with contextlib.suppress(FileExistsError):
-            path.fs.pipe_file(path.path, bytes(data), mode="create")
-            return True
-        return False
-    for attempts in reversed(range(_WRITES)):
-        temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            _write(temporary, data)
-            created = _link(temporary, path)
-            break
-        except OSError as error:  # removed by a process with a wrong clock, or after this process stalled for long
-            if not attempts or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
-                raise
-        finally:
-            temporary.unlink(missing_ok=True)
-    sync(path.parent)
-    return created
+    return system(path).create(path, data)
 
 
 def replace(path: Folder, *pieces: bytes | memoryview, check: Callback = lambda: None) -> None:
     """Creates a file or replaces it atomically: readers see either the old file or the complete new one.
 
     Args:
-      path: path in an existing folder, local or on an fsspec file system that replaces whole objects.
+      path: path in an existing folder, or in a bucket.
       pieces: content of the file, in order.
       check: called just before the replacement. If it raises, the file is not replaced.
     """
-    if not isinstance(path, Path):
-        check()
-        path.fs.pipe_file(path.path, b"".join(pieces))
-        return
-    temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    try:
-        _write(temporary, *pieces)
-        check()
-        os.rename(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync(path.parent)
+    system(path).replace(path, pieces, check)
 
 
-@contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a folder next to ``path`` that is renamed to ``path`` at the end, or removed after an exception.
+def new_folder(path: Folder) -> AbstractContextManager[Any]:
+    """Returns a context with a new folder, which has the name ``path`` at the end, or is removed after an exception.
 
-    The caller must flush each file in it to disk. Leftovers from killed writers of the same name are removed.
+    The caller must flush each local file in it to disk. Leftovers from killed writers of the same name are removed. In
+    a bucket, files get their final names at once.
 
     Raises:
       OSError: it cannot be created, or ``path`` is a file or a non-empty folder.
     """
-    prefix = f"{TEMPORARY}{path.name}-"
-    folder = path.parent / f"{prefix}{uuid.uuid4().hex}"
-    try:
-        make_folder(folder)
-        remove_leftovers(path.parent, prefix)
-        yield folder
-        sync(folder)
-        os.rename(folder, path)
-        sync(path.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return system(path).new_folder(path)
 
 
-def remove_leftovers(folder: Path, prefix: str = TEMPORARY) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Removes old folders that killed processes left in a local folder."""
-    for path in folder.iterdir():
-        if path.name.startswith(prefix) and is_leftover(path):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def sync(path: Path) -> None:
-    """Flushes a file, or the names in a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _LOCAL.remove_leftovers(folder)
 
 
 def make_folder(folder: Folder) -> None:
     """Creates a folder and its parents durably."""
-    if folder.is_dir():
-        return
-    if isinstance(folder, Path) and not folder.parent.exists():
-        make_folder(folder.parent)
-    folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(folder, Path):
-        sync(folder.parent)
+    system(folder).make_folder(folder)
 
 
 def seal(record: Fields) -> bytes:
@@ -248,7 +181,7 @@ def read(path: Folder, most: int | None = None) -> bytes:
     try:
         if most is not None and (size := path.stat().st_size) > most:
             raise Damaged(f"{path} holds {size:,} bytes, more than the limit of {most:,}")
-        return path.read_bytes()
+        return system(path).read(path)
     except FileNotFoundError:
         raise
     except MemoryError:
@@ -258,14 +191,8 @@ def read(path: Folder, most: int | None = None) -> bytes:
 
 
 def check_file(path: Folder) -> None:
-    """Raises Damaged if a local path exists but is not a regular file. Reading a pipe, for example, would block."""
-    if not isinstance(path, Path):
-        return
-    try:
-        mode = path.stat().st_mode  # a single call, because the file may be removed between two
-    except OSError:
-        return  # reading it reports the reason
-    if not stat.S_ISREG(mode):
+    """Raises Damaged if a path exists but is not a regular file. Reading a pipe, for example, would block."""
+    if system(path).irregular(path):
         raise Damaged(f"{path} is not a regular file. Check everything with `python -m results verify`.")
 
 
@@ -286,26 +213,6 @@ def sha256(path: Folder, on_read: OnCount = lambda total: None) -> str:
     return digest.hexdigest()
 
 
-def is_leftover(path: Path) -> bool:
-    """Returns whether a local file is so old that its writer must be gone."""
-    try:
-        return time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
-    except FileNotFoundError:
-        return False
-
-
-def _write(temporary: Path, *pieces: bytes | memoryview) -> None:
-    with open(temporary, "xb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _link(temporary: Path, path: Path) -> bool:
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        # On NFS, the reply to a successful link can be lost. The retry then reports that the name is taken.
-        return os.stat(temporary).st_nlink == 2
-    return True
+def is_leftover(path: Folder) -> bool:
+    """Returns whether a file is so old that its writer must be gone."""
+    return system(path).is_leftover(path)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from results.durable import Folder, Location, location
+from results.durable import Folder, Location, location, system
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,5 +28,17 @@ def located_both(
     @functools.wraps(function)
     def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
         return function(location(one), location(other), *args, **named)
+
+    return wrapper
+
+
+def in_snapshot(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
+    """Same as ``located``, for a function that reads many studies: a bucket is listed once in each call."""
+
+    @functools.wraps(function)
+    def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
+        place = location(folder)
+        with system(place).snapshot(place):
+            return function(place, *args, **named)
 
     return wrapper

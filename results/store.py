@@ -12,13 +12,7 @@ because its first run ended for a reason to retry, the newer run counts.
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
-import os
-import stat
-import tempfile
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -26,7 +20,7 @@ import pyarrow as pa
 from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
-from results.located import located
+from results.located import in_snapshot, located
 from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
@@ -39,6 +33,7 @@ from results.storage.commits import (
     Commit,
     Tables,
     check_intact,
+    fetch_commits,
     list_study,
     newest_commit,
     read_table,
@@ -52,32 +47,16 @@ from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 
-_NO_LOCK = "should be an empty file but is a link, a folder or a pipe. Remove it."
-
 # Requests
 
 
 @located
 def check_writable(store: Folder) -> None:
-    """Raises BadInput unless files can be created in ``store``, or in its parent if it is missing. Leaves no files."""
-    if not isinstance(store, Path):
-        raise BadInput(
-            f"store={store} is not on this machine. Run into a local folder, then use `python -m results merge`."
-        )
-    if store.exists() and not store.is_dir():
-        raise BadInput(f"store={store} is a file. Name a folder.")
-    parent = store
-    while not parent.exists():
-        parent = parent.parent
-    try:
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=durable.TEMPORARY) as file:
-            os.link(file.name, f"{file.name}-link")
-            os.unlink(f"{file.name}-link")
-    except OSError as error:
-        raise BadInput(f"store={store} cannot be written ({error.strerror}). Choose another with store=DIR.") from None
+    """Raises BadInput unless files can be created atomically in ``store``, which may be missing. Leaves no files."""
+    durable.system(store).check_writable(store)
 
 
-@located
+@in_snapshot
 def names(store: Folder) -> list[str]:
     """Returns the sorted names of the studies that were requested in a store or that a release holds."""
     commits = released_commits(store)
@@ -105,7 +84,7 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
     return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
 
 
-@located
+@in_snapshot
 def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
     """Returns the requested studies that are not in ``seen``, or not visible, sorted by name."""
     requested = set(names(store))
@@ -168,9 +147,8 @@ def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
 
 @located
 def check_destination(store: Folder) -> None:
-    """Raises BadInput unless studies can be written to this store, which may be a URL."""
-    if isinstance(store, Path):
-        check_writable(store)
+    """Raises BadInput unless studies can be written to this store."""
+    check_writable(store)
     check_is_store(store)
 
 
@@ -191,7 +169,7 @@ _IMPORT = "python -m results import runs"
 
 def _no_store(store: Folder) -> BadInput:
     create = f"Create one with `python -m sweeps store={quoted(store)}`, or name another."
-    if isinstance(store, Path) and store.is_file():
+    if store.is_file():
         create = f"To import a log of runs, start with `{_IMPORT} {quoted(store)} --suggest-map --map runs.yaml`."
     return BadInput(f"no store at {store}. {advice(store, create)}")
 
@@ -199,7 +177,7 @@ def _no_store(store: Folder) -> BadInput:
 # Reading
 
 
-@located
+@in_snapshot
 def catalogue(store: Folder) -> list[Commit]:
     """Returns the visible studies in a store or a release, sorted by name.
 
@@ -218,14 +196,16 @@ def catalogue(store: Folder) -> list[Commit]:
     return studies
 
 
-@located
+@in_snapshot
 def committed(store: Folder) -> list[Commit]:
     """Returns the visible studies, sorted by name, in a folder that is or will become a store."""
-    studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
+    names = [f.name for f in store.iterdir() if not f.name.startswith(".")]
+    fetch_commits(store, names)
+    studies = [newest_commit(store, name) for name in names]
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 
-@located
+@in_snapshot
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
     """Reads all visible studies in a store or a release, or one of them, into pandas.
 
@@ -343,59 +323,25 @@ def backends(store: Folder, name: str) -> frozenset[str]:
 @located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
-    """Claims a study for writing, once all other processes on this machine have released it.
+    """Claims a study for writing, once other processes have released it.
 
-    It waits for a file lock, which the kernel releases when a process ends. Results do not depend on the lock. Machines
-    that share a file system without locks do not wait, and the newer claim wins.
+    In a local folder, it waits for a file lock, which the kernel releases when a process ends. Results do not depend on
+    the lock. Machines that share a file system without locks do not wait, and the newer claim wins.
     """
     with lock(store, name):
-        if isinstance(store, Path):
-            claims.remove_leftovers(store / name)
+        claims.remove_leftovers(store / name)
         yield claims.Claim(store, name)
 
 
 @located
 def is_running(store: Folder, name: str) -> bool:
-    """Returns whether a process on this machine holds the study's lock."""
-    path = store / name / ".lock"
-    if not isinstance(path, Path):
-        return False
-    try:
-        with _open_lock(path, os.O_RDONLY) as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    """Returns whether a live process holds the study's lock. In a local folder, it must be on this machine."""
+    return durable.system(store).is_locked(store / name)
 
 
 @located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
-    """Waits for other processes on this machine, then locks the study against them until this process ends."""
-    path = store / name / ".lock"
-    if not isinstance(path, Path):
+    """Waits for other processes, then locks the study against them until this process ends."""
+    with durable.system(store).lock(store / name):
         yield
-        return
-    durable.make_folder(path.parent)
-    with _open_lock(path, os.O_RDWR | os.O_CREAT) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def _open_lock(path: Path, flags: int) -> Iterator[int]:
-    """Yields a handle for locking a file. Does not follow links or change the file. Raises Damaged for non-files."""
-    try:
-        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise Damaged(f"{path} {_NO_LOCK}") from None
-        raise
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Damaged(f"{path} {_NO_LOCK}")
-        yield handle
-    finally:
-        os.close(handle)

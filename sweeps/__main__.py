@@ -1,6 +1,7 @@
 """python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated."""
 
 from results import cli, printing
+from results.durable import Folder
 
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.__main__")
@@ -9,7 +10,6 @@ import functools
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from results import exit_codes
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     return launcher.around(request.launcher, planning.digest(request), run)
 
 
-def _note_withdrawn(folder: Path) -> None:
+def _note_withdrawn(folder: Folder) -> None:
     """Reports stored studies that this sweep does not resume because their data were withdrawn."""
     from results.catalog import withdrawn
 

@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 
 from harness.run import COMPILING, TRAINING
+from results import durable
 from results.aliases import StringMap
 from results.bad_input import printable
+from results.durable import Folder
 from results.plans.kinds import KINDS
 from results.printing import say
 from results.progress import FIRST_SECONDS, SECONDS
@@ -39,7 +40,7 @@ class Display:
 
     def __init__(
         self,
-        store: Path,
+        store: Folder,
         forecast: Forecast,
         *,
         beats: bool = True,
@@ -53,6 +54,7 @@ class Display:
         self._names = short_names({run.study.name: run.study.slug for run in forecast.waiting})
         self._left: TimeLeft | None = None
         self._writes_beats = beats
+        self._files = durable.system(store)
         self._began = self._forecast_at = time.monotonic()
         self._line_due = self._began + FIRST_SECONDS
         self._bar_due = 0.0
@@ -89,7 +91,10 @@ class Display:
             return
         if update.outcome is None:
             if update.progress is not None and update.progress.doing != self._doing.get(name):
-                self._doing[name], self._beats[name] = update.progress.doing, now
+                self._doing[name] = update.progress.doing
+                # In a bucket, each heartbeat is a request that costs money.
+                due = now if self._files.is_local else now + self._files.heartbeat_seconds
+                self._beats[name] = due if self._files.is_local else self._beats.get(name, due)
             self._forecast.hear(update.study, update.progress, now)
         else:
             self._forecast.end(update.study, now)
@@ -114,7 +119,7 @@ class Display:
             say(f"{_time()} {self._text(now, both=True)}")
         for run in self._forecast.running if self._writes_beats else ():
             if now >= self._beats.get(run.study.name, 0.0):
-                self._beats[run.study.name] = now + heartbeat.SECONDS
+                self._beats[run.study.name] = now + self._files.heartbeat_seconds
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _write(self, line: str, event: str, study: str) -> None:

@@ -15,11 +15,11 @@ inside functions so that importing this module is fast.
 import dataclasses
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from results.aliases import Fields
 from results.bad_input import BadInput, number_of
+from results.durable import Location
 from workloads import packages
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def sweep(**values: Any) -> list[Study]:
 
 def measure(
     studies: "Study | Iterable[Study]",
-    store: str | Path,
+    store: Location,
     *,
     workers: int | None = None,
     settings: "Settings | None" = None,
@@ -96,7 +96,7 @@ def measure(
     if not configured:
         raise BadInput("measure() needs at least one study")
     launcher = dataclasses.asdict(LauncherConfig(workers=workers))
-    request = planning.assemble(configured, durable.local(store), settings or Settings(), launcher)
+    request = planning.assemble(configured, durable.location(store), settings or Settings(), launcher)
     to_run = planning.to_run(request)
     if to_run.studies:
         planning.make_ready(request, to_run.studies, report)

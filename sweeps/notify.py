@@ -9,12 +9,12 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from results import exit_codes
 from results.bad_input import BadInput, first_line
 from results.cli import Terminated
+from results.durable import Folder
 from results.printing import say
 
 TIMEOUT = 10.0  # seconds, for a command or a server
@@ -33,7 +33,7 @@ class Hook:
       store: folder of the store.
     """
 
-    def __init__(self, target: str | None, store: Path) -> None:
+    def __init__(self, target: str | None, store: Folder) -> None:
         self._target = target
         self._store = str(store.absolute())
         self._pool = concurrent.futures.ThreadPoolExecutor(1, "notify")  # its thread starts with the first event

@@ -109,7 +109,7 @@ def _calibration(line: "CommandLine") -> int:
 
     if line.overrides:
         raise BadInput(f"{CALIBRATION} takes only store=DIR, not {line.overrides[0]}")
-    return calibration.show(durable.local(line.store or DEFAULT_STORE))
+    return calibration.show(durable.location(line.store or DEFAULT_STORE))
 
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.compiled import compile_cache
@@ -12,6 +11,7 @@ from harness.run import STRATEGIES, Settings
 from results import durable, store
 from results.aliases import Callback
 from results.bad_input import BadInput, check_choice
+from results.durable import Folder
 from results.grouping import grouped
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
@@ -63,7 +63,7 @@ class Request:
     studies: tuple[Plan, ...]
     sources: Mapping[str, Config]
     settings: Settings
-    store: Path
+    store: Folder
     launcher: Config
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
@@ -105,7 +105,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
         if settings.time_limit_seconds is not None:
             raise BadInput("limits.study.max_hours and time_limit_seconds are the same limit. Set one of them.")
         settings = dataclasses.replace(settings, time_limit_seconds=3600 * bounds[1].max_hours)
-    asked = assemble(configured, durable.local(named), settings, first["launcher"], written=written)
+    asked = assemble(configured, durable.location(named), settings, first["launcher"], written=written)
     return dataclasses.replace(
         asked,
         mixed_backends=first["mixed_backends"],
@@ -132,7 +132,7 @@ def _words(
 
 def assemble(
     configured: Sequence[ConfiguredStudy[Any]],
-    folder: Path,
+    folder: Folder,
     settings: Settings,
     launcher: Config,
     *,
@@ -161,9 +161,18 @@ def assemble(
         )
     _check(settings)
     launching.check(launcher, tuple(studies.values()), settings)
-    if written or not folder.is_dir() or store.released_commits(folder) is None:
+    files = durable.system(folder)
+    if not (files.is_local or launching.LAUNCHERS[launcher["name"]].here):
+        raise BadInput(
+            f"store={folder}: launcher={launcher['name']} needs a folder that all nodes share. Use launcher=local or "
+            "launcher=hosts for a store in a bucket."
+        )
+    if written:
         store.check_destination(folder)
-    stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
+    with files.snapshot(folder):
+        if not written and (not folder.is_dir() or store.released_commits(folder) is None):
+            store.check_is_store(folder)
+        stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
     of_name = {stored[plan].name: source for plan, source in sources.items()}
     return Request(tuple(stored.values()), of_name, settings, folder, launcher)
 
@@ -197,6 +206,11 @@ def to_run(request: Request) -> ToRun:
     Raises:
       BadInput: a study was partly measured on another backend.
     """
+    with durable.system(request.store).snapshot(request.store):
+        return _to_run(request)
+
+
+def _to_run(request: Request) -> ToRun:
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit does not have trials left, but still has to commit.
@@ -239,8 +253,9 @@ def make_ready(request: Request, studies: Studies, say: Say) -> None:
 
 def record(request: Request, studies: Studies) -> None:
     """Records the requested studies in the store."""
-    for study in studies:
-        store.ask(request.store, study)
+    with durable.system(request.store).snapshot(request.store):
+        for study in studies:
+            store.ask(request.store, study)
 
 
 def run(
@@ -290,7 +305,7 @@ def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterat
             yield f"{limit} reached by {', '.join(own[:_NAMED])}{more}"
 
 
-def _check_backend(folder: Path, study: Plan) -> None:
+def _check_backend(folder: Folder, study: Plan) -> None:
     here, _ = processors.accelerators()
     if others := sorted(store.backends(folder, study.name) - {here}):
         raise BadInput(
@@ -307,7 +322,7 @@ def _check(settings: Settings) -> None:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
     check_least(vars(settings), "", flush_seconds=0, checkpoint_seconds=0)
     folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
-    if isinstance(folder, Path):
+    if folder is not None and durable.system(folder).is_local:
         there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is not a writable folder")

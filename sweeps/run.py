@@ -18,6 +18,7 @@ from harness.trials import search
 from harness.trials.scheduler import BestSteps, Outcomes, TrialOutcome
 from results import durable, store
 from results.aliases import Strings
+from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.study import Trial
 from results.rules import answers, confirmation
@@ -62,7 +63,7 @@ class StudyUpdate(NamedTuple):
 
 
 def run_study(
-    folder: Path,
+    folder: Folder,
     study: Plan,
     settings: Settings,
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
@@ -139,7 +140,7 @@ def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shut
     return RUNNERS[study.kind].run(job)
 
 
-def _checkpoints(folder: Path, study: Plan, settings: Settings) -> Any:
+def _checkpoints(folder: Folder, study: Plan, settings: Settings) -> Any:
     from harness.trials.checkpoints import Checkpoints
 
     root = folder if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
@@ -151,7 +152,7 @@ def _now() -> dict[str, str]:
     return {"started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
 
 
-def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
+def record_failure(folder: Folder, study: Plan, reason: str) -> RunSummary:
     """Stores the missing trials as INCOMPLETE(``reason``: lost or failed). Does not initialize JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)

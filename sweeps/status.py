@@ -36,6 +36,8 @@ from results.grouping import grouped
 from results.printing import answer, answer_help, say
 
 if TYPE_CHECKING:
+    from results.durable import Folder
+    from results.plans.plan import Plan
     from results.storage.heartbeat import Heartbeat
 
 # Imports inside functions keep --help fast.
@@ -50,12 +52,12 @@ def main(argv: list[str]) -> int:
         answer_help((__doc__ or "").strip())
         return 0
     options = _options(argv)
-    from results import store
+    from results import durable, store
     from results.catalog import withdrawn
     from results.durable import Damaged
     from results.rules.ledger import Ledger
     from results.storage import heartbeat
-    from results.storage.commits import released_commits
+    from results.storage.commits import fetch_commits, released_commits
 
     folder = options.folder
     damaged = dict[str, Damaged]()
@@ -68,30 +70,32 @@ def main(argv: list[str]) -> int:
             damaged[name] = error
             return (name, "damaged", *(unknown for _ in Ledger._fields))
 
-    commits = released_commits(folder)
-    if options.watching and commits is None:
+    if options.watching and released_commits(folder) is None:
         from sweeps.watch import watch
 
         return watch(folder, lambda name, beat: row_of(name, beat, 0))
-    if commits is None:
-        names = store.names(folder)
-        beats = heartbeat.Watch().look(folder / name for name in names)
-        rows = [row_of(name, beats.get(folder / name)) for name in names]
-    else:
-        rows = [(commit.name, "released", *commit.ledger) for commit in commits]
-    rows.sort(key=lambda row: printing.numbered(row[0]))
-    runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
-    _show(("study", "state", *Ledger._fields), rows, runs, only_failed=options.failed)
-    if not printing.is_data() and commits is None:
-        printing.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
-    for note in withdrawn.of_store(folder):
-        say(f"note: {note}")
+    with durable.system(folder).snapshot(folder):
+        commits = released_commits(folder)
+        if commits is None:
+            names = store.names(folder)
+            fetch_commits(folder, names, "trials")
+            beats = heartbeat.Watch().look(folder / name for name in names)
+            rows = [row_of(name, beats.get(folder / name)) for name in names]
+        else:
+            rows = [(commit.name, "released", *commit.ledger) for commit in commits]
+        rows.sort(key=lambda row: printing.numbered(row[0]))
+        runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
+        _show(("study", "state", *Ledger._fields), rows, runs, only_failed=options.failed)
+        if not printing.is_data() and commits is None:
+            printing.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
+        for note in withdrawn.of_store(folder):
+            say(f"note: {note}")
     printing.report_some([f"{name}: {error}" for name, error in damaged.items()], say)
     return 1 if damaged else 0
 
 
 class _Options(NamedTuple):
-    folder: Path = Path("results/local")
+    folder: "Folder" = Path("results/local")
     watching: bool = False
     failed: bool = False
 
@@ -109,7 +113,7 @@ def _options(argv: Sequence[str]) -> _Options:
         elif arg == "--failed":
             options = options._replace(failed=True)
         elif key == "store" and equals:
-            options = options._replace(folder=durable.local(value))
+            options = options._replace(folder=durable.location(value))
         elif arg not in cli.OUTPUT_FLAGS:
             raise BadInput(f"unknown argument {arg!r}. Use store=DIR, --watch, --failed, --csv, --json or --wide.")
     return options
@@ -163,7 +167,7 @@ def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
     return [", ".join(f"{count:,} {word}" for word, count in found.items() if count)]
 
 
-def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
+def activities(folder: "Folder", names: Sequence[str]) -> dict[str, Activity]:
     """Returns the last attempts at studies of a store, by study name."""
     from results.storage import attempts, heartbeat
 
@@ -173,7 +177,7 @@ def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
         beat = heartbeat.seen(folder / name)
         known = Activity(host=beat.host if beat else None)
         if beat is not None and beat.alive is not False:
-            known = known._replace(heard=max(0, round(time.time() - beat.written / 1e9 + beat.beat.silent)))
+            known = known._replace(heard=max(0, round(time.time() - beat.written + beat.beat.silent)))
         elif not past:
             continue
         if past:
@@ -214,12 +218,12 @@ def _word(field: str, value: object) -> str:
     return f"{value} s ago" if field == "heard" else str(value)
 
 
-def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
+def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
     from results import store
     from results.plans.kinds import KINDS
     from results.storage import attempts
 
-    planned = store.stored_plan(folder, name)
+    planned = _planned(folder, name)
     assert planned is not None  # names() lists only studies with plans
     progress = store.progress(folder, planned)
     ours = not KINDS[planned.kind].recorded  # published studies cannot be continued
@@ -234,7 +238,21 @@ def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
     return (name, state, *progress.ledger)
 
 
-def differences(folder: Path, names: Sequence[str]) -> list[str]:
+def _planned(folder: "Folder", name: str) -> "Plan | None":
+    """Returns the requested study. In a bucket, its newest commit was already read, and may have the same request."""
+    from results import durable, store
+    from results.plans.trial_request import NO_REPEATS, TrialRequest
+    from results.storage.commits import list_study, newest_commit
+
+    listing = list_study(folder / name)
+    if listing.commits and listing.plans and not durable.system(folder).is_local:
+        commit = newest_commit(folder, name)
+        if commit and commit.request == TrialRequest(listing.plans[-1], max(listing.confirms, default=NO_REPEATS)):
+            return commit.study
+    return store.stored_plan(folder, name)
+
+
+def differences(folder: "Folder", names: Sequence[str]) -> list[str]:
     """Returns, for each study that shares its slug with others, a line about its differences from the most similar one.
 
     Args:
@@ -245,10 +263,8 @@ def differences(folder: Path, names: Sequence[str]) -> list[str]:
     return [line for own in by_slug.values() if 1 < len(own) <= _MOST for line in _differing(folder, own)]
 
 
-def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
-    from results import store
-
-    plans = {name: _fields(planned.plan()) for name in names if (planned := store.stored_plan(folder, name))}
+def _differing(folder: "Folder", names: Sequence[str]) -> Iterator[str]:
+    plans = {name: _fields(planned.plan()) for name in names if (planned := _planned(folder, name))}
     reported = set()
     for name, own in plans.items():
         others = [(len(different(own, fields)), other) for other, fields in plans.items() if other != name]

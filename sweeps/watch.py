@@ -1,16 +1,15 @@
 """Watches a store while sweeps run: a table that is redrawn every second, or lines without a terminal."""
 
-import os
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from results import printing, store
+from results import durable, printing, store
 from results.bad_input import printable
+from results.durable import Folder
 from results.progress import SECONDS
 from results.rules.ledger import Ledger
 from results.storage import heartbeat
@@ -36,7 +35,7 @@ class Study(NamedTuple):
         return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
 
 
-def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
+def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
     """Shows a store until no study is running or queued. Returns 1 if there are unfinished studies, otherwise 0.
 
     Args:
@@ -64,18 +63,18 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 class _Looks:
     """Reads the studies of a store. Studies that are not running and whose folders are unchanged are skipped."""
 
-    def __init__(self, folder: Path, row: Callable[[str, Heartbeat | None], tuple]):
+    def __init__(self, folder: Folder, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder = folder
         self._row = row
         self._beats = heartbeat.Watch()
-        self._known: dict[str, tuple[int, tuple]] = {}
+        self._known: dict[str, tuple[object, tuple]] = {}
 
     def studies(self) -> list[Study]:
         """Returns the current state of all studies, sorted by name."""
         return [self._study(name) for name in store.names(self._folder)]
 
     def _study(self, name: str) -> Study:
-        changed = os.stat(self._folder / name).st_mtime_ns
+        changed = durable.system(self._folder).mark(self._folder / name)
         before, row = self._known.get(name, (None, ()))
         beat = self._beats.one(self._folder / name)
         if before != changed or beat is not None or store.is_running(self._folder, name):

@@ -3,20 +3,18 @@
 Both come from envelopes. If a study has no valid envelope, its tables are read and its measurements scanned.
 """
 
-import os
 from collections.abc import Container, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from results import durable, store
 from results.catalog import scan
 from results.durable import Damaged, Folder
-from results.located import located
+from results.located import in_snapshot
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.rules.descriptions import StudyDescription, of_study
 from results.storage import envelope
-from results.storage.commits import MANIFEST, Commit, list_study, newest_commit, read_table, retry
+from results.storage.commits import MANIFEST, Commit, fetch_commits, list_study, newest_commit, read_table, retry
 from results.storage.envelope import Envelope
 
 ENOUGH = 16 * 1024  # bytes of an envelope to read first; the minimum rule needs more only if there are many metrics
@@ -62,7 +60,7 @@ class Overview(NamedTuple):
         return enveloped, [commit for name, commit in self.commits.items() if name in names]
 
 
-@located
+@in_snapshot
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     """Surveys all studies in a store or a release, for answers by ``rule``.
 
@@ -81,7 +79,9 @@ def _survey(folder: Folder, rule: Rule) -> Overview:
     studies = {}
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
-        for name in sorted(name for name in _names(folder) if not name.startswith(".")):
+        names = sorted(name for name in _names(folder) if not name.startswith("."))
+        fetch_commits(folder, names, "envelope")
+        for name in names:
             each = _newest_envelope(folder, name, rule) or newest_commit(folder, name)
             if each:
                 studies[name] = each
@@ -131,26 +131,16 @@ def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
         return None
 
 
-# The functions below avoid ``Path`` for local files, because it takes longer than the reads themselves.
-
-
 def _names(folder: Folder, name: str = "") -> list[str]:
     """Returns the names in a folder of the store, or an empty list if the path is a file."""
-    if not isinstance(folder, Path):
-        return [each.name for each in (folder / name).iterdir()]
+    files = durable.system(folder)
     try:
-        return os.listdir(f"{folder}/{name}")
+        return files.names(files.within(folder, name))
     except NotADirectoryError:
         return []
 
 
 def _content(folder: Folder, name: str, file: str, most: int) -> bytes:
     """Returns the content of a file, or its first ``most`` bytes."""
-    if not isinstance(folder, Path):
-        with (folder / name / file).open("rb") as opened:
-            return bytes(opened.read(most))
-    handle = os.open(f"{folder}/{name}/{file}", os.O_RDONLY | os.O_NONBLOCK)  # does not wait on a pipe
-    try:
-        return os.read(handle, min(os.fstat(handle).st_size, most))
-    finally:
-        os.close(handle)
+    files = durable.system(folder)
+    return files.read(files.within(folder, name, file), most)

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Container, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -338,14 +337,12 @@ def _buffer(source: Source) -> pa.Buffer:
     """Returns a file as a buffer. A local file is memory-mapped."""
     if isinstance(source, pa.Buffer):
         return source
-    return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())
+    return durable.system(source).buffer(source)
 
 
 def _open(source: Source) -> bounds.Parquet:
-    if isinstance(source, pa.Buffer):
-        return bounds.Parquet(pa.BufferReader(source))
     # A local file was just hashed and is in the page cache, so mapping it avoids another copy.
-    return bounds.Parquet(pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb"))
+    return bounds.Parquet(pa.BufferReader(_buffer(source)))
 
 
 def _unlike(

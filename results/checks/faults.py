@@ -7,7 +7,6 @@ import hashlib
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable
@@ -119,7 +118,7 @@ class Findings:
 def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
     """Returns the hex hash of a file, or of its first ``until`` bytes."""
     digest, buffer, remaining = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
-    with open(path, "rb", buffering=0) if isinstance(path, Path) else path.open("rb") as stream:
+    with path.open("rb") as stream:
         file: Any = stream
         while count := file.readinto(buffer if remaining is None or remaining > CHUNK else buffer[:remaining]):
             digest.update(buffer[:count])

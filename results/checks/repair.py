@@ -74,7 +74,7 @@ def run(folder: Folder, report: Report) -> int:
     Raises:
       BadInput: the store is not on this machine, or it is a release, which never changes.
     """
-    if not isinstance(folder, Path):
+    if not durable.system(folder).is_local:
         raise BadInput(f"{folder} is not on this machine. Copy it here, repair it and copy it back.")
     if release_checks.is_release({entry.name for entry in entries(folder)}):
         raise BadInput(f"{folder} is a release, which never changes. Fetch or export it again.")
@@ -84,7 +84,7 @@ def run(folder: Folder, report: Report) -> int:
         if findings.place == folder:
             lines = _repair_around(findings)
         else:
-            lines = _repair_study(folder / findings.place.name, findings, report)
+            lines = _repair_study(Path(str(folder)) / findings.place.name, findings, report)
         for line in lines:
             print(printable(line))
             count += 1

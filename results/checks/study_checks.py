@@ -1,7 +1,6 @@
 """Checks of a study's folder in a store: every file is known and intact, and no part is missing."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow.compute as pc
 
@@ -12,6 +11,7 @@ from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
 from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256, symptom
 from results.durable import RECORD_BYTES, Damaged, Folder
+from results.file_systems.local import LOCK as LOCK
 from results.plans.kinds import from_plan
 from results.plans.trial_request import NO_REPEATS, TrialRequest, largest_request
 from results.rules import ledger
@@ -20,11 +20,10 @@ from results.storage.compaction import TABLES
 from results.storage.folders import Entry, entries
 from results.storage.parts import MOST, Listing, claim_file, commit_file, commit_number, confirm_file, plan_file
 
-LOCK = ".lock"
 DIGEST_BYTES = 32
 PURPOSES = ("run", "commit", "merge", "repair")
 
-_CLAIM = {"claim", "parts", "purpose", "host", "pid", "at"}
+_CLAIM = {"claim", "parts", "purpose", "host", "pid", "at"}  # newer ones also have a token
 
 
 def check(
@@ -128,7 +127,7 @@ def _plans(folder: Folder, listing: Listing, records: Fields, findings: Findings
         findings.plans[trials] = record["plan"]
     if not listing.plans and (listing.parts or listing.commits):
         findings.fault(folder, "has no plan, so this study was never requested", torn=True)
-    elif not listing.plans and isinstance(folder, Path) and durable.is_leftover(folder):
+    elif not listing.plans and durable.is_leftover(folder):
         findings.fault(folder, "has been without a plan for more than a day", torn=True)
     elif not listing.plans:
         findings.leftovers["unplanned"] += 1
@@ -149,7 +148,7 @@ def _claims(folder: Folder, listing: Listing, records: Fields, findings: Finding
         if record is None:
             continue
         counts = [record.get("claim"), record.get("parts")]
-        is_valid = record.keys() == _CLAIM and all(type(n) is int and 0 <= n <= MOST for n in counts)
+        is_valid = record.keys() - {"token"} == _CLAIM and all(type(n) is int and 0 <= n <= MOST for n in counts)
         if not is_valid or record["claim"] != number:
             findings.fault(path, "is not a claim with the number in its name")
         elif record["purpose"] not in PURPOSES:

@@ -11,7 +11,6 @@ trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from tqdm import tqdm
@@ -55,7 +54,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
     """
     if not path.exists():
         raise BadInput(f"no folder at {path}. Name a copy of previous_leaderboards, or a part of it.")
-    root = path.resolve() if isinstance(path, Path) else path
+    root = path.resolve()
     warnings, waiting = ImportWarnings(), list[Content]()
     new = present = trials = rows = assumed = 0
     saved = {}

@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from upath import UPath
-
+from results import durable
 from results.durable import Folder
 from results.importers import bunzip, tar_stream, untrusted
 from results.importers.tar_stream import CHUNK, ArchiveEntry, Broken
@@ -29,6 +28,7 @@ DEEPEST = 12  # maximum depth of nested folders
 # Numbers in text form compress to a fifth. Much stronger compression must be a decompression bomb.
 MOST_GROWTH, SMALL = 300, 64 << 20
 _MAGIC = b"BZh"
+_ODD = {"link": "a symbolic link", "device": "a device, pipe or socket"}
 
 
 class OpenArchive(NamedTuple):
@@ -77,10 +77,10 @@ def open_archive(path: Folder, top: str) -> Iterator[OpenArchive]:
 
 
 def _decoder(path: Folder, file: Any, stack: contextlib.ExitStack) -> bunzip.Decoded:
-    if not isinstance(path, Path):
+    if not durable.system(path).is_local:
         return bunzip.Decoded(bunzip.Decoder(file).read, file.tell)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    decoder = _BunzipProcess(path, max(1, min(cores - 1, DECODERS)))
+    decoder = _BunzipProcess(Path(str(path)), max(1, min(cores - 1, DECODERS)))
     stack.callback(decoder.end)
     return bunzip.Decoded(decoder.read, lambda: decoder.position)
 
@@ -150,47 +150,17 @@ def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
         folders = []
         with contextlib.ExitStack() as stack:
             try:
-                listing, read = _list_local(folder, root, stack) if isinstance(folder, Path) else _list_remote(folder)
-                entries = sorted(listing)
+                opened = stack.enter_context(untrusted.open_folder(folder, root))
+                entries = sorted(opened.entries())
             except (OSError, Unusable) as error:
                 yield ArchiveEntry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
                 continue
-            for name, odd, is_folder, size in entries:
-                if not is_folder:
-                    yield ArchiveEntry(f"{below}{name}", size, odd, functools.partial(read, name, size))
+            for name, kind, size, _ in entries:
+                if kind != "folder":
+                    odd = _ODD.get(kind, "")
+                    yield ArchiveEntry(f"{below}{name}", size, odd, functools.partial(opened.read, name, size))
                 elif below.count("/") >= DEEPEST:
                     yield ArchiveEntry(f"{below}{name}", 0, "a folder nested too deep", bytes)
                 else:
                     folders.append((f"{below}{name}/", folder / name))
         waiting += reversed(folders)
-
-
-# A listing of entries (name, type if neither file nor folder, whether it is a folder, size).
-_Listing = Iterator[tuple[str, str, bool, int]]
-_Listed = tuple[_Listing, Callable[[str, int], bytes]]  # a listing, and a function (name, size) -> content
-
-
-def _list_local(folder: Path, root: Folder, stack: contextlib.ExitStack) -> _Listed:
-    assert isinstance(root, Path)
-    handle = stack.enter_context(untrusted.open_folder(folder, root))
-
-    def listing() -> _Listing:
-        with os.scandir(handle) as found:
-            for item in found:
-                if item.is_dir(follow_symlinks=False):
-                    yield item.name, "", True, 0
-                elif item.is_file(follow_symlinks=False):
-                    yield item.name, "", False, item.stat(follow_symlinks=False).st_size
-                else:
-                    yield item.name, "a symbolic link" if item.is_symlink() else "a device, pipe or socket", False, 0
-
-    return listing(), functools.partial(untrusted.read_at, handle)
-
-
-def _list_remote(folder: UPath) -> _Listed:
-    def listing() -> _Listing:
-        for item in folder.fs.ls(folder.path, detail=True):
-            name = item["name"].rstrip("/").rpartition("/")[2]
-            yield name, "", item["type"] == "directory", int(item.get("size") or 0)
-
-    return listing(), lambda name, size: untrusted.read_bytes(folder / name, folder, size)

@@ -8,11 +8,13 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
+from results import durable
 from results.aliases import Json
 from results.bad_input import first_line
 from results.durable import Folder, check_depth
+from results.file_systems.protocol import Entry
 from results.printing import Report, report_some
 
 SHOWN = 10
@@ -45,18 +47,10 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
     def unreadable(error: OSError) -> None:
         warnings.add(display_path(Path(str(error.filename)), root), error.strerror or "cannot be read")
 
-    if isinstance(root, Path):
-        for folder, below, names in os.walk(root, onerror=unreadable):
-            below.sort()
-            for name in below:
-                if os.path.islink(os.path.join(folder, name)):
-                    warnings.add(display_path(Path(folder, name), root), LINK)
-            yield Path(folder), sorted(names)
-    else:
-        for folder, below, found in root.fs.walk(root.path, detail=False):
-            below.sort()
-            inside = os.path.relpath(folder, root.path)
-            yield (root if inside == "." else root / inside), sorted(found)
+    def skipped(link: Folder) -> None:
+        warnings.add(display_path(link, root), LINK)
+
+    yield from durable.system(root).walk(root, skipped, unreadable)
 
 
 def relative(path: Folder, root: Folder) -> str:
@@ -77,7 +71,7 @@ def brief(value: object) -> str:
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """Reads a file in an untrusted tree. Importers read such files only with this function or ``read_at``.
+    """Reads a file in an untrusted tree. Importers read such files only with this function or ``open_folder``.
 
     Args:
       path: the file, under ``root``.
@@ -87,25 +81,31 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
     Raises:
       Unusable: the file is a link or behind one, is not a regular file, cannot be read, or exceeds ``limit``.
     """
-    if isinstance(path, Path):
-        assert isinstance(root, Path)
-        with open_folder(path.parent, root) as folder:
-            return read_at(folder, path.name, limit)
-    try:
-        with path.open("rb") as file:
-            return _within(limit, path.stat().st_size, file)
-    except OSError as error:
-        raise Unusable(_reason(error)) from None
+    with open_folder(path.parent, root) as folder:
+        return folder.read(path.name, limit)
+
+
+class OpenFolder(Protocol):
+    """A folder in an untrusted tree. Its methods raise the same errors as ``read_bytes``."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Yields the entries of the folder, in any order."""
+
+    def read(self, name: str, limit: int) -> bytes:
+        """Reads a file in the folder."""
 
 
 @contextlib.contextmanager
-def open_folder(path: Path, root: Path) -> Iterator[int]:
-    """Opens a folder in an untrusted tree, level by level from ``root``. Raises the same errors as ``read_bytes``."""
-    parts = path.relative_to(root).parts
+def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
+    """Opens a folder in an untrusted tree: locally, level by level from ``root``. Raises errors as ``read_bytes``."""
+    if not durable.system(root).is_local:
+        yield _RemoteFolder(path)
+        return
+    parts = Path(str(path)).relative_to(str(root)).parts
     if ".." in parts:
         raise Unusable("leads out of the imported folder")
     try:
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(str(root), os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise Unusable(_reason(error)) from None
     try:
@@ -116,21 +116,55 @@ def open_folder(path: Path, root: Path) -> Iterator[int]:
                 raise Unusable(LINK if _is_link(part, folder) else _reason(error)) from None
             os.close(folder)
             folder = inner
-        yield folder
+        yield _LocalFolder(folder)
     finally:
         os.close(folder)
 
 
-def read_at(folder: int, name: str, limit: int) -> bytes:
-    """Reads a file in a folder from ``open_folder``. Raises the same errors as ``read_bytes``."""
-    try:
-        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device can have side effects
-        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
-            status = os.fstat(file.fileno())
-            _check_regular(status)  # the file may have been replaced in the meantime
-            return _within(limit, status.st_size, file)
-    except OSError as error:
-        raise Unusable(_reason(error)) from None
+class _LocalFolder:
+    """A local folder, as an open file descriptor. Entries that are links are never followed."""
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+
+    def entries(self) -> Iterator[Entry]:
+        with os.scandir(self._descriptor) as found:
+            for item in found:
+                if item.is_dir(follow_symlinks=False):
+                    yield Entry(item.name, "folder", 0, 0.0)
+                elif item.is_file(follow_symlinks=False):
+                    yield Entry(item.name, "file", item.stat(follow_symlinks=False).st_size, 0.0)
+                else:
+                    yield Entry(item.name, "link" if item.is_symlink() else "device", 0, 0.0)
+
+    def read(self, name: str, limit: int) -> bytes:
+        try:
+            # Opening a device can have side effects.
+            _check_regular(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False))
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with open(os.open(name, flags, dir_fd=self._descriptor), "rb") as file:
+                status = os.fstat(file.fileno())
+                _check_regular(status)  # the file may have been replaced in the meantime
+                return _within(limit, status.st_size, file)
+        except OSError as error:
+            raise Unusable(_reason(error)) from None
+
+
+class _RemoteFolder:
+    """A folder in a bucket, which has no links."""
+
+    def __init__(self, path: Folder):
+        self._path = path
+
+    def entries(self) -> Iterator[Entry]:
+        yield from durable.system(self._path).entries(self._path)
+
+    def read(self, name: str, limit: int) -> bytes:
+        try:
+            with (self._path / name).open("rb") as file:
+                return _within(limit, (self._path / name).stat().st_size, file)
+        except OSError as error:
+            raise Unusable(_reason(error)) from None
 
 
 def _within(limit: int, size: int, file: BinaryIO) -> bytes:

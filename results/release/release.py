@@ -13,7 +13,6 @@ The same studies give the same bytes. Every command that reads a store also read
 import collections
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 from tqdm import tqdm
@@ -152,10 +151,7 @@ def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
     """Yields a folder for writing a release: locally a hidden folder, renamed when the release is complete."""
     if commits.released_commits(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise BadInput(f"{out} already exists. Name a new folder with --out DIR.")
-    if not isinstance(out, Path):
-        yield out
-        return
-    if isinstance(folder, Path) and out.resolve().is_relative_to(folder.resolve()):
+    if folder.resolve() in (out.resolve(), *out.resolve().parents):
         raise BadInput(f"{out} lies in {folder}, which may hold only studies. Name another folder.")
     try:
         with durable.new_folder(out.resolve()) as hidden:

@@ -5,20 +5,24 @@
     …                                                           whatever the process printed
     attempt 3 ended at 2026-11-23T16:31:07+00:00 with 137: killed as memory ran out
 
-Results do not depend on them. Checks and copies of a store skip them.
+Results do not depend on them. Checks and copies of a store skip them. If the store is in a bucket, the log of a running
+attempt is on the machine that runs it, and is copied to the bucket when the attempt fails.
 """
 
 import contextlib
 import datetime
 import os
 import re
+import shutil
 import socket
 import stat
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from results import exit_codes
+from results import durable, exit_codes
 from results.bad_input import BadInput, printable
+from results.durable import Folder
 from results.storage.parts import MOST, attempt_file, listing
 
 VARIABLE = "SCALING_LIMITS_ATTEMPT"  # environment variable with the log of the attempt that this command belongs to
@@ -27,6 +31,8 @@ _SHOWN = 1 << 16  # maximum bytes of printed output returned
 _FIRST = re.compile(r"attempt ([0-9]{1,6}): ([a-z]+)(?: (\S{1,64}))?")
 _BEGAN = re.compile(r"began on (\S{1,255}), process ([0-9]{1,10}), at (\S{1,40})")
 _LAST = re.compile(r"attempt ([0-9]{1,6}) ended at (\S{1,40}) with (-?[0-9]{1,3}): (.*)")
+
+_COPIES: dict[Path, Folder] = {}  # folders in buckets that get a copy of a local log
 
 
 class Attempt(NamedTuple):
@@ -42,7 +48,7 @@ class Attempt(NamedTuple):
       cause: one-line cause of its end, or None without a code.
     """
 
-    log: Path
+    log: Folder
     number: int
     launcher: str
     job: str | None = None
@@ -53,8 +59,8 @@ class Attempt(NamedTuple):
     cause: str | None = None
 
 
-def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = False) -> Path:
-    """Creates the log of the next attempt at a study and returns its path.
+def begin(folder: Folder, launcher: str, job: str | None = None, *, waits: bool = False) -> Path:
+    """Creates the log of the next attempt at a study and returns its path, which is on this machine.
 
     Args:
       folder: the study's folder.
@@ -62,15 +68,18 @@ def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = 
       job: cluster job.
       waits: whether the job starts later and then calls ``begun``.
     """
+    place = folder if durable.system(folder).is_local else Path(tempfile.mkdtemp(prefix="scaling-limits-attempt-"))
     while True:
-        number = max(listing(os.listdir(folder)).attempts, default=0) + 1
+        number = max(listing(_names(folder)).attempts, default=0) + 1
         if number > MOST:
             last = attempt_file(MOST)
             raise BadInput(f"{folder} holds {last}, the last possible attempt. Remove the attempt logs in it.")
-        path = folder / attempt_file(number)
+        path = Path(str(place)) / attempt_file(number)
         with contextlib.suppress(FileExistsError):  # another process was faster
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             break
+    if place != folder:
+        _COPIES[path] = folder
     with os.fdopen(handle, "w") as log:
         print(f"attempt {number}: {launcher}{f' {job}' if job else ''}", file=log)
     if not waits:
@@ -92,13 +101,18 @@ def end(log: Path, code: int, cause: str) -> None:
       cause: description of the cause.
     """
     with contextlib.suppress(OSError):  # results do not depend on it
+        folder = _COPIES.pop(log, log.parent)
         if code == exit_codes.DONE:
-            needless = (each.log for each in read(log.parent) if each.code == exit_codes.PREEMPTED)
+            needless = [each.log for each in read(folder) if each.code == exit_codes.PREEMPTED]
             for each in (log, *needless):
                 each.unlink(missing_ok=True)
         elif log.exists():
             number = log.stem.removeprefix("attempt-")
             _append(log, f"attempt {number} ended at {_now()} with {code}: {' '.join(cause.split())}")
+            if folder != log.parent:
+                durable.create(folder / log.name, log.read_bytes())
+        if folder != log.parent:
+            shutil.rmtree(log.parent, ignore_errors=True)
 
 
 def printed(log: Path) -> str:
@@ -109,15 +123,15 @@ def printed(log: Path) -> str:
     return ""
 
 
-def read(folder: Path) -> list[Attempt]:
+def read(folder: Folder) -> list[Attempt]:
     """Returns the attempts at a study that have logs, in order."""
     with contextlib.suppress(OSError):
-        numbers = sorted(listing(os.listdir(folder)).attempts)
+        numbers = sorted(listing(_names(folder)).attempts)
         return [found for number in numbers if (found := _attempt(folder / attempt_file(number), number))]
     return []
 
 
-def _attempt(log: Path, number: int) -> Attempt | None:
+def _attempt(log: Folder, number: int) -> Attempt | None:
     try:
         head = _bytes(log, _BYTES, at_end=False).decode(errors="replace").splitlines()[:2]
         tail = _bytes(log, _BYTES, at_end=True).decode(errors="replace").splitlines()[-1:]
@@ -134,9 +148,22 @@ def _attempt(log: Path, number: int) -> Attempt | None:
     return attempt
 
 
-def _bytes(path: Path, most: int, *, at_end: bool) -> bytes:
+def _names(folder: Folder) -> list[str]:
+    """Returns the names in a study's folder. A folder in a bucket may have none yet."""
+    try:
+        return durable.system(folder).names(folder)
+    except FileNotFoundError:
+        if durable.system(folder).is_local:
+            raise
+        return []
+
+
+def _bytes(path: Folder, most: int, *, at_end: bool) -> bytes:
     """Returns the first or the last bytes of a regular file."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not durable.system(path).is_local:
+        data = durable.system(path).read(path)
+        return data[-most:] if at_end else data[:most]
+    handle = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):

@@ -5,8 +5,8 @@ import datetime
 import hashlib
 import os
 import socket
+import uuid
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -191,7 +191,7 @@ class Claim:
 def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
     """Returns the content of this process's claim file. ``parts`` is its cutoff."""
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at}
+    who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at, "token": uuid.uuid4().hex}
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
 
 
@@ -258,7 +258,7 @@ def _join_endings(tables: Iterable[pa.Table]) -> Endings:
     return endings
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Folder) -> None:
     """Removes old files that are no longer needed: temporary files, and files replaced by a newer commit.
 
     Only commits older than the newest are removed: tables with a larger number belong to a writer that is still at
@@ -277,7 +277,7 @@ def remove_leftovers(folder: Path) -> None:
     _remove_old(folder, [commit_file(number) for number in listing.commits if number < newest.number])
 
 
-def _remove_old(folder: Path, names: list[str]) -> None:
+def _remove_old(folder: Folder, names: list[str]) -> None:
     for name in names:
         if durable.is_leftover(folder / name):
             (folder / name).unlink(missing_ok=True)

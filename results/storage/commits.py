@@ -1,10 +1,8 @@
 """Commit records, which make a study visible, and functions to read the files they list."""
 
 import contextlib
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -137,6 +135,18 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
     if commit.name != name:
         raise Damaged(f"{path} is of the study {commit.name}. Check everything with `python -m results verify`.")
     return commit
+
+
+def fetch_commits(store: Folder, names: Iterable[str], *others: str) -> None:
+    """Reads the newest commit records of studies in a bucket ahead, and ``others`` of ``parts.table_file``'s tables."""
+    if durable.system(store).is_local:
+        return
+    paths = []
+    for name in names:
+        if commits := list_study(store / name).commits:
+            paths.append(store / name / commit_file(commits[-1]))
+            paths += [store / name / parts.table_file(table, commits[-1]) for table in others]
+    durable.system(store).fetch(paths)
 
 
 @located
@@ -368,7 +378,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def list_study(folder: Folder) -> Listing:
     try:
-        return parts.listing(os.listdir(folder) if isinstance(folder, Path) else [f.name for f in folder.iterdir()])
+        return parts.listing(durable.system(folder).names(folder))
     except (FileNotFoundError, NotADirectoryError):
         return parts.listing(())
 
@@ -384,6 +394,7 @@ def retry(look: Callable[[], T]) -> T:
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()
+        durable.refresh()
     try:
         return look()
     except FileNotFoundError as error:

@@ -1,28 +1,24 @@
 """Heartbeat: the live progress of a running study, in a temporary file in its folder.
 
 It is for observers such as ``sweeps.status``. Results do not depend on it. The process that runs the sweep replaces it
-every few seconds and removes it when the study ends. It is named like a temporary file, so other readers skip it, and
-the heartbeat of a killed process is removed like other leftovers.
+every few seconds, or every 30 seconds in a bucket, and removes it when the study ends. It is named like a temporary
+file, so other readers skip it, and the heartbeat of a killed process is removed like other leftovers.
 """
 
 import contextlib
 import os
 import re
 import socket
-import stat
 import time
-import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from results import durable
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.rules.ledger import Ledger
 
 FILE = f"{durable.TEMPORARY}heartbeat"
-SECONDS = 3.0  # between two heartbeats from a study
-FRESH_SECONDS = 15.0
 _BYTES = 4096  # maximum size of a heartbeat
 _MOST = 10**15
 
@@ -59,22 +55,17 @@ class Heartbeat(NamedTuple):
         return max(stored.settled, min(stored.planned, stored.planned - self.trials + self.ended))
 
 
-def write(folder: Path, beat: Heartbeat) -> None:
+def write(folder: Folder, beat: Heartbeat) -> None:
     """Replaces the heartbeat in a study's folder, which may be missing. Never raises OSError."""
-    temporary = folder / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     record = beat._asdict() | {"host": socket.gethostname(), "pid": os.getpid()}
     with contextlib.suppress(OSError):  # results do not depend on it
-        try:
-            temporary.write_bytes(durable.seal(record))
-            os.rename(temporary, folder / FILE)  # not flushed to disk, because it is useless after a crash
-        finally:
-            temporary.unlink(missing_ok=True)
+        durable.system(folder).post(folder / FILE, durable.seal(record))
 
 
-def remove(folder: Path) -> None:
+def remove(folder: Folder) -> None:
     """Removes a study's heartbeat, if there is one."""
     with contextlib.suppress(OSError):
-        (folder / FILE).unlink(missing_ok=True)
+        durable.system(folder).delete(folder / FILE)
 
 
 class Seen(NamedTuple):
@@ -84,25 +75,20 @@ class Seen(NamedTuple):
       beat: the heartbeat.
       host: host of the process that wrote it.
       alive: whether that process is alive, or None on another host, where only the next heartbeat can show it.
-      written: time of writing in ns, by the file system's clock.
+      written: time of writing in seconds since 1970, by the file system's clock.
     """
 
     beat: Heartbeat
     host: str
     alive: bool | None
-    written: int
+    written: float
 
 
-def seen(folder: Path) -> Seen | None:
+def seen(folder: Folder) -> Seen | None:
     """Returns a study's heartbeat from any host, or None without a valid one."""
     path = folder / FILE
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            about = os.fstat(handle)
-            data = os.read(handle, _BYTES + 1) if stat.S_ISREG(about.st_mode) else b""
-        finally:
-            os.close(handle)
+        data, written = durable.system(folder).peek(path, _BYTES + 1)
         record = durable.unseal(data, path) if len(data) <= _BYTES else {}
     except (OSError, BadInput):
         return None
@@ -111,10 +97,10 @@ def seen(folder: Path) -> Seen | None:
         return None
     beat = Heartbeat(**record)
     alive = _is_alive(pid) if host == socket.gethostname() else None
-    return Seen(beat, host, alive, about.st_mtime_ns) if _is_sound(beat) else None
+    return Seen(beat, host, alive, written) if _is_sound(beat) else None
 
 
-def read(folder: Path) -> Heartbeat | None:
+def read(folder: Folder) -> Heartbeat | None:
     """Returns a study's heartbeat from a live process on this machine, or None."""
     found = seen(folder)
     return found.beat if found and found.alive else None
@@ -128,29 +114,31 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._last: dict[Path, tuple[int, float]] = {}  # time written by its clock, and time observed by ours
+        self._last: dict[Folder, tuple[float, float]] = {}  # time written by its clock, and time observed by ours
 
-    def look(self, folders: Iterable[Path]) -> dict[Path, Heartbeat]:
+    def look(self, folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
         """Returns the heartbeats of running studies by folder. Waits a few seconds if it must look a second time."""
         folders = list(folders)
         known = {folder: self.one(folder) for folder in folders}
         doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]
-        if any(time.monotonic() - self._last[folder][1] < SECONDS for folder in doubtful):
-            time.sleep(SECONDS + 1)
+        seconds = max((durable.system(folder).heartbeat_seconds for folder in doubtful), default=0.0)
+        if any(time.monotonic() - self._last[folder][1] < seconds for folder in doubtful):
+            time.sleep(seconds + 1)
             known |= {folder: self.one(folder) for folder in doubtful}
         return {folder: beat for folder, beat in known.items() if beat is not None}
 
-    def one(self, folder: Path) -> Heartbeat | None:
+    def one(self, folder: Folder) -> Heartbeat | None:
         """Returns a study's heartbeat if its process is known to be alive by now, or None."""
         found = seen(folder)
         if found is None or found.alive is not None:
             return found.beat if found and found.alive else None
         now, before = time.monotonic(), self._last.get(folder)
-        is_recent = abs(time.time() - found.written / 1e9) < FRESH_SECONDS
+        fresh = durable.system(folder).fresh_seconds
+        is_recent = abs(time.time() - found.written) < fresh
         if before is None or before[0] != found.written:
             self._last[folder] = found.written, now
             return found.beat if before or is_recent else None
-        return found.beat if is_recent and now - before[1] < FRESH_SECONDS else None
+        return found.beat if is_recent and now - before[1] < fresh else None
 
 
 def _is_alive(pid: object) -> bool:

@@ -5,7 +5,6 @@ import math
 import operator
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from harness.costs import questions
@@ -16,6 +15,7 @@ from results import printing
 from results.bad_input import BadInput, number_of
 from results.costs import predictions
 from results.costs.predictions import Calibration, Seconds
+from results.durable import Folder
 from results.grouping import grouped
 from results.plans.kinds import KINDS, of_kind
 from results.plans.plan import Plan
@@ -61,7 +61,7 @@ def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool 
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
 
 
-def commits(folder: Path) -> list[Commit]:
+def commits(folder: Folder) -> list[Commit]:
     """Returns the measured studies of a store or release whose costs can be counted. Empty if there is no store.
 
     Raises:
@@ -250,7 +250,7 @@ def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
     return there[::apart] if apart else []
 
 
-def show(store: Path) -> int:
+def show(store: Folder) -> int:
     """Prints the calibration of all device kinds in a store or release. Returns the exit code 0.
 
     Raises:

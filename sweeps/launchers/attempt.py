@@ -311,7 +311,7 @@ def job_of_slurm(environment: Any) -> str:
 
 def _log(folder: Path, job: str) -> Path:
     """Returns the log of the current attempt. It was created when the job was queued."""
-    waiting = [each.log for each in attempts.read(folder) if each.job == job and each.began is None]
+    waiting = [Path(str(each.log)) for each in attempts.read(folder) if each.job == job and each.began is None]
     if not waiting:
         return attempts.begin(folder, "slurm", job)
     attempts.begun(waiting[-1])

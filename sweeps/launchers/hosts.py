@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from harness.processes import multihost, provenance
 from harness.processes.shutdown import Shutdown, Stopped
@@ -14,6 +13,7 @@ from harness.run import RunProgress, Settings
 from results import exit_codes
 from results.bad_input import BadInput
 from results.cli import Terminated
+from results.durable import Folder
 from results.plans.plan import Plan
 from results.printing import say
 from results.storage import attempts
@@ -86,7 +86,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     return outcomes
 
 
-def in_order(store: Path, studies: Studies) -> list[Plan]:
+def in_order(store: Folder, studies: Studies) -> list[Plan]:
     """Sorts studies so that those whose last attempt failed run last."""
 
     def failed(study: Plan) -> bool:

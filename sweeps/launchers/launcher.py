@@ -12,9 +12,10 @@ from typing import NamedTuple
 from harness.kinds import RUNNERS
 from harness.run import RunProgress, Settings
 from harness.step.batch_partition import of_settings
-from results import exit_codes, store as stores
+from results import durable, exit_codes, store as stores
 from results.aliases import Callback
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
@@ -31,7 +32,7 @@ class Launch:
     """Studies to run, and how to run them.
 
     Attributes:
-      store: folder of the result store.
+      store: folder or URL of the result store.
       studies: studies to run. Running a study again, or twice concurrently, is safe.
       settings: settings of each run.
       limits: limits of the sweep. Once a limit is reached, running studies are saved and ended, and no others start.
@@ -42,7 +43,7 @@ class Launch:
       on_wait: called about every second while there are no updates.
     """
 
-    store: Path
+    store: Folder
     studies: Studies
     settings: Settings
     limits: Limits = dataclasses.field(default_factory=Limits)
@@ -50,6 +51,11 @@ class Launch:
     words: Mapping[str, Sequence[Sequence[str]]] = dataclasses.field(default_factory=dict)
     on_progress: Callable[[StudyUpdate], None] = lambda update: None
     on_wait: Callback = lambda: None
+
+    @property
+    def folder(self) -> Path:
+        """The store as a local folder, for launchers that put their own files there."""
+        return Path(str(self.store))
 
     def report(self, update: StudyUpdate) -> None:
         """Counts an update towards the limits and forwards it."""
@@ -145,7 +151,7 @@ class RetryPolicy:
         return self.lost <= self.retries
 
 
-def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyOutcome:
+def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> StudyOutcome:
     """Stores the missing trials of a study as INCOMPLETE(``reason``). Never raises."""
     try:
         return StudyOutcome(record_failure(store, study, reason), *why)
@@ -165,13 +171,13 @@ def worst_code(codes: Iterable[int]) -> int:
     return next(first, None) or max(ended, key=abs)
 
 
-def is_stored(store: Path, study: Plan) -> bool:
+def is_stored(store: Folder, study: Plan) -> bool:
     """Returns whether a study is complete and committed."""
     progress = stores.progress(store, study)
     return progress.visible and not progress.to_run
 
 
-def failed_too_often(folder: Path, most: int | None) -> bool:
+def failed_too_often(folder: Folder, most: int | None) -> bool:
     """Returns whether the logs in a study's folder show at least ``most`` failed attempts."""
     failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
     return most is not None and failures >= most
@@ -212,7 +218,7 @@ class RemoteStudy:
             self._seen_at = now
         silent = seen.beat.silent + now - self._seen_at
         beat = seen.beat._replace(silent=0.0)
-        is_silent = silent > heartbeat.FRESH_SECONDS
+        is_silent = silent > durable.system(self._folder).fresh_seconds
         if beat == self._reported and not is_silent:
             return
         self._reported = None if is_silent else beat
@@ -248,7 +254,7 @@ class RemoteStudy:
         return stores.progress(self._launch.store, self.study).ledger
 
 
-def cause(folder: Path) -> str | None:
+def cause(folder: Folder) -> str | None:
     """Returns the cause and log of the last attempt at the study in a folder, or None without an attempt."""
     last = attempts.read(folder)[-1:]
     if not last or (last[0].code is None and last[0].began is None):

@@ -25,7 +25,7 @@ from harness.processes import processors
 from harness.processes.processors import Cpus
 from harness.run import TRAINING, RunProgress, Settings
 from harness.step.batch_partition import of_settings
-from results import cli, exit_codes, printing
+from results import cli, durable, exit_codes, printing
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -98,8 +98,9 @@ class Worker:
 
     def take(self, study: Plan, order: worker.Order) -> None:
         """Assigns a study to the worker and starts an attempt."""
-        folder = Path(order.store) / study.name
-        self.log = attempts.begin(folder, "local") if folder.is_dir() and attempts.VARIABLE not in os.environ else None
+        folder = durable.location(order.store) / study.name
+        is_own = attempts.VARIABLE not in os.environ and (not durable.system(folder).is_local or folder.is_dir())
+        self.log = attempts.begin(folder, "local") if is_own else None
         self.study, self.heard, self.advanced, self.hurried = study, False, False, False
         self.progress = RunProgress()
         self.silence.restart()

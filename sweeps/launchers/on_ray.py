@@ -99,7 +99,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     studies = {study.name: RemoteStudy(launch, study) for study in queue}
     policies = {study.name: RetryPolicy(asked["retries"]) for study in queue}
     outcomes = []
-    with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
+    with _cluster(asked) as (ray, look), _wishes(launch.folder) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
         slices = Slices(ray, asked["tpu_slice"])
         running: dict[Any, Task] = {}  # by first reference
@@ -126,15 +126,15 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         outcomes.append(study.end(None))
                     elif (
                         policies[task.study].again(end.code, advanced=end.advanced)
-                        and not failed_too_often(launch.store / task.study, launch.limits.study.max_failures)
+                        and not failed_too_often(launch.folder / task.study, launch.limits.study.max_failures)
                         and launch.limits.reached is None
                     ):
                         study.waits()
                         queue.append(study.study)
                     else:
                         if end.code not in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED):
-                            attempt.record_lost(launch.store, task.study, exit_description(end.code))
-                        outcomes.append(study.end(cause(launch.store / task.study) or exit_description(end.code)))
+                            attempt.record_lost(launch.folder, task.study, exit_description(end.code))
+                        outcomes.append(study.end(cause(launch.folder / task.study) or exit_description(end.code)))
                 for task in running.values():
                     studies[task.study].look()
                 if launch.limits.reached is not None:
@@ -251,13 +251,13 @@ def _done(ray: Any, references: list[Any]) -> list[Any]:
 def _begin(ray: Any, asked: Config, launch: Launch, study: Plan, wishes: Path) -> Task:
     options = _needs(asked, study, launch.settings)
     commands = _commands(asked, launch, study)
-    reference = _remote(ray, run_attempt, options).remote(str(launch.store), study.name, commands, str(wishes))
+    reference = _remote(ray, run_attempt, options).remote(str(launch.folder), study.name, commands, str(wishes))
     return Task(study.name, (reference,))
 
 
 def _commands(asked: Config, launch: Launch, study: Plan) -> list[list[str]]:
     silence = asked["silence_seconds"]
-    return [attempt.command(words, launch.store, silence_seconds=silence) for words in launch.words[study.name]]
+    return [attempt.command(words, launch.folder, silence_seconds=silence) for words in launch.words[study.name]]
 
 
 def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserved: Any, wishes: Path) -> Task:
@@ -276,13 +276,13 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
         ]
         first = ray.get(_remote(ray, address, placed[0] | {"resources": {}}).remote())
         leader = f"{first}:{attempt.port_of(study.name)}"
-        on_each = [attempt.command_of_host(words, launch.store, leader, hosts) for words in launch.words[study.name]]
+        on_each = [attempt.command_of_host(words, launch.folder, leader, hosts) for words in launch.words[study.name]]
         references = []
         for i, options in enumerate(placed):
             commands = [[*words, f"launcher.host={i}"] for words in on_each]
             if hosts == 1:
                 commands = _commands(asked, launch, study)
-            arguments = (str(launch.store), study.name, commands, str(wishes), i > 0)
+            arguments = (str(launch.folder), study.name, commands, str(wishes), i > 0)
             references.append(_remote(ray, run_attempt, options).remote(*arguments))
     except BaseException:
         reserved.shutdown()

@@ -128,7 +128,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     if jobs:
         say(f"{number_of(len(jobs), 'study')} already queued or running")
     missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
-    ended = [s for s in missing if is_stored(launch.store, s)]  # stored by a job that has just ended
+    ended = [s for s in missing if is_stored(launch.folder, s)]  # stored by a job that has just ended
     outcomes = [RemoteStudy(launch, study).end(None) for study in ended]
     jobs |= _submit_all(asked, launch, [s for s in missing if s not in ended])
     if not asked["wait"]:
@@ -169,7 +169,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     except (Terminated, KeyboardInterrupt) as error:
         saved = _stop(list(jobs.values()), asked)
         for name in jobs:
-            _forget(launch.store / name, jobs[name])
+            _forget(launch.folder / name, jobs[name])
         if isinstance(error, Terminated):
             error.saved = saved
         raise
@@ -185,26 +185,26 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
       job: id of the job.
       state: final state of the job, or None if SLURM no longer has it.
     """
-    own = [each for each in attempts.read(launch.store / study.study.name) if each.job == job]
+    own = [each for each in attempts.read(launch.folder / study.study.name) if each.job == job]
     if not own or state == "COMPLETED" or (state is None and study.is_done()):
         yield study.end(None)
         return
     if own[-1].began is None:
         own[-1].log.unlink(missing_ok=True)
         if launch.limits.reached is None:
-            text = _tail(launch.store / FOLDER / f"{job}.out")
+            text = _tail(launch.folder / FOLDER / f"{job}.out")
             yield study.end(f"job {job} ended before it started{f': {text}' if text else ', perhaps cancelled'}")
         elif len(own) > 1:
             yield study.end(None)
         return
     if own[-1].code is None:
-        attempt.record_lost(launch.store, study.study.name, f"job {job} is gone")
-    yield study.end(f"job {job}: {cause(launch.store / study.study.name)}")
+        attempt.record_lost(launch.folder, study.study.name, f"job {job} is gone")
+    yield study.end(f"job {job}: {cause(launch.folder / study.study.name)}")
 
 
 def _adopted(launch: Launch) -> Jobs:
     """Returns the queued and running jobs of earlier runs of the sweep, by study."""
-    last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
+    last = {s.name: attempts.read(launch.folder / s.name)[-1:] for s in launch.studies}
     named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
     jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
     seen = _seen(jobs.values()) if jobs else {}
@@ -212,7 +212,7 @@ def _adopted(launch: Launch) -> Jobs:
         raise BadInput("squeue does not answer, so the running studies are unknown. Try again later.")
     left = {name: job for name, job in jobs.items() if job in seen and seen[job].state not in _ENDED}
     for name in jobs.keys() - left.keys():
-        _forget(launch.store / name, jobs[name])
+        _forget(launch.folder / name, jobs[name])
     held = [job for job in left.values() if seen[job] == Seen("PENDING", _HELD)]
     if held:
         say(f"releasing {number_of(len(held), 'held job')}")
@@ -250,7 +250,7 @@ def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
 
 def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) -> Jobs:
     """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
-    output = launch.store / FOLDER
+    output = launch.folder / FOLDER
     durable.make_folder(output)
     script = batch_script(asked, launch, need, studies)
     jobs: Jobs = {}
@@ -263,7 +263,7 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) ->
         if not jobs:
             raise BadInput(f"sbatch rejects the job: {_error(done)}")
         for name, job in jobs.items():
-            attempts.begin(launch.store / name, "slurm", job, waits=True)
+            attempts.begin(launch.folder / name, "slurm", job, waits=True)
         if (done := _ask(["scontrol", "release", array])).returncode:
             raise BadInput(f"SLURM cannot run the job: {_error(done)}")
     except BaseException:
@@ -276,7 +276,7 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) ->
 
 def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studies) -> str:
     """Returns the batch script of an array with one element per study."""
-    output = (launch.store / FOLDER).absolute()
+    output = (launch.folder / FOLDER).absolute()
     options = {
         "job-name": "scaling-limits",
         "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
@@ -296,7 +296,7 @@ def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studie
     further = {"mem": asked["mem"], "time": asked["minutes"], "partition": asked["partition"]}
     options |= {key: value for key, value in further.items() if value is not None} | asked["sbatch"]
     lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
-    python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.store.absolute())]
+    python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.folder.absolute())]
     most = launch.limits.study.max_failures
     retries = asked["retries"] if most is None else min(asked["retries"], most - 1)
     about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
@@ -401,7 +401,7 @@ def _withdraw(launch: Launch, jobs: StringMap) -> None:
     if jobs:
         _cancel(list(jobs.values()))
     for name, job in jobs.items():
-        _forget(launch.store / name, job)
+        _forget(launch.folder / name, job)
 
 
 def _longest_array() -> int:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings, Source
+from results import durable
 from results.aliases import Json, Strings
 from results.bad_input import BadInput, first_line
 from results.plans.kinds import from_plan
@@ -114,7 +115,7 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
         _send(orders, WorkerReport("progress", RunProgress()), shutdown)
         try:
             summary = run_study(
-                Path(order.store),
+                durable.location(order.store),
                 plan_of(order),
                 order.settings,
                 on_progress=lambda progress: _send(orders, WorkerReport("progress", progress), shutdown),

@@ -1,14 +1,13 @@
 """Stores of numbers that are functions of (trial, step): two agree on what both hold."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from upath import UPath
 
 from results import store
+from results.durable import Folder
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
@@ -20,10 +19,10 @@ MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/
 
 
 @pytest.fixture(scope="session")
-def same_values() -> Callable[[Path | UPath, Path | UPath], None]:
+def same_values() -> Callable[[Folder, Folder], None]:
     """Compares two stores or releases, study by study, value by value, with the bits of every float."""
 
-    def compare(one: Path | UPath, other: Path | UPath) -> None:
+    def compare(one: Folder, other: Folder) -> None:
         ours, theirs = ({commit.name: commit for commit in store.catalogue(folder)} for folder in (one, other))
         assert ours.keys() == theirs.keys()
         for name, commit in ours.items():
@@ -68,7 +67,7 @@ def fill() -> Callable[..., None]:
     """Writes a run of some trials of a study into a store, and commits; with a ``reason``, so many ``rows`` of each."""
 
     def write(
-        folder: Path | UPath,
+        folder: Folder,
         study: Plan,
         ids: Iterable[int] | None = None,
         *,

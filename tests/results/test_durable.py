@@ -10,10 +10,10 @@ from typing import IO, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from upath import UPath
 
 from results import durable, store
 from results.durable import Damaged
+from results.file_systems import local
 from results.storage import claims
 
 from ..attack.moments import Watched
@@ -49,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         names[handle] = Path(path).name
         return handle
 
-    monkeypatch.setattr(durable, "open", opened_file, raising=False)
+    monkeypatch.setattr(local, "open", opened_file, raising=False)
     monkeypatch.setattr(os, "open", open_folder)
     for name in ("fsync", "link", "rename", "unlink"):
         monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
@@ -78,7 +78,7 @@ def test_a_name_is_taken_once(tmp_path: Path, calls: list[tuple[str, ...]]) -> N
     assert not durable.create(tmp_path / "record", b"second")
     assert (tmp_path / "record").read_bytes() == b"first"
     assert [path.name for path in tmp_path.iterdir()] == ["record"]
-    remote = UPath(f"memory://{tmp_path.name}/record")
+    remote = durable.location(f"memory://{tmp_path.name}/record")
     assert durable.create(remote, b"first")
     assert not durable.create(remote, b"second")
     assert remote.read_bytes() == b"first"
@@ -285,8 +285,7 @@ def test_a_record_of_any_depth_is_damaged_and_no_traceback() -> None:
             durable.unseal(b'{"a": ' + b"[" * depth + b"]" * depth + b"}", Path("record"))
 
 
-@pytest.mark.parametrize("url", ["file://{}", "local://{}"])
-def test_a_url_of_a_local_file_is_a_local_path(tmp_path: Path, url: str) -> None:
+def test_a_url_of_a_local_file_is_a_local_path(tmp_path: Path) -> None:
     """What is done for local folders, such as to follow no link, is done for these."""
-    assert durable.location(url.format(tmp_path)) == tmp_path
+    assert durable.location(f"file://{tmp_path}") == tmp_path
     assert not isinstance(durable.location("memory://x"), Path)

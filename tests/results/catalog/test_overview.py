@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from upath import UPath
 
 from results import durable, store
 from results.bad_input import BadInput
@@ -115,7 +114,7 @@ def test_an_envelope_that_is_longer_than_expected_is_read_whole(filled, monkeypa
 
 
 def test_a_place_of_fsspec_is_answered_alike():
-    folder = UPath("memory://overview/store")
+    folder = durable.location("memory://overview/store")
     fill(folder)
     check(folder, scanned=0)
     for file in folder.glob("*/envelope-*"):

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from upath import UPath
 
 from results import __main__ as cli, durable, store
 from results.bad_input import BadInput
@@ -204,7 +203,7 @@ def test_what_is_not_repaired(
     states: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], make_release: Callable[[Path], Path]
 ) -> None:
     with pytest.raises(BadInput, match="Copy it here"):
-        repair.run(UPath("memory://store"), print)
+        repair.run(durable.location("memory://store"), print)
     release = make_release(states["committed"])
     before = contents(release)
     assert cli.main(["repair", "--store", str(release)]) == 2

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from upath import UPath
 
 from results import __main__ as cli, durable
 from results.catalog import documents
 from results.checks import verify
+from results.durable import Folder
 from results.release import merge, release
 
 from ...attack.test_stores import reenvelope, study_in
@@ -20,7 +20,7 @@ from ...attack.test_stores import reenvelope, study_in
 ROOT = Path(__file__).parents[3]
 
 
-def faults(folder: Path | UPath) -> list[str]:
+def faults(folder: Folder) -> list[str]:
     return [fault.line for findings in verify.examine(folder, print) for fault in findings.faults]
 
 
@@ -31,7 +31,7 @@ def test_a_store_without_faults_and_its_ledger(whole: Path, capsys: pytest.Captu
     # 8 of the first; of the published one 3, and 2 that it lacks; of the one in progress 5, and 3 that it lacks
     assert "planned 21 = complete 11 + infeasible 3 + incomplete 2 (pruned 1, unstated 1) + missing 5; " in line
     assert line.endswith("no faults")
-    remote = UPath("memory://verified/store")
+    remote = durable.location("memory://verified/store")
     for path in whole.rglob("*"):
         if path.is_file():
             (remote / path.relative_to(whole).as_posix()).parent.mkdir(parents=True, exist_ok=True)

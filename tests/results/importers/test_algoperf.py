@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from upath import UPath
 
 import results.__main__ as results_cli
-from results import store
+from results import durable, store
 from results.bad_input import BadInput
 from results.checks import verify
+from results.durable import Folder
 from results.importers import algoperf, algoperf_trials, algoperf_workloads
 from results.storage import commits
 
@@ -47,7 +47,7 @@ def csv(*rows: str, header: str = HEADER) -> str:
     return "\n".join([header, *rows]) + "\n"
 
 
-def write(folder: Path | UPath, **changed: Any) -> None:
+def write(folder: Folder, **changed: Any) -> None:
     """A trial in the source's own format; a change to None leaves a file out, text is written as it is."""
     files = {
         "eval_measurements": csv(evaluation(1), evaluation(735, 0.2), evaluation(1500, 0.27)),
@@ -64,7 +64,7 @@ def write(folder: Path | UPath, **changed: Any) -> None:
             (folder / (name + suffix)).write_text(text)
 
 
-def imported(source: Path | UPath, target: Path | UPath) -> tuple[int, list[str]]:
+def imported(source: Folder, target: Folder) -> tuple[int, list[str]]:
     lines: list[str] = []
     return algoperf.run(source, target, report=lines.append), lines
 
@@ -504,7 +504,7 @@ def test_no_folder_is_the_users_mistake(tmp_path: Path) -> None:
 
 
 def test_places_that_fsspec_knows() -> None:
-    source, target = UPath("memory://algoperf/logs"), UPath("memory://algoperf/store")
+    source, target = durable.location("memory://algoperf/logs"), durable.location("memory://algoperf/store")
     write(source / STUDY / OGBG / "trial_1")
     write(source / STUDY / OGBG / "trial_2", eval_measurements=None)
     code, lines = imported(source, target)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from upath import UPath
 
-from results import store
+from results import durable, store
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.importers import mlperf_rcp, mlperf_records
 from results.importers.untrusted import ImportWarnings
 from results.plans.recorded import Recorded
@@ -33,13 +33,13 @@ def record(**changed: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def write(root: Path | UPath, release: str, *records: dict[str, Any], file: str = "rcps_resnet.json") -> None:
+def write(root: Folder, release: str, *records: dict[str, Any], file: str = "rcps_resnet.json") -> None:
     (root / release).mkdir(parents=True, exist_ok=True)
     named = {f"{r['Benchmark']}_ref_{r['BS']}_{i}": r for i, r in enumerate(records)}
     (root / release / file).write_text(json.dumps(named))
 
 
-def imported(source: Path | UPath, target: Path | UPath) -> tuple[int, list[str]]:
+def imported(source: Folder, target: Folder) -> tuple[int, list[str]]:
     lines: list[str] = []
     return mlperf_rcp.run(source, target, report=lines.append), lines
 
@@ -283,7 +283,7 @@ def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:
 
 
 def test_places_that_fsspec_knows(tmp_path: Path) -> None:
-    source, target = UPath("memory://mlperf/rcp"), UPath("memory://mlperf/store")
+    source, target = durable.location("memory://mlperf/rcp"), durable.location("memory://mlperf/store")
     write(source, "training_2.0.0", record())
     assert imported(source, target)[0] == 0
     assert store.read(target).trials["steps"].tolist() == [12512, 13137, 12825]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from upath import UPath
 
 from results import durable, progress, store
 from results.bad_input import BadInput
 from results.catalog import overview, scan
 from results.checks import verify
+from results.durable import Folder
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
 from results.importers.recording import complement
 from results.plans.recorded import Recorded
@@ -68,7 +68,7 @@ def trial(number: int, rows: str, **fields: Any) -> dict[str, str]:
     }
 
 
-def unpacked(root: Path | UPath, files: Mapping[str, str]) -> Path | UPath:
+def unpacked(root: Folder, files: Mapping[str, str]) -> Folder:
     """A folder of files as the archive unpacks to."""
     for name, text in files.items():
         file = root / shallue2018_format.TOP / name
@@ -77,7 +77,7 @@ def unpacked(root: Path | UPath, files: Mapping[str, str]) -> Path | UPath:
     return root
 
 
-def imported(path: Path | UPath, folder: Path | UPath) -> tuple[int, list[str]]:
+def imported(path: Folder, folder: Folder) -> tuple[int, list[str]]:
     lines: list[str] = []
     return shallue2018.run(path, folder, any_checksum=True, report=lines.append), lines
 
@@ -92,7 +92,7 @@ def of_one(tmp_path: Path, files: Mapping[str, str]) -> tuple[store.Tables, list
     return store.read(tmp_path / "s"), lines
 
 
-def content(folder: Path | UPath) -> tuple[pd.DataFrame, pd.DataFrame]:
+def content(folder: Folder) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Everything that was imported but the numbers of runs."""
     tables = store.read(folder)
     return tables.trials.drop(columns="run"), tables.measurements
@@ -103,7 +103,7 @@ def assert_same(a: tuple[pd.DataFrame, ...], b: tuple[pd.DataFrame, ...]) -> Non
         pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
 
 
-def released(folder: Path | UPath, path: str, metric: str, value: float) -> tuple[int | None, int | None]:
+def released(folder: Folder, path: str, metric: str, value: float) -> tuple[int | None, int | None]:
     """What the released analysis says of a stored study."""
     for commit in store.catalogue(folder):
         plan = commit.plan
@@ -405,7 +405,7 @@ def test_without_rapidgzip_the_standard_library_decodes(
 def test_archive_and_store_may_be_urls(tmp_path: Path, archives: ModuleType, name: str) -> None:
     archives.write(tmp_path / name, studies=some(archives)[:2], trials=0.02, rows=10)
     assert imported(tmp_path / name, tmp_path / "store")[0] == 0
-    remote = UPath(f"memory://shallue2018-{name}")
+    remote = durable.location(f"memory://shallue2018-{name}")
     files = [file for file in (tmp_path / name).rglob("*") if file.is_file()] or [tmp_path / name]
     for file in files:
         (remote / file.relative_to(tmp_path)).parent.mkdir(parents=True, exist_ok=True)

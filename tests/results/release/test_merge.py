@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from upath import UPath
 
 from results import durable, store
 from results.bad_input import BadInput
@@ -316,11 +315,11 @@ def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callabl
 
 
 def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:
-    remote = UPath("memory://test-merge/release")
+    remote = durable.location("memory://test-merge/release")
     assert release.export(two, remote, silent) == 0
     joined([remote], tmp_path / "local")
     assert_same(tmp_path / "local", two)
-    into = UPath("memory://test-merge/store")
+    into = durable.location("memory://test-merge/store")
     assert joined([two, remote], into) == "2 new, 0 grown, 2 already present"
     assert_same(into, two)
     assert joined([into], tmp_path / "local") == "0 new, 0 grown, 2 already present"

@@ -1,0 +1,1 @@
+"""Where files are: on this machine or in a bucket. One protocol, and one module for each."""

@@ -1,0 +1,251 @@
+"""Files on this machine, or on a disk that several machines share.
+
+To create a file, a temporary file is written next to it, flushed to disk and linked to the final name, which fails if
+the name is taken. Then the folder is flushed. Leftovers of killed processes are removed by age, because other processes
+cannot detect whether the writer is alive. If its temporary file is removed, a live writer writes it again. A file that
+is replaced, or a new folder, gets its name by a rename.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from results.aliases import Callback
+from results.bad_input import BadInput, Damaged
+from results.file_systems.protocol import TEMPORARY, Entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOCK = ".lock"  # name of a study's lock, an empty file
+LEFTOVER_SECONDS = 24 * 3600  # by the local clock; a slower writer writes again
+_WRITES = 100  # attempts at writing a file if its temporary file keeps being removed
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+_NO_LOCK = "should be an empty file but is a link, a folder or a pipe. Remove it."
+
+
+class LocalFiles:
+    """Files in local folders. See ``results.file_systems.protocol.FileSystem``."""
+
+    is_local = True
+    heartbeat_seconds = 3.0
+    fresh_seconds = 15.0
+
+    def within(self, folder: Path, *names: str) -> str:
+        return "/".join((str(folder), *names))
+
+    def create(self, path: Path, data: bytes | memoryview) -> bool:
+        for attempts in reversed(range(_WRITES)):
+            temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+            try:
+                _write(temporary, data)
+                created = _link(temporary, path)
+                break
+            except OSError as error:  # removed by a process with a wrong clock, or after this process stalled for long
+                if not attempts or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
+                    raise
+            finally:
+                temporary.unlink(missing_ok=True)
+        sync(path.parent)
+        return created
+
+    def replace(self, path: Path, pieces: Sequence[bytes | memoryview], check: Callback) -> None:
+        temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            _write(temporary, *pieces)
+            check()
+            os.rename(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync(path.parent)
+
+    def post(self, path: Path, data: bytes) -> None:
+        temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            temporary.write_bytes(data)
+            os.rename(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def peek(self, path: Path, most: int) -> tuple[bytes, float]:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            about = os.fstat(handle)
+            return os.read(handle, most) if stat.S_ISREG(about.st_mode) else b"", about.st_mtime_ns / 1e9
+        finally:
+            os.close(handle)
+
+    def mark(self, folder: Path) -> object:
+        return os.stat(folder).st_mtime_ns
+
+    def delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def read(self, path: str | Path, most: int | None = None) -> bytes:
+        if most is None:
+            return Path(path).read_bytes()
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait on a pipe
+        try:
+            return os.read(handle, min(os.fstat(handle).st_size, most))
+        finally:
+            os.close(handle)
+
+    def buffer(self, path: Path) -> "pa.Buffer":
+        import pyarrow as pa
+
+        return pa.memory_map(str(path)).read_buffer()
+
+    def irregular(self, path: Path) -> bool:
+        try:
+            return not stat.S_ISREG(path.stat().st_mode)  # a single call, because the file may be removed between two
+        except OSError:
+            return False  # reading it reports the reason
+
+    def names(self, folder: str | Path) -> list[str]:
+        return os.listdir(folder)
+
+    def entries(self, folder: Path) -> list[Entry]:
+        result = []
+        with os.scandir(folder) as within:
+            for each in within:
+                try:
+                    status = each.stat(follow_symlinks=False)
+                except FileNotFoundError:  # removed in the meantime
+                    continue
+                kind = _KINDS.get(stat.S_IFMT(status.st_mode), "device")
+                result.append(Entry(each.name, kind, status.st_size, status.st_mtime))
+        return result
+
+    def walk(
+        self, root: Path, on_link: Callable[[Path], None], on_error: Callable[[OSError], None]
+    ) -> Iterator[tuple[Path, list[str]]]:
+        for folder, below, names in os.walk(root, onerror=on_error):
+            below.sort()
+            for name in below:
+                if os.path.islink(os.path.join(folder, name)):
+                    on_link(Path(folder, name))
+            yield Path(folder), sorted(names)
+
+    def make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        if not folder.parent.exists():
+            self.make_folder(folder.parent)
+        folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
+
+    @contextlib.contextmanager
+    def new_folder(self, path: Path) -> Iterator[Path]:
+        prefix = f"{TEMPORARY}{path.name}-"
+        folder = path.parent / f"{prefix}{uuid.uuid4().hex}"
+        try:
+            self.make_folder(folder)
+            self.remove_leftovers(path.parent, prefix)
+            yield folder
+            sync(folder)
+            os.rename(folder, path)
+            sync(path.parent)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def remove_leftovers(self, folder: Path, prefix: str = TEMPORARY) -> None:
+        """Removes old folders that killed processes left in a folder."""
+        for path in folder.iterdir():
+            if path.name.startswith(prefix) and self.is_leftover(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def is_leftover(self, path: Path) -> bool:
+        try:
+            return time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
+        except FileNotFoundError:
+            return False
+
+    @contextlib.contextmanager
+    def lock(self, folder: Path) -> Iterator[None]:
+        self.make_folder(folder)
+        with _open_lock(folder / LOCK, os.O_RDWR | os.O_CREAT) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def is_locked(self, folder: Path) -> bool:
+        try:
+            with _open_lock(folder / LOCK, os.O_RDONLY) as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def check_writable(self, store: Path) -> None:
+        if store.exists() and not store.is_dir():
+            raise BadInput(f"store={store} is a file. Name a folder.")
+        parent = store
+        while not parent.exists():
+            parent = parent.parent
+        try:
+            with tempfile.NamedTemporaryFile(dir=parent, prefix=TEMPORARY) as file:
+                os.link(file.name, f"{file.name}-link")
+                os.unlink(f"{file.name}-link")
+        except OSError as error:
+            why = error.strerror
+            raise BadInput(f"store={store} cannot be written ({why}). Choose another with store=DIR.") from None
+
+    @contextlib.contextmanager
+    def snapshot(self, store: Path) -> Iterator[None]:
+        yield
+
+    def fetch(self, paths: Iterable[Path]) -> None:
+        pass
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write(temporary: Path, *pieces: bytes | memoryview) -> None:
+    with open(temporary, "xb") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # On NFS, the reply to a successful link can be lost. The retry then reports that the name is taken.
+        return os.stat(temporary).st_nlink == 2
+    return True
+
+
+@contextlib.contextmanager
+def _open_lock(path: Path, flags: int) -> Iterator[int]:
+    """Yields a handle for locking a file. Does not follow links or change the file. Raises Damaged for non-files."""
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise Damaged(f"{path} {_NO_LOCK}") from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise Damaged(f"{path} {_NO_LOCK}")
+        yield handle
+    finally:
+        os.close(handle)

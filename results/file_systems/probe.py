@@ -1,0 +1,47 @@
+"""A check, at first use, that a server creates each object once. Servers exist that accept the condition and ignore it.
+
+A random key is created twice, and another one 16 times at once. Exactly one request each may succeed. Both must be
+listed at once.
+"""
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+from results.bad_input import BadInput
+from results.file_systems.bucket import BucketPath
+from results.file_systems.protocol import TEMPORARY
+
+WRITERS = 16
+
+
+def check(store: BucketPath) -> None:
+    """Raises BadInput, with the reason, for a bucket that cannot hold a store. Leaves no objects."""
+    bucket = store.bucket
+    folder = store / f"{TEMPORARY}probe-{uuid.uuid4().hex}"
+    twice, together = folder / "twice", folder / "together"
+    try:
+        try:
+            answers = [bucket.create(twice.key, data) for data in (b"first", b"second")]
+            with ThreadPoolExecutor(WRITERS) as pool:
+                writers = [uuid.uuid4().bytes for _ in range(WRITERS)]
+                wins = list(pool.map(lambda data: bucket.create(together.key, data), writers))
+            listed = {entry.name for entry in bucket.entries(folder.key)}
+            kept = twice.read_bytes()
+        finally:
+            bucket.delete(twice.key)
+            bucket.delete(together.key)
+    except OSError as error:
+        raise BadInput(f"store={store} cannot be written ({_reason(error)}). Name another with store=URL.") from None
+    if answers != [True, False] or kept != b"first" or sum(wins) != 1:
+        raise BadInput(
+            f"store={store}: the server ignores the condition that an object must not exist, so two sweeps could "
+            "overwrite each other. Use another server."
+        )
+    if listed != {twice.name, together.name}:
+        raise BadInput(f"store={store}: the server does not list new objects at once. Use another server.")
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such bucket"
+    return error.strerror or "the request failed"
