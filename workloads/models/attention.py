@@ -103,7 +103,8 @@ def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band
 
     def cut(x_BxTxHxK: Array, names: tuple[str, ...]) -> Array:
         """[N, B, H, b, K]. Padding follows the last token, so no token attends to it."""
-        padded = jnp.pad(x_BxTxHxK, ((0, 0), (0, -T % band.block), (0, 0), (0, 0)))
+        whole = axes.activation(x_BxTxHxK, "batch", "", *names[2::2])
+        padded = jnp.pad(whole, ((0, 0), (0, -T % band.block), (0, 0), (0, 0)))
         B, _, H, K = padded.shape
         return axes.activation(padded.reshape(B, -1, band.block, H, K).transpose(1, 0, 3, 2, 4), *names)
 
@@ -111,7 +112,8 @@ def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band
     k, v = (cut(x, _KEY_BLOCKS if grouped else _BLOCKS) for x in (k_BxTxGxK, v_BxTxGxK))
     y_NxBxHxbxK = _blocked(cut(q_BxTxHxK, _BLOCKS), k, v, band)
     _, B, H, _, K = y_NxBxHxbxK.shape
-    return y_NxBxHxbxK.transpose(1, 0, 3, 2, 4).reshape(B, -1, H, K)[:, :T]
+    y_BxTxHxK = y_NxBxHxbxK.transpose(1, 0, 3, 2, 4).reshape(B, -1, H, K)[:, :T]
+    return axes.activation(y_BxTxHxK, "batch", "", "heads", "kv")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
