@@ -16,7 +16,7 @@ Numbers, regimes and figures from a store of results.
 
 steps and fit cover studies over batch sizes, and epochs covers factorizations over cores. payoff, figures and report
 cover both.
-DIR of --store is the folder of a store or of a release, or a URL that fsspec supports, such as gs://bucket/folder.
+DIR of --store is the folder of a store or of a release, or its URL, such as gs://bucket/folder.
 """
 STEPS = """\
 Steps to target: the steps that the best trial of every study needed to reach its target.

@@ -55,7 +55,7 @@ napoleon_use_rtype = False
 
 # Names of other packages have no pages here. Names of our own have, or a warning says so.
 EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|flax|fractions|hydra|jax|jaxlib|json|matplotlib"
-EXTERNAL += "|multiprocessing|numpy|optax|pandas|pathlib|pyarrow|re|signal|subprocess|types|typing|upath|zipfile"
+EXTERNAL += "|multiprocessing|numpy|optax|pandas|pathlib|pyarrow|re|signal|subprocess|types|typing|zipfile"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
 TYPE_VARIABLE = r"(.*\.)?[A-Z]"

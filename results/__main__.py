@@ -26,8 +26,8 @@ The dataset: check it, import published data, publish it.
   python -m results export --store DIR --out DIR          write a release: four tables, dataset card, hashes
   python -m results merge SRC... --store DIR              join stores and releases; conflicts are rejected
 
-DIR and FILE can be fsspec URLs, such as gs://bucket/folder (install the extra gcs:
-pip install "scaling-limits[gcs]"). Sweeps write to local folders only.
+DIR and FILE can be URLs, such as gs://bucket/folder, s3://bucket/folder or az://container/folder (install the extra
+buckets: pip install "scaling-limits[buckets]").
 """
 
 

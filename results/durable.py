@@ -42,9 +42,15 @@ def refresh() -> None:
 
 
 def local(text: str | Path) -> Path:
-    """Returns a local path. A leading ~ is the home folder, as in a shell. Raises BadInput if that is unknown."""
+    """Returns a local path. A leading ~ is the home folder, as in a shell.
+
+    Raises:
+      BadInput: the home folder is unknown, or ``text`` is the URL of a bucket.
+    """
     if isinstance(text, Path):
         return text
+    if "://" in text:
+        raise BadInput(f"{text} is not a local path. Write the path of a file or folder on this machine.")
     expanded = os.path.expanduser(text)
     if expanded.partition("/")[0] == "~":
         raise BadInput(f"{text}: this user has no home folder. Set HOME, or write the whole path.")

@@ -12,11 +12,13 @@ def folder(kind: str) -> Path:
     """Returns the folder of one kind of cache, below SCALING_LIMITS_CACHE or the user's cache folder.
 
     Raises:
-      BadInput: the user has no home folder.
+      BadInput: the user has no home folder, or the folder is not on this machine.
     """
     named = os.environ.get("SCALING_LIMITS_CACHE")
     if not named:
         named = f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/scaling-limits"
+    elif "://" in named:
+        raise BadInput(f"SCALING_LIMITS_CACHE={named} must be a folder on this machine, not a bucket.")
     try:
         return durable.local(named) / kind
     except BadInput:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 def obstacle() -> str | None:
     """Returns a one-line reason why compiled programs cannot be cached, or None if they can."""
-    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        return None
+    if named := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        # Compiled programs are native code, which every writer of the bucket could replace.
+        return f"JAX_COMPILATION_CACHE_DIR={named} is not a local folder. Unset it." if "://" in named else None
     try:
         folder = caches.folder("xla")
     except BadInput as error:
@@ -36,13 +37,14 @@ def obstacle() -> str | None:
 
 
 def enable() -> None:
-    """Enables the cache in JAX_COMPILATION_CACHE_DIR or the default folder, unless ``obstacle`` returns a reason.
+    """Enables the cache in JAX_COMPILATION_CACHE_DIR or the default folder, or disables it if there is an obstacle.
 
     Does not initialize a backend.
     """
     import jax
 
     if obstacle():  # JAX would warn for every program
+        jax.config.update("jax_compilation_cache_dir", None)
         return
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         jax.config.update("jax_compilation_cache_dir", str(caches.folder("xla")))

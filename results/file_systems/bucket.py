@@ -38,8 +38,11 @@ LEFTOVER_SECONDS = 24 * 3600
 RENEW_SECONDS = 20.0  # between two renewals of a lock
 STALE_SECONDS = 90.0  # a lock that was not renewed for so long belongs to a process that is gone
 _LOOK_SECONDS = 1.0  # between two looks at a lock that another process holds
-_TRIES = 8  # attempts at creating an object while the server does not tell whether it exists
-_TRY_SECONDS = 0.25  # pause after the first attempt, doubled after each
+FIRST_SECONDS = 10.0  # for which a first request is repeated while the server cannot be reached
+PATIENCE_SECONDS = 180.0  # for which later requests are
+_PAUSE, _LONGEST_PAUSE = 0.25, 8.0  # seconds after the first attempt, doubled after each
+_NO_BUCKET = errno.ENXIO
+_FINAL = (_NO_BUCKET, errno.EACCES)  # errors that do not go away by themselves
 _AT_ONCE = 32  # concurrent requests
 _SMALL = 1 << 16  # bytes of an object that a snapshot keeps
 _CHUNK = 1 << 20  # bytes read at once from a large object
@@ -159,7 +162,7 @@ class BucketPath:
                 yield BucketPath(self.bucket, key)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Does nothing, because a folder exists as soon as there is an object in it."""
+        """Accepts every folder, because a folder exists as soon as there is an object in it."""
 
     def write_bytes(self, data: bytes) -> None:
         self.bucket.put(self.key, data)
@@ -254,9 +257,18 @@ class Bucket:
     def __init__(self, url: str):
         self.url = url
         self._snapshot: _Snapshot | None = None
+        self._answered = False
 
     @functools.cached_property
     def _store(self) -> Any:
+        return self._connect(retries=5)
+
+    @functools.cached_property
+    def _once(self) -> Any:
+        """A connection that never repeats a request, for conditional ones."""
+        return self._store if self.url.startswith("memory:") else self._connect(retries=0)
+
+    def _connect(self, retries: int) -> Any:
         obstore = _obstore()
         if self.url.startswith("memory:"):
             return obstore.store.MemoryStore()
@@ -265,7 +277,7 @@ class Bucket:
             return obstore.store.from_url(
                 f"{_ALIASES.get(scheme, scheme)}://{name}",
                 client_options={"connect_timeout": "5s", "timeout": "60s", "allow_http": _allows_http()},
-                retry_config={"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=60)},
+                retry_config={"max_retries": retries, "retry_timeout": datetime.timedelta(seconds=60)},
             )
         except (obstore.exceptions.BaseError, ValueError) as error:
             raise PermissionError(errno.EACCES, _brief(str(error)), self.url) from None
@@ -280,7 +292,7 @@ class Bucket:
             text = str(error)
             status = next(iter(re.findall(r"\b([45][0-9]{2}) [A-Z][a-z]", text)), "")
             if re.search("NoSuchBucket|ContainerNotFound", text):
-                raise OSError(errno.EIO, "there is no such bucket", where) from None
+                raise OSError(_NO_BUCKET, "there is no such bucket", where) from None
             if isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(errno.ENOENT, "no such object", where) from None
             if status in ("401", "403"):
@@ -339,7 +351,7 @@ class Bucket:
                     yield each["path"], _status(each)
 
     def entries(self, key: str) -> list[Entry]:
-        """Returns the objects and folders directly below a folder. Raises FileNotFoundError if there are none."""
+        """Returns the objects and folders directly below a folder. Raises FileNotFoundError if it is empty."""
         if (seen := self._seen(key)) is not None:
             found = list(seen.folders.get(key, {}).values())
         else:
@@ -366,26 +378,30 @@ class Bucket:
         return created
 
     def _create(self, key: str, data: bytes) -> bool:
-        failure: OSError | None = None
-        for attempt in range(_TRIES):
-            if attempt:
-                time.sleep(_TRY_SECONDS * 2 ** (attempt - 1))
+        failure = OSError(errno.EAGAIN, "the server answers that it exists, but it cannot be read", f"{self.url}/{key}")
+        began, pause = time.monotonic(), _PAUSE
+        while True:
             try:
                 with self._asking(key) as obstore, contextlib.suppress(*_taken(obstore)):
-                    obstore.put(self._store, key, data, mode="create", use_multipart=False)
+                    obstore.put(self._once, key, data, mode="create", use_multipart=False)
+                    self._answered = True
                     return True
-                failure = None
-            except (PermissionError, FileNotFoundError):  # for a missing bucket
-                raise
             except OSError as error:  # the answer may be lost, and the object there
+                if error.errno in _FINAL:
+                    raise
                 failure = error
             try:
-                return self._get(key, 0, None) == data
-            except FileNotFoundError:  # another writer's request was in flight and failed, or ours was lost
-                continue
+                found = self._get(key, 0, None)
+                self._answered = True
+                return found == data
             except OSError as error:
-                failure = failure or error
-        raise failure or OSError(errno.EAGAIN, "the server answers that it exists, but it cannot be read", key)
+                # A missing object was being created by a request that failed, or ours did not arrive.
+                if not isinstance(error, FileNotFoundError):
+                    failure = error
+            if time.monotonic() - began > (PATIENCE_SECONDS if self._answered else FIRST_SECONDS):
+                raise failure
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def delete(self, key: str) -> None:
         """Deletes an object, if it exists."""
@@ -415,7 +431,7 @@ class Bucket:
         return _Snapshot(prefix, dict(self._objects(prefix)))
 
     def sees(self, key: str) -> bool | None:
-        """Returns whether the snapshot has an object, or None without a snapshot of its folder."""
+        """Returns whether the snapshot of its folder, if there is one, has an object."""
         seen = self._seen(key)
         return None if seen is None else key in seen.objects
 
@@ -469,8 +485,6 @@ def _brief(text: str, status: str = "") -> str:
         return "there are no valid credentials"
     if re.search("builder error", text):
         return "http:// is not allowed without ALLOW_HTTP in the environment"
-    if re.search("timed? ?out", text, re.IGNORECASE):
-        return "the server did not answer in time"
     return "the server cannot be reached"
 
 

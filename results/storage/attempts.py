@@ -149,7 +149,7 @@ def _attempt(log: Folder, number: int) -> Attempt | None:
 
 
 def _names(folder: Folder) -> list[str]:
-    """Returns the names in a study's folder. A folder in a bucket may have none yet."""
+    """Returns the names in a study's folder. A folder in a bucket may still be empty."""
     try:
         return durable.system(folder).names(folder)
     except FileNotFoundError:

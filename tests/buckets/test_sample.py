@@ -1,13 +1,16 @@
 """A sample of stores in buckets for every run of the tests: in memory, and on moto's server with a proxy before it."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from results import exit_codes
+from results import durable, exit_codes
+from results.checks import verify
 from sweeps import __main__ as sweeps_cli
 
+from ..attack import writer
 from ..same import assert_same
 from . import proxy, servers, stores
 from .proxy import Faults
@@ -16,6 +19,14 @@ from .servers import Server
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
 WORDS = ("optimizer=sgd", "batch_size=64", *stores.STUDY)
+
+
+def test_a_study_in_memory() -> None:
+    folder, study = durable.location("memory://sample/store"), writer.study_of("off", 6)
+    for trials in (2, 6):
+        writer.replay(folder, dataclasses.replace(study, trials=trials))
+    assert writer.unlike(folder, study) == []
+    assert verify.run(folder, print) == exit_codes.DONE
 
 
 @pytest.fixture(scope="module")

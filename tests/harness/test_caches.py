@@ -14,6 +14,7 @@ import pytest
 
 from harness.compiled import compile_cache
 from harness.processes import multihost
+from results.bad_input import BadInput
 from workloads import caches
 
 
@@ -39,6 +40,19 @@ def test_the_folder_that_jax_itself_is_given_wins(told: dict[str, Any], monkeypa
     compile_cache.enable()
     assert "jax_compilation_cache_dir" not in told
     assert told["jax_persistent_cache_min_compile_time_secs"] == 0.0
+
+
+def test_compiled_programs_are_never_loaded_from_a_bucket(
+    told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "gs://bucket/xla")
+    compile_cache.enable()
+    assert told == {"jax_compilation_cache_dir": None}
+    assert "gs://bucket/xla" in str(compile_cache.obstacle())
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", "s3://bucket/cache")
+    with pytest.raises(BadInput, match="s3://bucket/cache must be a folder on this machine"):
+        caches.folder("xla")
 
 
 # Compiles a program once told to, and says how many it compiled itself.
