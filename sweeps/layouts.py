@@ -87,7 +87,8 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
         optimizer=step["optimizer"],
         attention_block=step["attention_block"],
     )
-    _check_kept(study, source)
+    if kept := study.kept:
+        _check_kept(kept, study, source)
     _check_devices(study)
     return ConfiguredStudy(study, source)
 
@@ -145,14 +146,12 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
     return source, fields, tensors
 
 
-def _check_kept(study: LayoutStudy, source: Config | None) -> None:
+def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) -> None:
     """Raises BadInput unless the model has the tensors that are kept."""
-    if not study.kept:
-        return
     from harness.runners import layouts
 
     known = layouts.kept_names(study, source)
-    for name in study.kept:
+    for name in kept:
         check_choice("step.rematerialization", name, ("none", "full", *known))
 
 

@@ -70,15 +70,14 @@ def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
 
 def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensors]:
     """Returns the workload of a study, the number of its classes, and its named axes."""
-    blocks = {"attention_block": study.attention_block} if study.attention_block else {}
     if study.dataset == plans.COUNTING:
         shape = Shape(**study.model_options)
         row = shapes.dataset(shape, study.length)
-        options = shape.options | blocks
+        options = shape.options | study.step_options
         workload = registry.workload(row, "transformer_rotary", options, study.optimizer, study.precision)
         return workload, shape.vocab, shapes.tensors(shape, study.batch_size, study.length)
     row = registry.dataset(study.dataset, source)
-    options = {**study.model_options, **blocks}
+    options = {**study.model_options, **study.step_options}
     workload = registry.workload(row, study.model, options, study.optimizer, study.precision)
     return workload, row.classes, shardings.tensors(workload, study.batch_size)
 

@@ -173,6 +173,11 @@ class LayoutStudy(Plan):
         return () if self.rematerialization in REMATERIALIZATIONS else tuple(self.rematerialization.split("+"))
 
     @property
+    def step_options(self) -> dict[str, int]:
+        """The options of the model that the step sets."""
+        return {"attention_block": self.attention_block} if self.attention_block else {}
+
+    @property
     def topology(self) -> str:
         """The TPU slice to compile for, or empty for other engines."""
         return self.engine.partition(":")[2]
