@@ -180,7 +180,7 @@ def attention(of_engine: Callable[..., Any], rng: Any, length: int) -> Number:
     import jax.numpy as jnp
     import numpy as np
 
-    from workloads.models.layers import causal_attention
+    from workloads.models.attention import causal_attention
 
     shape = (4, length, 8, 64)  # [B, T, H, K]
     given = [jnp.asarray(rng.standard_normal(shape, np.float32), jnp.bfloat16) for _ in range(4)]

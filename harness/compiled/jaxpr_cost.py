@@ -28,7 +28,7 @@ _APART = {
 }
 _PICK = ("gather", "dynamic_slice")  # these read as many bytes as they return
 _PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as many bytes as their updates have
-_FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
+_FREE = ("name", "reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 # Operations whose result is a weight if their first operand is one.
 _MOVES = {
