@@ -195,6 +195,7 @@ bench: .venv/installed  ## all benchmarks
 	$(BIN)/python benchmarks/launchers.py
 	$(BIN)/python benchmarks/lanes.py
 	$(BIN)/python benchmarks/divisions.py
+	$(BIN)/python benchmarks/attention.py
 	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/figures.py

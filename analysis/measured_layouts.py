@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,13 @@ from analysis.columns import LAYOUTS as COLUMNS
 from results import store
 from results.aliases import Json, Row
 from results.bad_input import BadInput
-from results.costs import collectives
-from results.costs.hardware import HARDWARE
+from results.costs import closed_forms, collectives, predictions
+from results.costs.counts import Work
+from results.costs.hardware import backend_of, described
 from results.durable import Folder
 from results.located import located
 from results.plans import kinds
-from results.plans.layout import EMULATED, LayoutStudy
+from results.plans.layout import COUNTING, EMULATED, LayoutStudy
 from results.printing import quoted
 from results.storage.commits import Commit, read_table, retry
 
@@ -94,23 +96,59 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
 
 
 def predicted(study: LayoutStudy, row: Row) -> Row:
-    """Returns the predicted columns of a step from its counted columns."""
-    hardware = HARDWARE[row["hardware"]]
-    mesh = {name: int(size) for name, size in (pair.split(":") for pair in study.mesh.split(";"))}
+    """Returns the predicted columns of a step from its counted columns and the shape of its model."""
+    hardware = described(row["hardware"])
+    assert hardware is not None  # rows of the table, with options
+    mesh = _pairs(study.mesh, int)
+    over = collectives.links(hardware, mesh, study.chips)
     counted = [
         collectives.from_total(one["operation"], one["axes"], one["count"], one["bytes"], one["wire_bytes"], mesh)
         for one in json.loads(row["collectives"])
     ]
-    of_device = row["executed_flops"] / study.device_count
-    over = collectives.links(hardware, mesh, study.chips)
-    found = collectives.predict(hardware, of_device, row["peak_bytes"], counted, over, study.precision)
+    links = collectives.total_seconds(hardware, counted, over)
+    backend = backend_of(row["hardware"].partition(";")[0])
+    rates = predictions.rates(row["hardware"], backend, study.precision)
+    assert rates is not None  # all rows of the table have rates
+    work = _work(study, row, mesh)
+    parts, step = predictions.parts(work, rates, links), predictions.seconds(work, rates, links=links)
     return {
-        "predicted_compute_seconds": found.compute_seconds,
-        "predicted_memory_seconds": found.memory_seconds,
-        "predicted_exchange_seconds": found.exchange_seconds,
-        "predicted_step_seconds": found.step_seconds,
-        "predicted_fits": found.fits,
+        "predicted_compute_seconds": float(parts.products),
+        "predicted_memory_seconds": float(parts.memory),
+        "predicted_exchange_seconds": float(parts.links),
+        "predicted_step_seconds": step.middle,
+        "predicted_step_seconds_low": step.low,
+        "predicted_step_seconds_high": step.high,
+        "predicted_fits": row["peak_bytes"] <= hardware.memory_bytes,
     }
+
+
+def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
+    """Returns the work of a device: counted FLOPs, and the traffic of matmuls, which follows from the shape.
+
+    The store does not have the traffic of other models. Each byte that they hold counts as written and read once.
+    """
+    flops = row["executed_flops"] / study.device_count
+    if study.dataset != COUNTING:
+        return Work(flops, weight_bytes=row["peak_bytes"])
+    shape = study.model_options
+    sizes = closed_forms.sizes_of(shape, study.batch_size, study.length)
+    layout = {name: axis for name, axis in _pairs(study.layout, str).items() if name in sizes and axis in mesh}
+    work = closed_forms.work(
+        sizes,
+        mesh,
+        layout,
+        gated=shape["gated"],
+        tied=shape["tied"],
+        width=2 if study.precision == "bfloat16" else 4,
+        rematerialized=study.rematerialization == "full",
+    )
+    return work._replace(flops=flops)
+
+
+def _pairs(text: str, of: Callable[[str], Any]) -> dict[str, Any]:
+    """Returns the pairs of a mesh or a layout. The first of several with the same name counts."""
+    split = [pair.partition(":") for pair in text.split(";") if pair]
+    return {name.strip(): of(value.strip()) for name, _, value in reversed(split)}
 
 
 def absent(folder: Folder) -> BadInput:

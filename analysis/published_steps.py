@@ -12,7 +12,7 @@ from analysis.columns import PUBLISHED_STEPS as COLUMNS
 from results.bad_input import BadInput
 from results.costs import decoder_counts, step_model
 from results.costs.decoder_counts import Decoder
-from results.costs.hardware import CORES
+from results.costs.hardware import CORES, HARDWARE
 from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
 from results.costs.step_model import AXES, Constants, Step, Terms
 from results.papers import published_numbers
@@ -212,6 +212,7 @@ def table(anchor: str | None = None) -> pd.DataFrame:
             | {"published_from": "seconds" if one.stated else "FLOP/s", "predicted_seconds": middle}
             | {"predicted_low": middle / within[i], "predicted_high": middle * within[i]}
             | {"ratio": middle / one.seconds, "status": COMPARED}
+            | _memory(one.step)
             | parts
         )
     published = published_numbers.step_times().set_index("row")
@@ -220,6 +221,12 @@ def table(anchor: str | None = None) -> pd.DataFrame:
             names = ["source", "model", "chip", "chips", "mesh", "precision"]
             rows.append({"row": row, "status": status} | {name: published.loc[row, name] for name in names})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"chips": "Int64"})
+
+
+def _memory(step: Step) -> dict[str, Any]:
+    """Returns the columns about the memory of a device."""
+    held = step_model.held_bytes(step)
+    return {"predicted_held_bytes": held, "predicted_fits": held <= HARDWARE[step.row].memory_bytes}
 
 
 def _scales(steps: Sequence[PublishedStep], seconds: np.ndarray, anchor: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -258,7 +265,10 @@ def as_text(rows: pd.DataFrame) -> str:
     total = sum(statuses.values())
     lines = [f"{count} of {total} rows: {status}" for status, count in statuses.items()]
     more = int(rows["row"].str.startswith("maxtext ").sum())
-    return "\n".join([text.table(shown, ["model", "chip"]), "", *lines, f"{more} more rows of MaxText: {COMPARED}"])
+    lines.append(f"{more} more rows of MaxText: {COMPARED}")
+    large = int(rows["predicted_fits"].eq(False).sum())
+    lines.append(f"{large} of {len(shown)} compared rows ran, but would not fit if all kept tensors were on the device")
+    return "\n".join([text.table(shown, ["model", "chip"]), "", *lines])
 
 
 def of_options(anchor: str | None) -> tuple[pd.DataFrame, str]:

@@ -180,7 +180,7 @@ def attention(of_engine: Callable[..., Any], rng: Any, length: int) -> Number:
     import jax.numpy as jnp
     import numpy as np
 
-    from workloads.models.layers import causal_attention
+    from workloads.models.attention import causal_attention
 
     shape = (4, length, 8, 64)  # [B, T, H, K]
     given = [jnp.asarray(rng.standard_normal(shape, np.float32), jnp.bfloat16) for _ in range(4)]
@@ -350,7 +350,6 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         import training
         from report import in_turn
 
-        from harness.compiled import jaxpr_cost
         from harness.costs import network_costs
         from harness.step import mesh, programs
         from results.costs import predictions
@@ -362,8 +361,8 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         work = {name: training.ours(key, devices, division, steps)}
         ready = time.perf_counter() - began
         rate = statistics.median(in_turn(work, 1 if smoke else ROUNDS, name)[name]) / devices
-        step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
-        operations = jaxpr_cost.matrix_flops(step)
+        step = network_costs.step_work(programs.workload_of(key), key.batch_size)
+        operations = step.flops
         numbers = [
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),
@@ -375,7 +374,7 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         kind, backend = jax.local_devices()[0].device_kind, jax.default_backend()
         rates = predictions.rates(kind, backend, precision)
         if rates is not None:
-            predicted = predictions.seconds(jaxpr_cost.of(step), rates)
+            predicted = predictions.seconds(step, rates)
             numbers += [Number("seconds of a step / predicted from tables", 1 / rate / predicted.middle, "×")]
         most = training.peak()
         if precision != "bfloat16" or most is None:

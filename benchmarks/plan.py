@@ -125,7 +125,7 @@ def planning_time(report: BenchmarkReport, folder: str) -> None:
             study = by_name[row["study"]]
             network_costs.forget()
             counts = network_costs.counts(study, request.sources.get(study.name), Settings())
-            alone = (counts.step.flops, counts.step.fused_bytes, counts.held_bytes)
+            alone = (counts.step.flops, counts.step.bytes, counts.held_bytes)
             together = (row[column] for column in ("flops_per_step", "bytes_per_step", "memory_bytes"))
             worst = max(worst, *(abs(one / two - 1) for one, two in zip(together, alone, strict=True)))
         report.add(f"{name}: largest error of counts", 100 * worst, "% (at most 0.5)")

@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,21 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
+
+
+def positive(name: str, text: str, noun: str = "number") -> float:
+    """Returns a positive number that a user gave as text. ``name`` and ``noun`` are for the error message.
+
+    Raises:
+      BadInput: the text is not a finite number above 0.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise BadInput(f"{name}={text} is not a {noun} above 0")
+    return number
 
 
 def similar_path(path: Any, fits: Callable[[Any], bool] = Path.is_file) -> Any:

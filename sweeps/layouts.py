@@ -9,7 +9,7 @@ from omegaconf import MISSING
 from harness.compiled import topologies
 from harness.processes import processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
-from results.costs.hardware import HARDWARE, hardware_of
+from results.costs.hardware import HARDWARE, described, hardware_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, PRECISIONS, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
@@ -36,6 +36,7 @@ class StepConfig:
     steps: int = 3
     precision: str = "float32"
     rematerialization: str = "none"
+    attention_block: int = 0
 
 
 @dataclasses.dataclass
@@ -55,8 +56,8 @@ class Keys:
 def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
     """Returns the study of a configuration. Raises BadInput if it is invalid, unless ``on_invalid=record``."""
     step = config["step"]
-    for key in ("batch_size", "length"):
-        check_int(f"step.{key}", step[key], 1)
+    for key, least in {"batch_size": 1, "length": 1, "attention_block": 0}.items():
+        check_int(f"step.{key}", step[key], least)
     check_choice("on_invalid", config["on_invalid"], ON_INVALID)
     check_choice("step.precision", step["precision"], PRECISIONS)
     registry.check("optimizer", step["optimizer"])
@@ -84,7 +85,10 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
         seed=config["seed"],
         trials=1 if config["trials"] is None else config["trials"],
         optimizer=step["optimizer"],
+        attention_block=step["attention_block"],
     )
+    if kept := study.kept:
+        _check_kept(kept, study, source)
     _check_devices(study)
     return ConfiguredStudy(study, source)
 
@@ -95,7 +99,7 @@ def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
     changed = [f"{name}{value}".lower() for name, value in sorted(step["shape"].items())]
     fields = {
         "model": "_".join([step["model"], *changed]),
-        "model_options": dataclasses.asdict(shape),
+        "model_options": shape.plan(),
         "length": step["length"],
     }
     if packages.is_qualified(step["optimizer"]):
@@ -121,6 +125,8 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
             f"step.batch_size={step['batch_size']} cuts groups of {model.group} examples that the model normalizes "
             f"together. Use a multiple of {model.group}."
         )
+    if step["attention_block"] and "attention_block" not in registry.model_options(task["model"]["name"]):
+        raise BadInput(f"step.attention_block: {task['model']['name']} has no blocked attention. Leave it out.")
     workload = registry.workload(dataset, task["model"]["name"], options, optimizer, step["precision"])
     labels = workload.shapes.validation.labels.shape
     fields = {
@@ -132,9 +138,21 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
         "packages": registry.package_identities(name, task["model"]["name"], optimizer),
     }
     tensors = shardings.tensors(workload, step["batch_size"])
-    if step["rematerialization"] == "full" and not any(STACKED in name for name in tensors.tensors):
-        raise BadInput("step.rematerialization=full: the model has no stacked layers to compute again. Leave it out.")
+    again = step["rematerialization"]
+    if again != "none" and not any(STACKED in name for name in tensors.tensors):
+        raise BadInput(
+            f"step.rematerialization={again}: the model has no stacked layers to compute again. Leave it out."
+        )
     return source, fields, tensors
+
+
+def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) -> None:
+    """Raises BadInput unless the model has the tensors that are kept."""
+    from harness.runners import layouts
+
+    known = layouts.kept_names(study, source)
+    for name in kept:
+        check_choice("step.rematerialization", name, ("none", "full", *known))
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
@@ -154,21 +172,25 @@ def _shape(step: Config) -> Shape:
     for key, value in step["shape"].items():
         if key not in known:
             raise BadInput(f"step.shape.{key}: unknown key; {nearest(key, known)}")
-        if isinstance(getattr(SHAPES[step["model"]], key), bool):
+        default = getattr(SHAPES[step["model"]], key)
+        if isinstance(default, bool):
             if not isinstance(value, bool):
                 raise BadInput(f"step.shape.{key} must be true or false, not {value!r}")
         else:
-            check_int(f"step.shape.{key}", value, 1)
+            check_int(f"step.shape.{key}", value, 0 if key in shapes.OMITTED else 1)
     shape = dataclasses.replace(SHAPES[step["model"]], **step["shape"])
     if shape.kv % 2:
         raise BadInput(f"step.shape.kv={shape.kv} must be even, because positions rotate pairs of numbers")
+    if shape.key_heads and shape.heads % shape.key_heads:
+        raise BadInput(f"step.shape.key_heads={shape.key_heads} does not divide heads={shape.heads}")
     return shape
 
 
 def _hardware(engine: str, asked: str | None) -> str:
     """Returns the device whose costs are predicted: the topology's device, otherwise the requested one."""
     if asked is not None:
-        check_choice("hardware", asked, HARDWARE)
+        check_choice("hardware", asked.partition(";")[0], HARDWARE)
+        described(asked)  # checks the options
     if not engine.startswith(f"{AHEAD}:"):
         return asked or "v5p"
     topology = engine.partition(":")[2]
@@ -176,9 +198,11 @@ def _hardware(engine: str, asked: str | None) -> str:
     named = topology.partition(":")[0]
     own = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
     assert own is not None  # every version has hardware
-    if asked not in (None, own):
+    if asked is None:
+        return own
+    if asked.partition(";")[0] != own:
         raise BadInput(f"hardware={asked}: engine={engine} predicts costs of {own}. Leave out hardware.")
-    return own
+    return asked
 
 
 def _devices(engine: str, asked: int | None) -> int | None:

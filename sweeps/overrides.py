@@ -32,6 +32,7 @@ _TEXTS = (
     "ratings.history",
     "table.path",
     "archive.store",
+    "hardware",
     *OF_PAIRS,
 )
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes

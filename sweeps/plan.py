@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from results import cli, printing
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, number_of, positive
 
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.plan")
@@ -65,8 +65,10 @@ def main(argv: list[str]) -> int:
         topologies.check(topology)
         if "device" in given or "devices" in given:
             raise BadInput("topology= and device= both name devices. Use one of them.")
-    seconds = _seconds(given.get("timeout"))
-    price = absent_devices.price_of(given.get("price"))
+    seconds, price = (
+        None if given.get(key) is None else positive(key, given[key], noun)
+        for key, noun in (("timeout", "number of seconds"), ("price", "number of dollars per device-hour"))
+    )
     if CALIBRATION in rest:
         return _calibration(line)
     elsewhere = topology is not None or "device" in given
@@ -123,18 +125,6 @@ def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if not given[key]:
             raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
     return given, [word for word in words if word not in own]
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise BadInput(f"timeout={text} is not a number of seconds above 0")
-    return seconds
 
 
 def _costs(
@@ -226,7 +216,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
     dollars = _UNKNOWN if total is None or price is None else total.times(price / 3600)
     return [
         counts.step.flops if counts else None,
-        counts.step.fused_bytes if counts else None,
+        counts.step.bytes if counts else None,
         counts.parameters if counts else None,
         verdict.needed_bytes if verdict else memory,
         "compiler" if verdict else "about",

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import measured_layouts
 from analysis.cores import factorizations
 from analysis.fitting import curve_fits, extents, fits, selection_bias
 from analysis.fitting.curve_fits import CurveFits
@@ -135,6 +136,16 @@ def test_predicted_seconds_of_layouts_are_those_of_the_cost_model(commits: list[
     assert checked == {
         "cpu-emulated, float32": 88, "device, float32": 48, "tpu-aot, bfloat16": 3, "whole": 53,
     }  # fmt: skip
+
+
+def test_predicted_seconds_of_steps_compiled_for_tpus_agree_with_the_schedule_of_the_compiler() -> None:
+    """A core of TPU v3 has 0.94e9 cycles per second (Jouppi et al. 2020, doi 10.1145/3360307)."""
+    compiled = [one for one in measured_layouts.load(RELEASE) if one.number("scheduled_cycles") > 0]
+    ratios = [one.number("scheduled_cycles") / 0.94e9 / one.number("predicted_step_seconds") for one in compiled]
+    assert sorted(ratios) == pytest.approx([0.76, 0.99, 1.56], abs=0.01)
+    for one in compiled:
+        low, middle, high = (one.number(f"predicted_step_seconds{end}") for end in ("_low", "", "_high"))
+        assert 0 < low < middle < high
 
 
 def _once(each: dict[str, Any], devices: int) -> Collective:

@@ -20,6 +20,7 @@ from workloads.workload import DATA, STACKED, Array, Names, Params
 
 LAYERS = "layers"  # axis of stacked layers
 GATHERED = "gathered"  # name of parameters that are gathered again in the backward pass
+ATTENTION = "attention"  # name of the output of attention, for ``kept``
 
 
 class Named(meta.Partitioned[Any]):
@@ -37,16 +38,19 @@ class Sharding(NamedTuple):
       specs: pytree like the parameters of ``PartitionSpec`` over mesh axes. Parts over DATA are gathered before use.
       precision: dtype that they are rounded to before they are gathered.
       rematerialized: whether stacked layers are computed again in the backward pass.
+      kept: names of the tensors of these layers that are stored instead. See ``kept``.
     """
 
     layout: Mapping[str, str]
     specs: Params
     precision: str
     rematerialized: bool = False
+    kept: Names = ()
 
 
 _SHARDING: ContextVar[Sharding | None] = ContextVar("sharding", default=None)
 _SEEN: ContextVar[list[tuple[Names, tuple[int, ...]]] | None] = ContextVar("seen", default=None)
+_NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
 
 
 def named(init: Callable[..., Array], *names: str) -> Callable[..., Named]:
@@ -97,10 +101,24 @@ def batch_is_divided() -> bool:
     return sharding is not None and bool(sharding.layout.get("batch"))
 
 
-def are_rematerialized() -> bool:
-    """Returns whether stacked layers of the program that is traced are computed again in the backward pass."""
+def rematerialized(layer: Any) -> Any:
+    """Returns a Flax layer. If the program that is traced asks for it, the backward pass computes the layer again."""
+    from flax import linen as nn
+
     sharding = _SHARDING.get()
-    return sharding is not None and sharding.rematerialized
+    if sharding is None or not sharding.rematerialized:
+        return layer
+    policy = jax.checkpoint_policies.save_only_these_names(*sharding.kept) if sharding.kept else None
+    return nn.remat(layer, policy=policy)
+
+
+def kept(x: Array, name: str) -> Array:
+    """Names a tensor of a stacked layer, which a rematerialized program can store instead of computing it again."""
+    names = _NAMES.get()
+    if names is not None:
+        names.append(name)
+    sharding = _SHARDING.get()
+    return x if sharding is None or name not in sharding.kept else checkpoint_name(x, name)
 
 
 @contextlib.contextmanager
@@ -111,6 +129,16 @@ def sharded(sharding: Sharding | None) -> Iterator[None]:
         yield
     finally:
         _SHARDING.reset(token)
+
+
+def kept_names(function: Callable[..., Any], *arguments: Any) -> Names:
+    """Returns the names of the tensors that ``kept`` names in a function."""
+    token = _NAMES.set([])
+    try:
+        jax.eval_shape(function, *arguments)
+        return tuple(dict.fromkeys(_NAMES.get() or []))
+    finally:
+        _NAMES.reset(token)
 
 
 def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Names, tuple[int, ...]]]:

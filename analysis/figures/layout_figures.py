@@ -155,7 +155,7 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     table = steps_table()
     table = table[table["status"] == COMPARED]
     goal = "band: stated 90 % range, ring: mixture of experts"
-    figure, ax = axes("Predictions of published steps", goal, beside=True)
+    figure, ax = axes("Predictions of published steps", goal)
     ax.axhspan(1 / RANGE, RANGE, color=INK, alpha=0.08, linewidth=0)
     ax.axhline(1.0, color=INK, linewidth=0.8)
     for style, (chip, own) in zip(draw.styles(), table.groupby("chip", sort=True), strict=False):
@@ -180,7 +180,7 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.set(xlabel="chips", ylabel="predicted over published seconds")
     ax.grid(**GRID)
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=7)
+    ax.legend(loc="lower right", fontsize=7)
     yield Picture(("ratio",), figure)
 
 

@@ -92,15 +92,7 @@ def _picture(one: Answer) -> Any:
     ticks.in_decades(right.xaxis, right.get_xlim())
     right.set(xlabel=f"device-hours to {end}, by devices", ylabel=f"seconds to {end}")
     right.grid(**GRID)
-    figure.legend(
-        *left.get_legend_handles_labels(),
-        ncols=3,
-        fontsize=8.5,
-        frameon=False,
-        loc="lower left",
-        bbox_to_anchor=(left.get_position().x0, 0.0),
-        borderaxespad=0.2,
-    )
+    draw.legend_below(left, *left.get_legend_handles_labels(), columns=3)
     return figure
 
 

@@ -53,16 +53,7 @@ def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
     left.plot(across, perfect, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="perfect scaling", zorder=1.5)
     left.plot([], [], color=INK, label="one run", **RUN)
     handles, names = left.get_legend_handles_labels()
-    figure.legend(
-        [*handles[2:], *handles[1::-1]],
-        [*names[2:], *names[1::-1]],
-        ncols=2,
-        fontsize=8.5,
-        frameon=False,
-        loc="lower left",
-        bbox_to_anchor=(left.get_position().x0, 0.0),
-        borderaxespad=0.2,
-    )
+    draw.legend_below(left, [*handles[2:], *handles[1::-1]], [*names[2:], *names[1::-1]], columns=2)
     return figure
 
 

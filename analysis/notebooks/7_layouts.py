@@ -79,8 +79,8 @@ shown.sort_values(["redundancy", "MB sent"])
 # %% [markdown]
 # ## Predicted cost of a step
 #
-# Seconds are predicted for a TPU v5p by a cost model without overlap. This small network is bound by latency, so the
-# layout without communication is the fastest and needs the most memory.
+# Seconds are predicted for a TPU v5p. For this small network, data parallelism over all devices is predicted to be the
+# fastest.
 
 # %%
 picture.show(layout_figures.cost(emulated))
@@ -127,8 +127,8 @@ published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_
 # %% [markdown]
 # ## Predicted steps of others
 #
-# A cost model with six constants predicts the seconds of published steps on TPUs and GPUs. Each row is compared, or has
-# a reason. The band of the picture is the stated range. Rings are mixtures of experts.
+# The same cost model predicts the seconds of published steps on TPUs and GPUs. Each row is compared, or has a reason.
+# The band of the picture is the stated range. Rings are mixtures of experts.
 
 # %%
 steps = published_steps.table()

@@ -281,5 +281,20 @@ def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
     return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)
 
 
+def legend_below(ax: Axes, handles: Sequence[Any], names: Sequence[str], *, columns: int) -> None:
+    """Draws a legend below the axes of a figure, which starts where these axes start."""
+    assert ax.figure is not None
+    ax.figure.legend(
+        handles,
+        names,
+        ncols=columns,
+        fontsize=8.5,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(ax.get_position().x0, 0.0),
+        borderaxespad=0.2,
+    )
+
+
 def _between(fit: regimes.Fit) -> np.ndarray:
     return np.geomspace(fit.batch_size[0], fit.batch_size[-1], 201)

@@ -37,9 +37,9 @@ class Outline(NamedTuple):
     dimensions: np.ndarray
 
 
-def counted(jaxpr: Any) -> ProgramCost:
-    """Returns the costs of one program."""
-    return ProgramCost(jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
+def counted(jaxpr: Any, parameters: int = 0) -> ProgramCost:
+    """Returns the costs of one program, whose first ``parameters`` arguments are weights."""
+    return ProgramCost(jaxpr_cost.of(jaxpr, parameters), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 class Piece(NamedTuple):
@@ -52,7 +52,11 @@ class Piece(NamedTuple):
 
 
 def costs(
-    sizes: Sequence[int], program: Program, part: Program | None = None, pieces: list[Piece] | None = None
+    sizes: Sequence[int],
+    program: Program,
+    part: Program | None = None,
+    pieces: list[Piece] | None = None,
+    parameters: int = 0,
 ) -> dict[int, ProgramCost]:
     """Returns the costs of a program at each size. Only some of the programs are traced.
 
@@ -66,6 +70,7 @@ def costs(
       part: returns a part of the program that determines the rest, and that is faster to trace. By default, only the
         operations of counted programs are compared.
       pieces: pieces that are known from other calls for the same program. New ones are added.
+      parameters: number of the first arguments of the program that are weights.
     """
     pieces = [] if pieces is None else pieces
     program = functools.lru_cache(KEPT)(program)
@@ -77,7 +82,7 @@ def costs(
         first, last = own[0], own[-1]
         known = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
         if known is None and len(own) < FEWEST:
-            found |= {size: counted(program(size)) for size in own if size not in found}
+            found |= {size: counted(program(size), parameters) for size in own if size not in found}
             continue
         if known is None and _is_affine(own, program, part):
             known = Piece(first, last, program(first), program(last))
@@ -86,7 +91,7 @@ def costs(
             middle = len(own) // 2
             left += [own[: middle + 1], own[middle:]]
         else:
-            found |= _between(own, known)
+            found |= _between(own, known, parameters)
     return found
 
 
@@ -130,10 +135,10 @@ def _is_affine(sizes: Sequence[int], program: Program, part: Program | None) -> 
     return outline(program(first)).operations == outline(program(last)).operations
 
 
-def _between(sizes: Sequence[int], piece: Piece) -> dict[int, ProgramCost]:
+def _between(sizes: Sequence[int], piece: Piece, parameters: int) -> dict[int, ProgramCost]:
     """Returns the costs at sizes of a piece."""
     first, last = piece.first, piece.last
-    ends = counted(piece.few), counted(piece.more)
+    ends = counted(piece.few, parameters), counted(piece.more, parameters)
     held = jaxpr_cost.held_bytes_between(piece.few, piece.more, (np.array(sizes) - first) / (last - first))
     found = {}
     for size, peak in zip(sizes, held, strict=True):

@@ -1,5 +1,6 @@
 """Counts the costs of a program in its jaxpr, before compilation: FLOPs, memory traffic and approximate peak memory."""
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -27,17 +28,25 @@ _APART = {
 }
 _PICK = ("gather", "dynamic_slice")  # these read as many bytes as they return
 _PUT = ("scatter", "scatter-add", "scatter_add", "dynamic_update_slice")  # write as many bytes as their updates have
-_FREE = ("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
+_FREE = ("name", "reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims")
+_PRODUCTS = ("dot_general", "conv_general_dilated")
+# Operations whose result is a weight if their first operand is one.
+_MOVES = {
+    *("convert_element_type", "reduce_precision", "copy", "transpose", "rev", "slice", "dynamic_slice", "pad"),
+    *("all_gather", "all_gather_invariant", "pvary", "sharding_constraint", "optimization_barrier", *_FREE),
+}
 
 
-def of(jaxpr: Any) -> Work:
+def of(jaxpr: Any, parameters: int = 0) -> Work:
     """Returns the work of a program. Loops count as in ``matrix_flops``.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.
+      parameters: number of its first arguments that are weights.
     """
-    fused, most, operations = _moved(_open(jaxpr))
-    return Work(matrix_flops(jaxpr), fused, most, operations)
+    program = _open(jaxpr)
+    moved, _ = _moved(program, [at < parameters for at in range(len(program.invars))])
+    return moved._replace(flops=matrix_flops(jaxpr))
 
 
 def equations(jaxpr: Any) -> int:
@@ -112,27 +121,68 @@ def _shares(jaxpr: Any) -> Iterator[Any]:
                 yield from _shares(inner)
 
 
-def _moved(jaxpr: Any) -> tuple[float, float, float]:
-    """Returns the memory traffic of operations that are not fused, that of all operations, and the operation count."""
-    fused = most = operations = 0.0
+def _moved(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
+    """Returns the memory traffic and the operations of a program, and which of its results are weights.
+
+    Args:
+      jaxpr: the program.
+      given: whether each argument is a weight.
+    """
+    total = Work()
+    weights = {var for var, is_weight in zip(jaxpr.invars, given, strict=True) if is_weight}
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         params = equation.params
-        inner = list(jaxprs_in_params(params))
-        if name == "cond":
-            own = max((_moved(branch.jaxpr) for branch in params["branches"]), key=lambda each: each[1])
-        elif inner and name not in _APART:
-            turns = params["length"] if name == "scan" else 1
-            own = tuple(turns * sum(parts) for parts in zip(*(_moved(_open(each)) for each in inner), strict=True))
-        elif name in _FREE:
-            continue
+        known = [not isinstance(var, Literal) and var in weights for var in equation.invars]
+        inner = [_open(each) for each in jaxprs_in_params(params)]
+        if inner and name not in _APART:
+            # The last arguments are those of the inner program. A condition has the choice before them.
+            within = [_moved(each, [*[False] * len(each.invars), *known][len(known) :]) for each in inner]
+            works = [work for work, _ in within]
+            if name == "cond":
+                own = _of_branches(works)
+            else:
+                own = functools.reduce(Work.plus, works).times(params["length"] if name == "scan" else 1)
+            for _, results in within:
+                weights |= {var for var, is_weight in zip(equation.outvars, results, strict=False) if is_weight}
         else:
-            moved = _bytes_moved(equation, name)
-            own = (moved if name in _APART else 0.0), moved, 1.0
-        fused += own[0]
-        most += own[1]
-        operations += own[2]
-    return fused, most, operations
+            if known and known[0] and name in _MOVES:
+                weights.add(equation.outvars[0])
+            if name in _FREE:
+                continue
+            own = _traffic(equation, name, known)
+        total = total.plus(own)
+    return total, [not isinstance(var, Literal) and var in weights for var in jaxpr.outvars]
+
+
+def _of_branches(works: Sequence[Work]) -> Work:
+    """Returns the work of a conditional: the most expensive branch, with the smallest operands of matmuls.
+
+    A convolution has a branch for CPUs, which copies windows into a larger matrix.
+    """
+    most = max(works, key=lambda each: each.bytes)
+    least = min((each for each in works if each.bytes > each.other_bytes), key=_in_matmuls, default=most)
+    return least._replace(other_bytes=most.bytes - _in_matmuls(least), operations=most.operations)
+
+
+def _in_matmuls(work: Work) -> float:
+    return work.bytes - work.other_bytes
+
+
+def _traffic(equation: Any, name: str, known: Sequence[bool]) -> Work:
+    """Returns the memory traffic of an operation, given whether each operand is a weight."""
+    if name not in _PRODUCTS:
+        return Work(other_bytes=_bytes_moved(equation, name) if name in _APART else 0.0, operations=1.0)
+    sizes = [float(array_bytes(var)) for var in (*equation.invars, *equation.outvars)]
+    if any(known):
+        kinds = [*known, False]
+    elif name == "dot_general" and equation.params["dimension_numbers"][1][0]:
+        largest = max(sizes)
+        return Work(0.0, sum(sizes) - largest, largest, operations=1.0)
+    else:
+        kinds = [False, False, True]  # the gradient of a weight
+    weights = sum(size for size, is_weight in zip(sizes, kinds, strict=True) if is_weight)
+    return Work(activation_bytes=sum(sizes) - weights, weight_bytes=weights, operations=1.0)
 
 
 def _bytes_moved(equation: Any, name: str) -> float:

@@ -27,11 +27,11 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
     # The fused kernel is an opaque C++ call. XLA's program does the same work.
     als = dataclasses.replace(study, kernel="xla")
     programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
-    halves = [jaxpr_cost.of(programs[name]) for name in HALVES]
+    work = {name: _without_scores(jaxpr_cost.of(each)) for name, each in programs.items()}
     held = max(jaxpr_cost.held_bytes(each) for each in programs.values())
     return Counts(
-        step=Work(*map(sum, zip(*halves, strict=True))),
-        evaluation=jaxpr_cost.of(programs["objective"]),
+        step=work[HALVES[0]].plus(work[HALVES[1]]),
+        evaluation=work["objective"],
         parameters=sum(of.sizes) * study.dim,
         held_bytes=held,
         equations=sum(map(jaxpr_cost.equations, programs.values())),
@@ -39,6 +39,11 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
         precision=study.solver_dtype,
         least_bytes=held,
     )
+
+
+def _without_scores(work: Work) -> Work:
+    """Returns the work of a program without attention, whose matmuls with batch dimensions are like all others."""
+    return work._replace(activation_bytes=work.activation_bytes + work.score_bytes, score_bytes=0.0)
 
 
 def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:

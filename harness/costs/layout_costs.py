@@ -17,11 +17,12 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
     one = layouts.laid(study, source)
     step = layouts.whole_step(one)
     jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)
-    work = jaxpr_cost.of(jaxpr)
     share = one.mesh.size
+    work = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(step.carry.params))).times(1 / share)
+    copies = one.mesh.get(one.layout.get("batch", ""), 1)  # devices with other examples, which read the same weights
     held = jaxpr_cost.held_bytes(jaxpr) / share
     return Counts(
-        step=Work(work.flops / share, work.fused_bytes / share, work.most_bytes / share, work.operations),
+        step=work._replace(weight_bytes=copies * work.weight_bytes, operations=share * work.operations),
         evaluation=Work(),
         parameters=sum(leaf.size for leaf in jax.tree.leaves(step.carry.params)),
         held_bytes=held,

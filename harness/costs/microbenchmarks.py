@@ -17,7 +17,7 @@ from results.costs.counts import Work
 from results.costs.predictions import Rates
 from workloads import caches
 
-FORMAT = 2
+FORMAT = 3
 FACTOR = 3.0  # predictions from a probe are accurate within this factor at best, since networks differ
 KEPT = ("backend", "rates", "networks", "all_reduce")  # measurements that predictions use
 
@@ -77,7 +77,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     steps = [predictions.seconds(run.work, full).middle for run in runs]
     scale, call = _fitted(runs, steps)
     spread = predictions.calibration(
-        [run.seconds / (scale * step + call * run.calls) for run, step in zip(runs, steps, strict=True)]
+        [run.seconds / (scale * step + call * run.calls) for run, step in zip(runs, steps, strict=True)], full.factor
     )
     compiling = predictions.calibration(
         [run.compiling / predictions.compiling_seconds(run.equations, full) for run in runs]
@@ -112,16 +112,8 @@ def _typical(found: Fields, device_kind: str, backend: str, precision: str) -> R
     in_full = found["rates"]["float32"]
     tables = predictions.rates(device_kind, backend, precision)
     if tables is None:
-        products, memory = predictions.REACHED
-        return Rates(
-            products * own["flops"],
-            memory * own["bytes"],
-            own["operation_seconds"],
-            predictions.CALL_SECONDS,
-            predictions.CPU.equation_seconds,
-            FACTOR,
-            f"a probe of {device_kind}",
-        )
+        rates = predictions.accelerator(backend, own["flops"], own["bytes"], f"a probe of {device_kind}")
+        return rates._replace(operation_seconds=own["operation_seconds"])
     if backend == "cpu":  # its table has the float32 rate
         return tables._replace(flops=tables.flops * own["flops"] / in_full["flops"])
     return tables

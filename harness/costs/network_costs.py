@@ -130,6 +130,7 @@ def _steps(
             lambda share: step_jaxpr(workload, share, microbatches, shards, lane),
             lambda share: loss_jaxpr(workload, share // microbatches, shards, lane),
             _pieces((network, divided, microbatches, shards)),
+            len(jax.tree.leaves(lane[0].params)),
         )
     return found
 
@@ -166,8 +167,10 @@ def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
     """Returns the work, held bytes and equations of an evaluation, which all batch sizes share."""
-    jaxpr = evaluation_jaxpr(programs.workload_of(key, json.loads(source)), shards)
-    return (jaxpr_cost.of(jaxpr), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
+    workload = programs.workload_of(key, json.loads(source))
+    jaxpr = evaluation_jaxpr(workload, shards)
+    parameters = len(jax.tree.leaves(programs.one_lane(workload)[0].params))
+    return (jaxpr_cost.of(jaxpr, parameters), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 def step_jaxpr(
@@ -181,6 +184,12 @@ def step_jaxpr(
     sizes = [(DATA, shards)] if shards > 1 else None
     with jax.default_matmul_precision("highest"):
         return jax.make_jaxpr(step, axis_env=sizes)(*given)
+
+
+def step_work(workload: Workload, examples: int) -> Work:
+    """Returns the work of a step on one device."""
+    lane = programs.one_lane(workload)
+    return jaxpr_cost.of(step_jaxpr(workload, examples, lane=lane), len(jax.tree.leaves(lane[0].params)))
 
 
 def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> Any:

@@ -21,7 +21,7 @@ from results.costs import collectives
 from results.plans import layout as plans
 from results.plans.layout import LayoutStudy
 from results.plans.study import Trial
-from workloads import registry
+from workloads import axes, registry
 from workloads.layouts import shapes
 from workloads.layouts.notation import Layout, Mesh, Refused, Tensors, read_layout, read_mesh
 from workloads.layouts.shapes import Shape
@@ -49,9 +49,14 @@ class LaidOutStudy(NamedTuple):
     def on(self, devices: list[Any]) -> PartitionedStep:
         """Returns the step on devices, of which the mesh takes the first."""
         study = self.study
-        rematerialized = study.rematerialization == "full"
         return partitioned(
-            self.workload, study.optimizer, self.mesh, self.layout, devices, rematerialized=rematerialized
+            self.workload,
+            study.optimizer,
+            self.mesh,
+            self.layout,
+            devices,
+            rematerialized=study.rematerialization != "none",
+            kept=study.kept,
         )
 
 
@@ -68,11 +73,21 @@ def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensor
     if study.dataset == plans.COUNTING:
         shape = Shape(**study.model_options)
         row = shapes.dataset(shape, study.length)
-        workload = registry.workload(row, "transformer_rotary", shape.options, study.optimizer, study.precision)
+        options = shape.options | study.step_options
+        workload = registry.workload(row, "transformer_rotary", options, study.optimizer, study.precision)
         return workload, shape.vocab, shapes.tensors(shape, study.batch_size, study.length)
     row = registry.dataset(study.dataset, source)
-    workload = registry.workload(row, study.model, study.model_options, study.optimizer, study.precision)
+    options = {**study.model_options, **study.step_options}
+    workload = registry.workload(row, study.model, options, study.optimizer, study.precision)
     return workload, row.classes, shardings.tensors(workload, study.batch_size)
+
+
+def kept_names(study: LayoutStudy, source: Source) -> tuple[str, ...]:
+    """Returns the names of the tensors of stacked layers that a rematerialized step can keep."""
+    workload, _, _ = described(study, source)
+    shapes_of = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
+    inputs = workload.shapes.validation.inputs
+    return axes.kept_names(workload.predict, *shapes_of, jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype))
 
 
 def run(
@@ -278,7 +293,8 @@ def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
         state, _ = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
         return _changes(_first_state(one, step, trial), state)
 
-    return _kept("reference", (study.stream, study.precision, study.rematerialization, trial.seed), compute)
+    key = (study.stream, study.precision, study.rematerialization, study.attention_block, trial.seed)
+    return _kept("reference", key, compute)
 
 
 def _difference(gradients: Gradients, others: Gradients) -> float:

@@ -66,7 +66,7 @@ def _ways(sizes: Mapping[str, int], batch_size: int) -> Iterator[Division]:
             if data > batch_size:
                 continue
             over_data = [(name, DATA) for name in ("embed", "inputs") if data > 1 and sizes.get(name, 1) % data == 0]
-            for names in (("heads", "mlp", "vocab"), ("heads", "mlp"), ("embed",)):
+            for names in (("heads", "key_heads", "mlp", "vocab"), ("heads", "key_heads", "mlp"), ("embed",)):
                 over_model = [(name, MODEL) for name in names if model > 1 and sizes.get(name, 1) % model == 0]
                 pairs = tuple(sorted({name: axis for name, axis in (*over_data, *over_model) if name in sizes}.items()))
                 if pairs and (model == 1 or any(axis == MODEL for _, axis in pairs)):

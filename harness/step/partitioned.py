@@ -17,7 +17,7 @@ from harness.step import rng, shardings, training
 from harness.step.training import TrainState
 from workloads import axes, losses, registry
 from workloads.axes import Sharding
-from workloads.workload import Array, Examples, State, Workload
+from workloads.workload import Array, Examples, Names, State, Workload
 
 # Values of the metaparameters that an optimizer tunes. Costs do not depend on them.
 METAPARAMETERS = {"learning_rate": 1e-3, "momentum": 0.9, "b1": 0.9, "beta": 0.95, "weight_decay": 0.0}
@@ -32,6 +32,7 @@ class PartitionedStep(NamedTuple):
       on: mesh of devices.
       layout: mesh axis of each divided axis.
       rematerialized: whether stacked layers are computed again in the backward pass.
+      kept: names of their tensors that are stored instead.
       carry: shapes of the state of a trial, with their shardings.
     """
 
@@ -40,6 +41,7 @@ class PartitionedStep(NamedTuple):
     on: Mesh
     layout: Mapping[str, str]
     rematerialized: bool
+    kept: Names
     carry: TrainState
 
     def start(self, seed: Array) -> TrainState:
@@ -62,7 +64,7 @@ class PartitionedStep(NamedTuple):
             total, state = self.workload.loss(params, carry.state, batch, weights, keys, jnp.float32(0))
             return total / count, state
 
-        sharding = Sharding(self.layout, whole, self.workload.precision, self.rematerialized)
+        sharding = Sharding(self.layout, whole, self.workload.precision, self.rematerialized, self.kept)
         with axes.sharded(sharding), jax.sharding.use_abstract_mesh(self.on.abstract_mesh):
             value, grads = jax.value_and_grad(loss, has_aux=True)(carry.params)
         return value, jax.lax.with_sharding_constraint(grads, placements(self.carry.params))
@@ -99,6 +101,7 @@ def partitioned(
     devices: list[Any],
     *,
     rematerialized: bool = False,
+    kept: Names = (),
 ) -> PartitionedStep:
     """Returns a step on the first devices of a list. The last mesh axis varies fastest.
 
@@ -109,6 +112,7 @@ def partitioned(
       layout: mesh axis of each divided axis.
       devices: at least as many devices as the mesh has.
       rematerialized: whether stacked layers are computed again in the backward pass.
+      kept: names of their tensors that are stored instead. See ``axes.kept``.
     """
     shape = tuple(mesh.values())
     auto = tuple(AxisType.Auto for _ in mesh)
@@ -124,7 +128,7 @@ def partitioned(
     def placed(leaf: Any, spec: P) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(on, spec))
 
-    return PartitionedStep(workload, rule, on, layout, rematerialized, jax.tree.map(placed, shapes, specs))
+    return PartitionedStep(workload, rule, on, layout, rematerialized, kept, jax.tree.map(placed, shapes, specs))
 
 
 def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Examples:

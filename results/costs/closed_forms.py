@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from results.costs.collectives import Axes, Collective, Groups, Totals
+from results.costs.counts import Work
 
 Names = tuple[str, ...]
 Sent = dict[tuple[str, str, int, str], int]  # bytes of a collective by operation, mesh axis, times and name
@@ -72,18 +73,58 @@ class Costs(NamedTuple):
     """Costs of one training step on one device.
 
     Attributes:
-      flops: FLOPs of matmuls, two per multiply-add.
+      work: FLOPs of matmuls, two per multiply-add, and the bytes that they read and write.
       argument_bytes: bytes of parameters, of both means of Adam, and of the batch.
       activation_bytes: estimated bytes of activations and gradients at the peak.
       collectives: collectives of the step. Each has only its first group, because all groups are alike.
       totals: count, bytes and wire bytes of the collectives, by operation and mesh axis.
     """
 
-    flops: int
+    work: Work
     argument_bytes: int
     activation_bytes: int
     collectives: tuple[Collective, ...]
     totals: Totals
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of matmuls."""
+        return int(self.work.flops)
+
+
+def sizes_of(shape: Mapping[str, int], batch: int, length: int) -> dict[str, int]:
+    """Returns the size of each named axis.
+
+    Args:
+      shape: number of layers, heads and tokens, and widths, as in ``workloads.layouts.shapes.Shape``.
+      batch, length: number of sequences, and tokens of a sequence.
+    """
+    widths = {name: shape[name] for name in ("layers", "embed", "heads", "kv", "mlp", "vocab")}
+    lengths = dict.fromkeys(("length", "act_length", "memory_length"), length)
+    return {"batch": batch, **lengths, "act_embed": shape["embed"], **widths}
+
+
+def work(
+    sizes: Mapping[str, int],
+    mesh: Axes,
+    layout: Mapping[str, str],
+    *,
+    gated: bool,
+    tied: bool,
+    width: int = _WIDTH,
+    rematerialized: bool = False,
+) -> Work:
+    """Returns the work of the matmuls of a training step of a decoder on one device.
+
+    Args:
+      sizes, mesh, layout, width, rematerialized: as in ``closed_form``.
+      gated: whether the hidden layer has a gate.
+      tied: whether the table of embeddings is also the read-out.
+    """
+    parameters: dict[str, Names] = {"gate": ()} if gated else {}
+    step = _Step(sizes, parameters if tied else parameters | {"predict": ()}, mesh, layout, width, rematerialized)
+    step.add_products(joined=False)
+    return step.work
 
 
 def closed_form(
@@ -120,7 +161,7 @@ def closed_form(
     arguments = sum(map(step.elements, parameters.values()))
     tokens = step.elements(("batch",)) * 2 * sizes["length"]  # inputs and labels
     return Costs(
-        step.flops,
+        step.work,
         _WIDTH * (3 * arguments + tokens + 1),  # and the number of steps of Adam
         step.activation_bytes(arguments),
         *_collectives(step.sent, mesh),
@@ -139,7 +180,7 @@ class _Step:
         width: int,
         rematerialized: bool,
     ):
-        self.flops = 0
+        self.work = Work()
         self._sizes, self._parameters, self._mesh, self._width = sizes, parameters, mesh, width
         self._layers = sizes["layers"]
         self._again = rematerialized
@@ -178,7 +219,17 @@ class _Step:
         own = {each: self._sizes[each] for each in (*matmul.given, *matmul.weight, *matmul.result)}
         for each, axis in split.items():
             own[each] //= self._mesh[axis]
-        self.flops += 2 * times * math.prod(own.values())
+        given, weight, result = (
+            times * self._width * math.prod(own[each] for each in axes)
+            for axes in (matmul.given, matmul.weight, matmul.result)
+        )
+        flops = 2 * times * math.prod(own.values())
+        if matmul.name == "scores":
+            self.work = self.work.plus(Work(flops, given + weight, result))
+        elif matmul.name == "attended":
+            self.work = self.work.plus(Work(flops, weight + result, given))
+        else:
+            self.work = self.work.plus(Work(flops, given + result, 0.0, weight))
         for axis in {axis for each, axis in split.items() if summed and each not in kept}:
             self._send("all-reduce", axis, math.prod(own[each] for each in kept), times, name)
 

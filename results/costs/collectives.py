@@ -1,8 +1,7 @@
-"""Predicts the cost of a step on a mesh: matmuls, memory traffic, and collectives with a latency and a bandwidth.
+"""Collectives of a step on a mesh, and their seconds from a latency and a bandwidth.
 
-Computation and communication are assumed not to overlap, so their times are added. The closed forms are those of *How
-to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections 2, 3 and 5), for two-byte
-weights and activations.
+The closed forms are those of *How to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book,
+sections 2, 3 and 5), for two-byte weights and activations.
 """
 
 import math
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.costs.hardware import HOP_SECONDS, Hardware, passes
+from results.costs.hardware import HOP_SECONDS, Hardware
 
 Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
 Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
@@ -117,46 +116,6 @@ def from_total(operation: str, axes: str, count: int, whole: float, wire: float,
     return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (count,), "")
 
 
-class Prediction(NamedTuple):
-    """Predicted seconds of a step and of its parts, and whether the step fits in memory."""
-
-    compute_seconds: float
-    memory_seconds: float
-    exchange_seconds: float
-    fits: bool
-
-    @property
-    def step_seconds(self) -> float:
-        """Seconds of a step: the maximum of matmul and memory time, plus the time of all collectives."""
-        return max(self.compute_seconds, self.memory_seconds) + self.exchange_seconds
-
-
-def predict(
-    hardware: Hardware,
-    flops: float,
-    held_bytes: float,
-    collectives: Sequence[Collective],
-    over: Axes,
-    precision: str,
-) -> Prediction:
-    """Returns the predicted cost of a step.
-
-    Args:
-      hardware: the kind of all devices.
-      flops: matmul FLOPs of one device.
-      held_bytes: peak memory of one device. Each byte is assumed to be read once and written once.
-      collectives: collectives of the step.
-      over: sizes of the axes with their own links, from ``links``.
-      precision: matmul precision, float32 or bfloat16.
-    """
-    return Prediction(
-        flops * passes(hardware, precision) / hardware.flops,
-        2 * held_bytes / hardware.memory_bandwidth,
-        sum(each.times * exchange_seconds(hardware, each, over) for each in collectives),
-        held_bytes <= hardware.memory_bytes,
-    )
-
-
 def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
     """Sizes of the axes with their own links: those of a mesh, or of the torus that a single axis covers.
 
@@ -194,6 +153,11 @@ def _factors(number: int) -> list[int]:
         if number % prime == 0:
             return [prime, *_factors(number // prime)]
     return [number]
+
+
+def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: Axes) -> float:
+    """Returns the predicted seconds of all collectives of a step, one after another."""
+    return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:

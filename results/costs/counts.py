@@ -8,16 +8,33 @@ class Work(NamedTuple):
 
     Attributes:
       flops: FLOPs of matmuls and convolutions, two per multiply-add.
-      fused_bytes: memory traffic of operations that compilers do not fuse.
-      most_bytes: memory traffic of all operations, assuming that each reads its operands from memory and writes its
-        result back.
+      activation_bytes: bytes of activations that these read and write.
+      score_bytes: the same for scores of attention. They are the largest array of a matmul of two activations with
+        batch dimensions.
+      weight_bytes: the same for weights and their gradients.
+      other_bytes: memory traffic of other operations that compilers do not fuse.
       operations: number of operations. Those in loops are multiplied by the trip count.
     """
 
     flops: float = 0.0
-    fused_bytes: float = 0.0
-    most_bytes: float = 0.0
+    activation_bytes: float = 0.0
+    score_bytes: float = 0.0
+    weight_bytes: float = 0.0
+    other_bytes: float = 0.0
     operations: float = 0.0
+
+    @property
+    def bytes(self) -> float:
+        """Memory traffic of all operations that compilers do not fuse."""
+        return self.activation_bytes + self.score_bytes + self.weight_bytes + self.other_bytes
+
+    def times(self, count: float) -> "Work":
+        """Returns the work of ``count`` repetitions."""
+        return Work(*(count * each for each in self))
+
+    def plus(self, other: "Work") -> "Work":
+        """Returns the sum with other work."""
+        return Work(*map(sum, zip(self, other, strict=True)))
 
 
 class Counts(NamedTuple):

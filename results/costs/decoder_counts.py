@@ -149,21 +149,34 @@ def stored_parameters(decoder: Decoder) -> int:
     return sum(each.parameters for each in products(decoder)) + decoder.vocabulary * decoder.width
 
 
-def attention_flops(decoder: Decoder, length: int, *, causal: bool = True) -> float:
+def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block: int = 0) -> float:
     """Returns the attention FLOPs of one token in a forward pass.
 
     Args:
       decoder: its shape.
       length: number of tokens of a sequence.
       causal: whether masked scores are skipped. Otherwise each token attends to the whole sequence, or to two windows.
+      block: number of tokens of a block of queries and of keys. Only pairs of blocks without a score are then skipped,
+        as in ``workloads.models.attention``. With 0, exactly the masked scores are.
     """
-    seen = length / 2 if causal else length
     window = decoder.window or length
-    near = window * (1 - window / (2 * length)) if causal else min(2 * window, length)
+    if block:
+        seen, near = _scores_in_blocks(length, 0, block), _scores_in_blocks(length, decoder.window, block)
+    else:
+        seen = length / 2 if causal else length
+        near = window * (1 - window / (2 * length)) if causal else min(2 * window, length)
     whole = decoder.global_layers if decoder.window else decoder.layers
     widths = 2 * decoder.head_width + decoder.rope_width  # of keys and of values
     wide = 2 * decoder.global_head_width or widths
     return 2 * decoder.heads * (whole * wide * seen + (decoder.layers - whole) * widths * near)
+
+
+def _scores_in_blocks(length: int, window: int, block: int) -> float:
+    """Returns the scores that causal attention in blocks computes for a token, in the mean over a sequence."""
+    block = min(block, length)
+    blocks = -(-length // block)
+    reach = (window + block - 2) // block if window else blocks  # earlier blocks that a block attends to
+    return sum(min(at, reach) + 1 for at in range(blocks)) * block**2 / length
 
 
 def product_flops(decoder: Decoder, kept: Container[str]) -> float:

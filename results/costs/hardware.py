@@ -1,7 +1,9 @@
 """Peak rates, memory and links of accelerators, from published tables."""
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from results.bad_input import BadInput, check_choice, positive
 
 HOP_SECONDS = 1e-6  # latency of one hop, from section 3 of the book
 
@@ -20,6 +22,7 @@ class Hardware(NamedTuple):
       far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, if
         it is published.
       source: source of these numbers.
+      slices: number of slices that the devices of a step are in.
     """
 
     flops: float
@@ -31,6 +34,7 @@ class Hardware(NamedTuple):
     node: int | None
     far_bandwidth: float | None
     source: str
+    slices: int = 1
 
 
 _BOOK = "How to Scale Your Model, section 2, tables of TPU specifications"
@@ -95,15 +99,48 @@ ACCELERATORS = tuple(row for row in HARDWARE if row != "cpu")
 
 
 def hardware_of(device_kind: str) -> str | None:
-    """Returns the row of the hardware table for JAX's name of a device kind or for the name of a row, if it exists."""
+    """Returns the row of the hardware table for JAX's name of a device kind or for the name of a row, if it exists.
+
+    Options of ``described`` are ignored.
+    """
+    device_kind = device_kind.partition(";")[0]
     if device_kind in ACCELERATORS:
         return device_kind
     return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
 
 
+OPTIONS = {"node": "node", "slices": "slices", "links": "link_bandwidth", "far": "far_bandwidth"}  # and their fields
+
+
+def described(text: str) -> Hardware | None:
+    """Returns hardware with changed links. The result is missing for unknown devices.
+
+    Args:
+      text: name of a row of the table or of a device kind, and pairs with names from ``OPTIONS``, separated as in a
+        mesh. These are the number of devices of a node, the number of slices, and the bandwidths within and between
+        nodes in bytes per second.
+
+    Raises:
+      BadInput: an option is unknown, or its value is not a positive number.
+    """
+    name, *pairs = text.split(";")
+    row = name if name in HARDWARE else hardware_of(name)
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        option, _, value = pair.partition(":")
+        check_choice("option of hardware", option, OPTIONS)
+        number = positive(option, value)
+        if option in ("node", "slices"):
+            if number != int(number):
+                raise BadInput(f"{option}={value} is not a whole number")
+            number = int(number)
+        changes[OPTIONS[option]] = number
+    return None if row is None else HARDWARE[row]._replace(**changes)
+
+
 def backend_of(row: str) -> str:
-    """Returns JAX's name of the backend of an accelerator: tpu for chips in a torus, and gpu for those on a switch."""
-    return "tpu" if HARDWARE[row].axes > 1 else "gpu"
+    """Returns JAX's name of the backend of a row: tpu for chips in a torus, gpu for those on a switch, or cpu."""
+    return "cpu" if row == "cpu" else "tpu" if HARDWARE[row].axes > 1 else "gpu"
 
 
 def passes(hardware: Hardware, precision: str) -> int:

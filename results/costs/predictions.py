@@ -1,7 +1,7 @@
-"""Predicts seconds from the work of a program and the rates of a device, always with a range.
+"""Predicts seconds from the counted work of a program and the rates of a device, always with a range.
 
-The time of a program is the sum of its matmul, memory and per-operation times, assuming no overlap. Tables list the
-rates of each device kind. The rates are ``scaled`` by measured runs if available, otherwise by the steps of a probe
+All predictions use the form of ``step_model``, whose constants were fitted to published steps of decoders. Tables list
+the rates of each device kind. The rates are ``scaled`` by measured runs if available, otherwise by the steps of a probe
 (``harness.costs.probe``). This module does not read the clock or the disk, and does not import JAX.
 """
 
@@ -10,33 +10,44 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from results.costs import step_model
 from results.costs.counts import Work
-from results.costs.hardware import HARDWARE, hardware_of, passes
+from results.costs.hardware import described, hardware_of, passes
+from results.costs.step_constants import CONSTANTS, PUBLISHED, RANGE, SHORTEST
+from results.costs.step_model import Constants, Parts, Step, Terms
 
-PREDICTOR = "3"  # version of the method; ratios to measurements are valid for one version only
+PREDICTOR = "4"  # version of the method; ratios to measurements are valid for one version only
 FEWEST = 3  # measurements needed to estimate the error of predictions
+MOST_SCORES = 1.1  # factor by which scores in memory may lengthen a step that is like published ones
 
 
 class Rates(NamedTuple):
     """Rates of a device kind.
 
     Attributes:
-      flops: matmul FLOPs per second.
-      bytes: memory traffic per second.
+      flops, bytes: matmul FLOPs and memory traffic per second at the peak. ``constants`` has the share that is reached.
+      constants: constants of the cost model.
+      backend: JAX's name of the backend: cpu, gpu or tpu.
       operation_seconds: minimum seconds of an operation.
       call_seconds: seconds that the host needs per call to start programs and read their results.
       equation_seconds: compile time per operation in the text of a program.
       factor: predictions are within this factor of the measured time with 90 % confidence.
+      published: whether steps of decoders were published for this device and precision, which show their range.
       source: readable description of the source of these numbers.
+      slices: number of slices that the devices of a step are in.
     """
 
     flops: float
     bytes: float
+    constants: Constants
+    backend: str
     operation_seconds: float
     call_seconds: float
     equation_seconds: float
     factor: float
+    published: bool
     source: str
+    slices: int = 1
 
 
 class Seconds(NamedTuple):
@@ -57,43 +68,105 @@ class Seconds(NamedTuple):
 
 NOTHING = Seconds(0.0, 0.0, 0.0)
 # A core of a server processor, fitted to the steps of results/published, which were measured on AMD EPYC. Rates differ
-# by a factor of 2 between processors, and by a factor of 2 between programs on one processor.
-CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "rates of a typical processor core")
+# by a factor of 2 between processors, and by a factor of 2 between programs on one processor. Nothing overlaps.
+CPU = Rates(
+    4.4e10,
+    5.9e9,
+    Constants(1.0, 1.0, 1.0, 0.0, 1.0, overlap=1.0),
+    "cpu",
+    4.7e-8,
+    1.5e-4,
+    2.5e-3,
+    5.0,
+    False,
+    "rates of a typical processor core",
+)
 STARTING = 400  # a process's first program takes as long as compiling about this number of operations
-REACHED = (0.35, 0.6)  # fractions of the table's peak rates, for matmuls and for memory, that untuned programs reach
-_LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # seconds per operation
+# Seconds per operation. That of GPUs is the geometric mean of three small networks on an H200 (docs/accelerators.md).
+_LATENCY = {"tpu": 1e-6, "gpu": 6e-7}
 CALL_SECONDS = 1e-3  # host time per call on accelerators
+UNLIKE_PUBLISHED = 3.0  # factor of the range of steps on accelerators that are not like published ones
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     """Returns rates of a device kind from the tables, for matmuls of a precision, or None if the tables lack it."""
     if backend == "cpu":
         return CPU
-    row = hardware_of(device_kind)
-    if row is None:
+    row, found = hardware_of(device_kind), described(device_kind)
+    if row is None or found is None:
         return None
-    found = HARDWARE[row]
+    rates = accelerator(
+        backend,
+        found.flops / passes(found, precision),
+        found.memory_bandwidth,
+        f"tables ({found.source})",
+        published=row in PUBLISHED and precision == "bfloat16",
+    )
+    return rates._replace(slices=found.slices)
+
+
+def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, published: bool = False) -> Rates:
+    """Returns rates of an accelerator from its peaks."""
     return Rates(
-        REACHED[0] * found.flops / passes(found, precision),
-        REACHED[1] * found.memory_bandwidth,
+        flops,
+        bandwidth,
+        CONSTANTS,
+        backend,
         _LATENCY[backend],
         CALL_SECONDS,
         CPU.equation_seconds,
-        CPU.factor,
-        f"tables ({found.source})",
+        UNLIKE_PUBLISHED,
+        published,
+        source,
     )
 
 
-def seconds(of: Work, at: Rates, lanes: int = 1) -> Seconds:
+def of_step(step: Step) -> Seconds:
+    """Returns the predicted seconds of a decoder's step with their 90 % range.
+
+    Raises:
+      KeyError: the hardware table has no row or no peak for the step.
+    """
+    return around(float(step_model.parts(step_model.terms(step), CONSTANTS).step), RANGE)
+
+
+def parts(of: Work, at: Rates, links: float = 0.0) -> Parts:
+    """Returns the predicted seconds of the parts of a program, without the minimum time of operations.
+
+    Args:
+      of: its work.
+      at: rates of the device.
+      links: seconds of its exchanges.
+    """
+    activations, weights = of.activation_bytes, of.weight_bytes + of.score_bytes
+    if at.backend == "cpu":  # all bytes count once, also those of operations that are not matmuls
+        activations, weights = of.bytes, 0.0
+    in_memory = activations / at.bytes, weights / at.bytes
+    terms = Terms(of.flops / at.flops, 0.0, *in_memory, links, math.log2(at.slices), 0.0, at.backend == "gpu")
+    return step_model.parts(terms, at.constants)
+
+
+def seconds(of: Work, at: Rates, lanes: int = 1, links: float = 0.0) -> Seconds:
     """Returns the predicted seconds of a program per trial.
 
     Args:
       of: work of one trial.
       at: rates of the device.
       lanes: number of batched trials, which share the minimum time of each operation.
+      links: seconds of its exchanges.
     """
-    middle = of.flops / at.flops + of.fused_bytes / at.bytes + of.operations * at.operation_seconds / lanes
-    return around(middle, at.factor)
+    middle = float(parts(of, at, links).step) + of.operations * at.operation_seconds / lanes
+    return around(middle, RANGE if is_like_published(of, at, links) else at.factor)
+
+
+def is_like_published(of: Work, at: Rates, links: float = 0.0) -> bool:
+    """Returns whether steps like this one were published: Transformers in 16 bits on the same kinds of devices.
+
+    Published steps take half a second or more, and their attention keeps scores on the chip.
+    """
+    whole = parts(of, at, links).step
+    blocked = parts(of._replace(score_bytes=0.0), at, links).step
+    return bool(at.published and of.score_bytes and whole >= SHORTEST and whole <= MOST_SCORES * blocked)
 
 
 def compiling_seconds(equations: float, at: Rates) -> float:
@@ -120,17 +193,17 @@ class Calibration(NamedTuple):
     runs: int
 
 
-def calibration(ratios: Sequence[float]) -> Calibration | None:
+def calibration(ratios: Sequence[float], factor: float = CPU.factor) -> Calibration | None:
     """Returns the calibration from ratios of measured to predicted seconds, or None without ratios.
 
-    If there are only a few ratios, the spread of the tables is used instead of theirs.
+    If there are only a few ratios, ``factor`` is the spread instead of theirs.
     """
     logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
     if not logs:
         return None
     middle = statistics.median(logs)  # robust to the slower first run of a new process
     if len(logs) < FEWEST:
-        return Calibration(math.exp(middle), CPU.factor, len(logs))
+        return Calibration(math.exp(middle), factor, len(logs))
     from scipy.special import stdtrit  # slow to import
 
     deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1))
@@ -146,5 +219,6 @@ def scaled(at: Rates, by: Calibration, source: str | None = None) -> Rates:
         operation_seconds=at.operation_seconds * by.scale,
         call_seconds=at.call_seconds * by.scale,
         factor=by.factor,
+        published=False,  # its range is that of the measured runs
         source=source or f"tables, scaled by {by.scale:.2g} from {by.runs} measured here, spread × ÷ {by.factor:.2g}",
     )

@@ -1,8 +1,11 @@
-"""Seconds of a training step of a decoder, predicted from its shape and mesh with one set of fitted constants.
+"""Seconds of a training step, predicted from its terms with one set of fitted constants.
 
 Devices overlap matmuls, memory traffic and exchanges in part. On a torus, a step therefore takes longer than each of
-them, but not as long as their sum. GPUs hide memory and exchanges, as far as published steps show. The constants are
-fitted by ``benchmarks/step_model.py`` to published steps, and all forms that were tried are in ``docs/predictions.md``.
+them, but not as long as their sum. On a switch, it takes as long as the longest of them: published steps of GPUs show
+neither memory nor exchanges. The constants are fitted by ``benchmarks/step_model.py`` to published steps, and all forms
+that were tried are in ``docs/predictions.md``.
+
+The terms of a decoder follow from its shape and mesh. Those of other programs are counted: see ``predictions``.
 """
 
 import math
@@ -15,6 +18,7 @@ from results.costs import decoder_counts
 from results.costs.decoder_counts import Decoder
 from results.costs.hardware import HARDWARE, peak
 
+STATE_BYTES = 12  # bytes of a float32 parameter with both means of Adam
 NUMBER_BYTES = 2  # bytes of a weight, an activation or a gradient that is read or sent
 # Mesh axes, each with its meaning in the model. Axes that run between slices start with dcn_.
 AXES = {
@@ -60,8 +64,9 @@ class Terms(NamedTuple):
 
     Attributes:
       products, attention: matmuls at the peak of the precision, and attention at that of bf16.
-      activations, weights: memory traffic of both. Gathered weights are written and read, so theirs counts twice.
-      links: exchanges over all directions of the torus.
+      activations, weights: memory traffic of both. Gathered weights are written and read, so theirs counts twice. The
+        scores of attention that is not blocked count like weights, because softmax reads and writes them again.
+      links: exchanges over all directions of the torus, or into the switch.
       doublings: doublings of the number of slices.
       bubble: idle time of the pipeline relative to the rest.
       switched: whether devices are on a switch, so the constants of GPUs apply.
@@ -127,8 +132,7 @@ def terms(step: Step) -> Terms:
     bytes_each = NUMBER_BYTES / hardware.memory_bandwidth
     # An evaluation is a forward pass. It gathers weights once, where a step sends them and their gradients three times.
     more = 1 + step.evaluated * 2 * decoder_counts.active_parameters(decoder) / products
-    switched = hardware.axes == 1
-    links = 0.0 if switched else sent_bytes(step) / (hardware.axes * hardware.link_bandwidth)
+    links = sent_bytes(step) / (hardware.axes * hardware.link_bandwidth)
     return Terms(
         more * tokens * products / peak(step.row, step.precision),
         more * tokens * attention / hardware.flops,
@@ -137,7 +141,7 @@ def terms(step: Step) -> Terms:
         (1 + step.evaluated / 3) * links,
         math.log2(step.slices),
         _bubble(step),
-        switched,
+        hardware.axes == 1,
     )
 
 
@@ -159,19 +163,41 @@ def sent_bytes(step: Step) -> float:
     return sent + 4 * decoder.active_experts * stream * (expert - 1) / expert  # there and back, in both passes
 
 
+def held_bytes(step: Step) -> float:
+    """Returns the bytes that a device holds in a step, if no tensor is moved to the host and the batch is not in parts.
+
+    These are float32 parameters with both means of Adam, the inputs of all blocks, and the kept tensors.
+    """
+    decoder, mesh = step.decoder, step.mesh
+    ways = math.prod(mesh.get(name, 1) for name in ("fsdp", "tensor", "pipeline", "expert"))
+    kept = [each.used * each.outer for each in decoder_counts.products(decoder) if each.name in step.kept]
+    if decoder_counts.ATTENTION in step.kept:
+        kept.append(decoder.layers * decoder.heads * decoder.head_width)
+    tokens = step.batch_size * step.length / step.devices
+    in_flight = min(1.0, mesh.get("pipeline", 1) / _microbatches(step)) if mesh.get("pipeline", 1) > 1 else 1.0
+    activations = tokens * in_flight * (decoder.layers * decoder.width + sum(kept))
+    return STATE_BYTES * decoder_counts.stored_parameters(decoder) / ways + NUMBER_BYTES * activations
+
+
+def _microbatches(step: Step) -> float:
+    """Returns the number of microbatches of a pipeline."""
+    ways = math.prod(step.mesh.get(name, 1) for name in ("data", "fsdp", "between"))
+    return step.batch_size / ways / step.micro_batch
+
+
 def _bubble(step: Step) -> float:
     """Returns the idle time of a pipeline relative to its work: (stages − 1) / (microbatches × virtual stages)."""
-    stages = step.mesh.get("pipeline", 1)
-    ways = math.prod(step.mesh.get(name, 1) for name in ("data", "fsdp", "between"))
-    return (stages - 1) / (step.batch_size / ways / step.micro_batch * step.virtual_stages)
+    return (step.mesh.get("pipeline", 1) - 1) / (_microbatches(step) * step.virtual_stages)
 
 
 def parts(of: Terms, constants: Constants) -> Parts:
     """Returns the predicted seconds of steps."""
     reached = np.where(of.switched, constants.switched, constants.products)
     products, attention = of.products / reached, constants.attention * of.attention / reached
-    memory = np.where(of.switched, 0.0, constants.activations * of.activations + 2 * of.weights)
+    memory = constants.activations * of.activations + 2 * of.weights
     power = constants.overlap
-    base = ((products + attention) ** power + memory**power + of.links**power) ** (1 / power)
+    overlapped = ((products + attention) ** power + memory**power + of.links**power) ** (1 / power)
+    longest = np.maximum(np.maximum(products + attention, memory), of.links)
+    base = np.where(of.switched, longest, overlapped)
     slices, bubble = base * constants.slices * of.doublings, base * of.bubble
     return Parts(products, attention, memory, of.links, slices, bubble, base + slices + bubble)

@@ -82,7 +82,8 @@ class LayoutStudy(Plan):
         ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice without having one, and not run).
       hardware: device assumed by the predicted costs.
       precision: precision of activations and matmuls.
-      rematerialization: ``full`` recomputes blocks in the backward pass, ``none`` keeps their activations.
+      rematerialization: ``full`` recomputes layers in the backward pass, and ``none`` keeps their activations. Names of
+        tensors, joined by ``+``, keep only these, such as ``attention+out``.
       budget_steps: number of steps to run.
       space: empty, because layouts have no metaparameters.
       seed: seed of the parameters and the data.
@@ -90,6 +91,7 @@ class LayoutStudy(Plan):
       dataset, dataset_version: data set of a task, which gives the shapes of a batch of random numbers, or ``counting``
         for a model shape. Omitted from the plan at their defaults, like the following fields.
       optimizer: name in the registry of ``workloads``.
+      attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
       packages: as in ``BatchStudy``.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
@@ -114,6 +116,7 @@ class LayoutStudy(Plan):
     dataset: str = COUNTING
     dataset_version: str = ""
     optimizer: str = "adam"
+    attention_block: int = 0
     packages: Fields = dataclasses.field(default_factory=dict)
     comparable: str = COMPARABLE
     digits: int = DIGITS[-1]
@@ -130,6 +133,7 @@ class LayoutStudy(Plan):
             "hardware",
             "precision",
             "rematerialization",
+            "attention_block",
             "budget_steps",
         }
     )
@@ -137,6 +141,7 @@ class LayoutStudy(Plan):
         "dataset": COUNTING,
         "dataset_version": "",
         "optimizer": "adam",
+        "attention_block": 0,
         "packages": {},
     }
 
@@ -151,7 +156,9 @@ class LayoutStudy(Plan):
                 f"engine={self.engine}: {AHEAD} needs a topology, and other engines take none. Use {AHEAD}:v5e:4x4."
             )
         check_choice("precision", self.precision, PRECISIONS)
-        check_choice("rematerialization", self.rematerialization, REMATERIALIZATIONS)
+        check_int("attention_block", self.attention_block, 0, MOST_STEPS)
+        if not re.fullmatch(r"[a-z]+(\+[a-z]+)*", self.rematerialization):
+            check_choice("rematerialization", self.rematerialization, REMATERIALIZATIONS)
         if self.space:
             raise BadInput("a layout has no metaparameters to tune. Leave out the search space.")
 
@@ -159,6 +166,16 @@ class LayoutStudy(Plan):
     def engine_name(self) -> str:
         """The engine without its topology."""
         return self.engine.partition(":")[0]
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of the tensors that are kept if layers are recomputed."""
+        return () if self.rematerialization in REMATERIALIZATIONS else tuple(self.rematerialization.split("+"))
+
+    @property
+    def step_options(self) -> dict[str, int]:
+        """The options of the model that the step sets."""
+        return {"attention_block": self.attention_block} if self.attention_block else {}
 
     @property
     def topology(self) -> str:
@@ -190,12 +207,14 @@ class LayoutStudy(Plan):
 
     @property
     def labels(self) -> Labels:
-        """Its names in tables. The model has its batch, and any non-default precision and rematerialization."""
+        """Its names in tables. The model has its batch, and any non-default precision and form of the step."""
         label = f"{self.model}_{self.batch_size}x{self.length}"
         if self.precision != PRECISIONS[0]:
             label += f"_{self.precision}"
         if self.rematerialization != REMATERIALIZATIONS[0]:
-            label += "_rematerialized"
+            label += "_".join(["_rematerialized", *(["keeping", *self.kept] if self.kept else [])])
+        if self.attention_block:
+            label += f"_blocks_of_{self.attention_block}"
         return Labels(self.dataset, label, self.optimizer)
 
     @property

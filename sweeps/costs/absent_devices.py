@@ -1,20 +1,19 @@
 """Devices that a plan is for and that this machine does not have: their rates are from tables only."""
 
-import math
 from typing import NamedTuple
 
 from harness.compiled import topologies
 from harness.run import Settings
 from results.bad_input import BadInput, nearest, number_of
 from results.costs.counts import Counts
-from results.costs.hardware import ACCELERATORS, HARDWARE, backend_of, hardware_of
+from results.costs.hardware import ACCELERATORS, HARDWARE, backend_of, described, hardware_of
 
 
 class AbsentDevices(NamedTuple):
     """Devices of one kind, as JAX counts devices.
 
     Attributes:
-      row: name in ``results.costs.hardware.HARDWARE``.
+      row: name in ``results.costs.hardware.HARDWARE``, with options of its links.
       number: number of devices.
     """
 
@@ -24,12 +23,12 @@ class AbsentDevices(NamedTuple):
     @property
     def backend(self) -> str:
         """JAX's name of the backend."""
-        return backend_of(self.row)
+        return backend_of(self.row.partition(";")[0])
 
     @property
     def memory_bytes(self) -> float:
         """Bytes of memory of a device."""
-        return HARDWARE[self.row].memory_bytes
+        return HARDWARE[self.row.partition(";")[0]].memory_bytes
 
     @property
     def text(self) -> str:
@@ -48,16 +47,19 @@ def read(device: str | None, devices: str | None, settings: Settings) -> AbsentD
         if devices is not None:
             raise BadInput(f"devices={devices} needs a device, such as device=h100")
         return None
-    row = _row(device)
+    name, *options = device.split(";")
+    row = _row(name)
     if row is None:
-        hint = nearest(device, ACCELERATORS)
+        hint = nearest(name, ACCELERATORS)
         known = "" if "choices" in hint else f" choices: {', '.join(sorted(ACCELERATORS))}"
-        raise BadInput(f"unknown device {device!r}; {hint}{known}")
+        raise BadInput(f"unknown device {name!r}; {hint}{known}")
     count = int(devices) if devices is not None and devices.isascii() and devices.isdigit() else 0
     if devices is None:
         count = settings.shards or 1
     if count < 1:
         raise BadInput(f"devices={devices} is not a number of devices. Use an integer of at least 1.")
+    row = ";".join([row, *options])
+    described(row)  # checks the options
     return _checked(row, count, settings)
 
 
@@ -84,26 +86,13 @@ def _checked(row: str, count: int, settings: Settings) -> AbsentDevices:
     return AbsentDevices(row, count)
 
 
-def price_of(text: str | None) -> float | None:
-    """Returns the price of a device-hour in dollars. Raises BadInput if it is not a positive number."""
-    if text is None:
-        return None
-    try:
-        price = float(text)
-    except ValueError:
-        price = 0.0
-    if not 0 < price < math.inf:
-        raise BadInput(f"price={text} is not a number of dollars per device-hour above 0")
-    return price
-
-
 def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
     """Returns the number of devices that should share a step, whose counts are for one device.
 
     This is the smallest divisor of the number of devices at which activations could fit. The result is missing if the
     counted devices suffice, or are all devices.
     """
-    if counts.held_bytes <= devices.memory_bytes or counts.devices == devices.count:
+    if counts.held_bytes <= devices.memory_bytes or counts.devices >= devices.number:
         return None
     whole = counts.held_bytes * counts.devices
     more = [n for n in range(counts.devices + 1, devices.number + 1) if devices.number % n == 0]

@@ -219,7 +219,8 @@ class StoreRatios:
         for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
             there = [one for one in self._of_model(device, study.kind, model) if _alike(one.flops, flops)]
             if len(there) >= least:
-                steps = predictions.calibration([one.ratio for one in there])
+                ranges = [math.sqrt(one.predicted.high / one.predicted.low) for one in there]
+                steps = predictions.calibration([one.ratio for one in there], max(ranges))
                 compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
                 return Known(steps, predictions.calibration(compiled))
         return Known()

@@ -20,7 +20,7 @@ from results.bad_input import BadInput, number_of
 from results.costs import predictions
 from results.costs.collectives import Collective, exchange_seconds, links
 from results.costs.counts import Counts, Verdict
-from results.costs.hardware import HARDWARE, hardware_of
+from results.costs.hardware import described, hardware_of
 from results.costs.predictions import NOTHING, Rates, Seconds
 from results.plans.plan import Plan
 from sweeps.configured_study import ConfiguredStudy, Say, Studies
@@ -329,8 +329,8 @@ def _cost(
     if verdict is None:
         alone = lanes == 1
         at_once = lanes if absent is None else of_group
-        step = predictions.seconds(counts.step, rates, at_once)
-        step = step.plus(_exchange(device, counts, rates, probed=absent is None)).plus(call.times(1 / at_once))
+        step = predictions.seconds(counts.step, rates, at_once, _exchange(device, counts, probed=absent is None))
+        step = step.plus(call.times(1 / at_once))
         trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
         alone = verdict.shards == verdict.devices and verdict.lanes == 1
@@ -369,9 +369,8 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     The range includes the seconds in the compiler's schedule, if its cycles and the clock rate are known.
     """
     assert verdict.flops is not None
-    moved = counts.step.fused_bytes * verdict.lanes
-    middle = verdict.flops / rates.flops + moved / rates.bytes + counts.step.operations * rates.operation_seconds
-    found = predictions.around((middle + (verdict.exchange_seconds or 0.0)) / verdict.lanes, rates.factor)
+    work = counts.step.times(verdict.lanes)._replace(flops=verdict.flops, operations=counts.step.operations)
+    found = predictions.seconds(work, rates, links=verdict.exchange_seconds or 0.0).times(1 / verdict.lanes)
     row = hardware_of(verdict.device_kind)
     if verdict.cycles is not None and row in CLOCKS:
         scheduled = verdict.cycles / CLOCKS[row] / verdict.lanes
@@ -379,21 +378,21 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     return found
 
 
-def _exchange(device: Device, counts: Counts, rates: Rates, *, probed: bool) -> Seconds:
+def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
     """Returns the predicted seconds of summing gradients over devices, from a probe of this machine or a table.
 
     The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
-        return NOTHING
+        return 0.0
     size = 4.0 * counts.parameters
     seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size) if probed else None
-    row = hardware_of(device.kind)
-    if seconds is None and row is not None:
+    hardware = described(device.kind)
+    if seconds is None and hardware is not None:
         group = (tuple(range(counts.devices)),)
-        over = links(HARDWARE[row], {"data": counts.devices})
-        seconds = exchange_seconds(HARDWARE[row], Collective("all-reduce", size, group, (), ""), over)
-    return NOTHING if seconds is None else predictions.around(seconds, rates.factor)
+        over = links(hardware, {"data": counts.devices})
+        seconds = exchange_seconds(hardware, Collective("all-reduce", size, group, (), ""), over)
+    return seconds or 0.0
 
 
 def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
@@ -403,8 +402,8 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)
         except (OSError, ValueError, AttributeError):
             return None
-    row = hardware_of(device.kind)
-    return None if row is None else HARDWARE[row].memory_bytes
+    hardware = described(device.kind)
+    return None if hardware is None else hardware.memory_bytes
 
 
 def _rates(device: Device, precision: str, ratios: Known, *, probed: bool) -> Rates | None:

@@ -14,7 +14,7 @@ from analysis import published_steps, step_errors
 from analysis.__main__ import main
 from analysis.published_steps import COMPARED, DENSE, GPU, MIXTURE, REASONS, PublishedStep
 from analysis.step_errors import Fitting, Summary, summary
-from results.costs import decoder_counts, step_constants, step_model
+from results.costs import decoder_counts, predictions, step_model
 from results.costs.hardware import CORES, peak
 from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
 from results.costs.step_model import Constants, Step
@@ -225,14 +225,30 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_step_that_was_not_published() -> None:
     small = STEPS[0].step
-    seconds = step_constants.seconds(small)
+    seconds = predictions.of_step(small)
     assert seconds.high / seconds.middle == pytest.approx(RANGE)
-    twice = step_constants.seconds(small._replace(devices=16, batch_size=48, mesh={"fsdp": 16}))
+    twice = predictions.of_step(small._replace(devices=16, batch_size=48, mesh={"fsdp": 16}))
     assert twice.middle == pytest.approx(seconds.middle, rel=0.02)
-    more = step_constants.seconds(small._replace(slices=2, devices=16, batch_size=48, mesh={"fsdp": 8, "between": 2}))
+    more = predictions.of_step(small._replace(slices=2, devices=16, batch_size=48, mesh={"fsdp": 8, "between": 2}))
     assert more.middle > seconds.middle
     with pytest.raises(KeyError):
-        step_constants.seconds(small._replace(precision="fp8"))
+        predictions.of_step(small._replace(precision="fp8"))
+
+
+def test_memory_by_hand() -> None:
+    """Llama 3 8B on 8 chips with FSDP: 12 bytes of each parameter, and 2 of each kept activation of 3 sequences."""
+    layers, wide, keys, hidden, vocabulary, length = 32, 4096, 1024, 14336, 128256, 8192
+    parameters = layers * (2 * wide**2 + 2 * wide * keys + 3 * wide * hidden) + 2 * vocabulary * wide
+    shape = published_steps.decoders()["llama3.1-8b"]
+    step = Step(shape, length, 24, "v6e", 8, 1, {"fsdp": 8}, "bf16", frozenset(("query", "attention", "down")))
+    held = 12 * parameters / 8 + 2 * 3 * length * layers * 4 * wide
+    assert step_model.held_bytes(step) == pytest.approx(held)
+    # Of 16 microbatches, the first of 4 stages holds 4 at once.
+    stages = step._replace(mesh={"pipeline": 4, "data": 2}, batch_size=64, micro_batch=2, kept=frozenset())
+    assert step_model.held_bytes(stages) == pytest.approx(12 * parameters / 4 + 2 * 8 * length * layers * wide / 4)
+    rows = published_steps.table()
+    assert rows["predicted_fits"].eq(False).sum() == 27
+    assert rows.loc[rows["status"] != COMPARED, "predicted_fits"].isna().all()
 
 
 def test_links_and_bubbles_by_hand() -> None:

@@ -23,6 +23,7 @@ SLOW = (
     "training",
     "lanes",
     "divisions",
+    "attention",
     "input",
     "plan",
     "plan --planning",

@@ -20,7 +20,7 @@ from results.costs import collectives, hardware, predictions
 from results.plans.batch_study import BatchStudy
 from workloads import registry
 
-WORK = [1.0, 2.0, 3.0, 4.0]
+WORK = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 ANSWER = {
     "step": WORK,
     "evaluation": WORK,

@@ -1,5 +1,6 @@
 """The work of programs and networks against arithmetic by hand, against what the compiler counts, and their traffic."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -12,8 +13,13 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec as P
 from harness.compiled import jaxpr_cost
 from harness.compiled.jaxpr_cost import matrix_flops
 from harness.costs import network_costs
+from results.costs import closed_forms, decoder_counts
+from results.costs.decoder_counts import Decoder
 from tests.harness import on_tpu
 from tests.harness.divided import generated
+from workloads import registry
+from workloads.layouts.shapes import SHAPES, dataset
+from workloads.models.convolution import convolution
 
 
 def shape(*dims: int) -> jax.ShapeDtypeStruct:
@@ -110,15 +116,14 @@ def test_traffic_of_products_sums_and_gathers() -> None:
 
     found = jaxpr_cost.of(jax.make_jaxpr(program)(shape(8, 16), shape(16, 4)))
     assert found.flops == 2 * 8 * 16 * 4
-    assert found.fused_bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
-    assert found.most_bytes > found.fused_bytes and found.operations == 4
+    assert found.bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4) and found.operations == 4
     # A gather reads as much as it gives, however large the table is.
     table = jaxpr_cost.of(
         jax.make_jaxpr(lambda t, i: t.at[i].get(mode="promise_in_bounds"))(shape(10**6, 8), np.arange(5))
     )
-    assert table.fused_bytes < 1000
+    assert table.bytes == table.other_bytes < 1000
     looped = jax.make_jaxpr(lambda a: jax.lax.scan(lambda c, _: (c @ c, None), a, None, length=7)[0])(shape(4, 4))
-    assert jaxpr_cost.of(looped).fused_bytes == 7 * 3 * 4 * 16
+    assert jaxpr_cost.of(looped).bytes == 7 * 3 * 4 * 16
 
 
 def test_held_bytes_are_those_of_arrays_that_live_at_once() -> None:
@@ -203,3 +208,56 @@ def test_convolutions_and_their_gradients_count_as_the_compiler_counts(
 def analysed(function: object, *arguments: jax.ShapeDtypeStruct) -> float:
     """The FLOPs that XLA finds in a program before it is optimized."""
     return float(jax.jit(function).lower(*arguments).cost_analysis()["flops"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("gated", "tied"), [(False, False), (True, True)])
+def test_a_decoder_moves_what_a_hand_computes_and_what_closed_forms_count(gated: bool, tied: bool) -> None:
+    """Each matmul has three products. Each product reads or writes both activations and the weight once."""
+    small = dataclasses.replace(SHAPES["small"], gated=gated, tied=tied)
+    layers, wide, hidden, vocabulary, heads = 4, 128, 512, 1024, 8
+    batch, length = 16, 64
+    tokens, matrices = batch * length, 3 if gated else 2
+    of_layer = 4 * 2 * wide + matrices * (wide + hidden) + 2 * 2 * wide  # projections, hidden layer, attention
+    activations = 2 * 3 * tokens * (layers * of_layer + wide + vocabulary)
+    weights = 2 * 3 * (layers * (4 * wide**2 + matrices * wide * hidden) + wide * vocabulary)
+    scores = 2 * 6 * layers * batch * heads * length**2
+    workload = registry.workload(dataset(small, length), "transformer_rotary", small.options, "adam", "bfloat16")
+    work = network_costs.step_work(workload, batch)
+    closed = closed_forms.work(small.sizes(batch, length), {"data": 1}, {}, gated=gated, tied=tied, width=2)
+    assert work[:4] == closed[:4] == (small.flops(batch, length), activations, scores, weights)
+    assert closed_forms.sizes_of(dataclasses.asdict(small), batch, length) == small.sizes(batch, length)
+    # The shape of a decoder with blocked attention has half a pass more of attention, and no scores.
+    known = Decoder(layers, wide, heads, heads, small.kv, hidden, vocabulary, gated, tied)
+    kept = frozenset(decoder_counts.NAMES)
+    attention = 2 * tokens * layers * 0.5 * 4 * wide
+    assert 2 * tokens * decoder_counts.activation_traffic(known, 1, kept) == activations + attention
+    assert 2 * decoder_counts.weight_traffic(known, 1, 1, kept) == weights
+
+
+def test_convolutions_move_their_operands_and_not_the_windows_of_cpus() -> None:
+    """A convolution 3 × 3 of 8 × 8 images, with the gradient of its kernel, and of its input."""
+
+    def loss(kernel: jax.Array, images: jax.Array) -> jax.Array:
+        return jnp.sum(convolution(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+
+    program = jax.make_jaxpr(jax.grad(loss, (0, 1)))(shape(3, 3, 16, 32), shape(4, 8, 8, 16))
+    work = jaxpr_cost.of(program, parameters=1)
+    images, kernel, features = 4 * 8 * 8 * 16, 9 * 16 * 32, 4 * 8 * 8 * 32
+    assert work.activation_bytes == 4 * 3 * (images + features)
+    assert (work.weight_bytes, work.score_bytes) == (4 * 3 * kernel, 0)
+    assert work.other_bytes > 4 * 9 * images  # the windows
+
+
+def test_a_layout_reads_the_weights_of_its_batch_on_every_device() -> None:
+    """Two ways of data times four of tensors: a device reads a quarter of the weights, and an eighth of the rest."""
+    mesh, layout = {"data": 2, "model": 4}, {"batch": "data", "heads": "model", "mlp": "model", "vocab": "model"}
+    small = SHAPES["small"]
+    sizes = small.sizes(16, 64)
+    one = closed_forms.work(sizes, {"data": 1}, {}, gated=False, tied=False)
+    eight = closed_forms.work(sizes, mesh, layout, gated=False, tied=False)
+    assert (8 * eight.flops, 8 * eight.score_bytes, 4 * eight.weight_bytes) == (
+        one.flops,
+        one.score_bytes,
+        one.weight_bytes,
+    )
+    assert one.activation_bytes / 8 < eight.activation_bytes < one.activation_bytes / 2  # the stream is on each of four

@@ -5,9 +5,10 @@ import math
 import pytest
 
 from harness.compiled import topologies
-from results.costs import collectives
+from results.costs import collectives, predictions
 from results.costs.collectives import Collective
-from results.costs.hardware import HARDWARE, HOP_SECONDS, Hardware
+from results.costs.counts import Work
+from results.costs.hardware import HARDWARE, HOP_SECONDS, Hardware, backend_of
 
 V5P = HARDWARE["v5p"]
 DAY = 86400
@@ -77,15 +78,15 @@ def test_at_the_batch_of_the_closed_form_products_take_as_long_as_the_sum_of_gra
     batch = chips * data_batch(V5P)
     one = Collective("all-reduce", 2 * wide * hidden, (tuple(range(chips)),), (2,), "gradients")
     flops = 4 * 2 * batch / chips * wide * hidden
-    predicted = collectives.predict(V5P, flops, 0.0, [one], {"data": chips}, "bfloat16")
+    exchanged = collectives.total_seconds(V5P, [one], {"data": chips})
     latency = 2 * chips * HOP_SECONDS
-    assert predicted.exchange_seconds - latency == pytest.approx(predicted.compute_seconds, rel=1e-3)
-    assert predicted.step_seconds == predicted.compute_seconds + predicted.exchange_seconds
-
-
-def test_what_does_not_fit_is_told() -> None:
-    assert collectives.predict(V5P, 1.0, 96e9, [], {"data": 1}, "bfloat16").fits
-    assert not collectives.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}, "bfloat16").fits
+    assert exchanged - latency == pytest.approx(flops / V5P.flops, rel=1e-3)
+    # The step overlaps them in part, and matmuls do not reach the peak.
+    rates = predictions.rates("v5p", "tpu", "bfloat16")
+    assert rates is not None
+    slower = flops / V5P.flops / 0.771
+    step = predictions.seconds(Work(flops), rates, links=exchanged).middle
+    assert step == pytest.approx((slower**1.5 + exchanged**1.5) ** (1 / 1.5))
 
 
 H100 = HARDWARE["h100"]
@@ -178,12 +179,10 @@ def test_links_of_a_slice_whose_shape_is_not_given(row: str, mesh: dict[str, int
 
 @pytest.mark.parametrize(("row", "passes"), [("v5e", 6), ("h100", 15), ("cpu", 1)])
 def test_products_of_float32_take_the_passes_of_their_precision(row: str, passes: float) -> None:
-    hardware = HARDWARE[row]
-    rounded, in_full = (
-        collectives.predict(hardware, hardware.flops, 0.0, [], {"data": 1}, precision)
-        for precision in ("bfloat16", "float32")
-    )
-    assert (rounded.compute_seconds, in_full.compute_seconds) == (1.0, passes)
+    backend = "cpu" if row == "cpu" else backend_of(row)
+    rounded, in_full = (predictions.rates(row, backend, precision) for precision in ("bfloat16", "float32"))
+    assert rounded is not None and in_full is not None
+    assert (rounded.flops, rounded.flops / in_full.flops) == (HARDWARE[row].flops, passes)
 
 
 def test_an_all_to_all_over_more_axes_than_the_torus_has_goes_around_its_longest_direction() -> None:

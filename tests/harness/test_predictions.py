@@ -1,5 +1,6 @@
 """Predictions: sums of parts, ranges, and calibrations that are what they say."""
 
+import dataclasses
 import json
 import math
 import os
@@ -9,18 +10,81 @@ import sys
 import numpy as np
 import pytest
 
-from results.costs import predictions
+from analysis import published_steps
+from harness.costs import network_costs
+from results.costs import predictions, step_constants
 from results.costs.counts import Work
 from results.costs.hardware import HARDWARE, hardware_of
-from results.costs.predictions import CPU, Rates
+from results.costs.predictions import Rates
+from tests.harness import on_tpu
+from workloads import losses, registry
+from workloads.layouts.shapes import SHAPES, dataset
 
-RATES = Rates(1e9, 1e8, 1e-6, 1e-3, 1e-3, 2.0, "made up")
+SUM = predictions.CPU.constants
+RATES = Rates(1e9, 1e8, SUM, "cpu", 1e-6, 1e-3, 1e-3, 2.0, False, "made up")
 
 
-def test_seconds_are_the_sum_of_products_traffic_and_operations() -> None:
-    work = Work(flops=2e9, fused_bytes=3e8, most_bytes=1e12, operations=1e6)
+def test_seconds_on_a_cpu_are_the_sum_of_products_traffic_and_operations() -> None:
+    work = Work(2e9, 1e8, 5e7, 5e7, 1e8, operations=1e6)
     assert predictions.seconds(work, RATES) == pytest.approx((6.0, 3.0, 12.0))
     assert predictions.seconds(work, RATES, lanes=4).middle == pytest.approx(5.25)  # which share the operations
+    assert predictions.seconds(work, RATES, links=2.0).middle == pytest.approx(8.0)
+
+
+def test_seconds_on_accelerators_are_those_of_the_fitted_model() -> None:
+    """By hand: matmuls at 0.771 of 459 TFLOP/s, activations 5.19 times, weights and scores twice at 2.8 TB/s."""
+    work = Work(4.59e14, 2.8e11, 1.4e11, 2.8e11, 1e15, operations=1000)
+    tpu, gpu = (predictions.rates(row, backend, "bfloat16") for row, backend in (("v5p", "tpu"), ("h100", "gpu")))
+    assert tpu is not None and gpu is not None
+    memory = 5.19 * 0.1 + 2 * 0.15
+    by_hand = ((1 / 0.771) ** 1.5 + memory**1.5 + 0.5**1.5) ** (1 / 1.5) + 1e-3
+    assert predictions.seconds(work, tpu, links=0.5).middle == pytest.approx(by_hand)
+    # On a GPU, the longest of them: matmuls at 0.463 of 989 TFLOP/s, or memory at 3.35 TB/s.
+    assert predictions.seconds(work, gpu).middle == pytest.approx(4.59 / 9.89 / 0.463, rel=1e-3)
+    bound = work._replace(activation_bytes=2e12)
+    assert predictions.seconds(bound, gpu).middle == pytest.approx((5.19 * 2e12 + 2 * 4.2e11) / 3.35e12, rel=1e-3)
+    assert predictions.seconds(work, gpu, links=3.0).middle == pytest.approx(3, rel=1e-3)
+
+
+def test_only_steps_like_published_ones_have_the_range_of_published_ones() -> None:
+    """Half a second of a Transformer in bfloat16, on a device with published steps."""
+    like = Work(4.59e14, 1e11, 1e9, 1e11, 0.0)
+
+    def factor(work: Work, row: str = "v5p", backend: str = "tpu", precision: str = "bfloat16") -> float:
+        rates = predictions.rates(row, backend, precision)
+        assert rates is not None
+        found = predictions.seconds(work, rates)
+        assert found.high / found.middle == pytest.approx(found.middle / found.low)
+        return found.high / found.middle
+
+    known, other = pytest.approx(step_constants.RANGE), pytest.approx(predictions.UNLIKE_PUBLISHED)
+    assert factor(like) == factor(like, "h100", "gpu") == known
+    assert factor(like, "h200", "gpu") == factor(like, precision="float32") == other  # nothing was published
+    assert factor(like._replace(score_bytes=0.0)) == other  # a network without attention
+    assert factor(like._replace(score_bytes=3e12)) == other  # scores in memory
+    assert factor(Work(*(each / 10 for each in like))) == other  # a short step
+    assert factor(like, "cpu", "cpu") == pytest.approx(predictions.CPU.factor)
+
+
+def test_rows_with_published_steps_are_those_of_the_files() -> None:
+    steps, _ = published_steps.load()
+    assert {one.step.row for one in steps} == set(step_constants.PUBLISHED)
+    assert min(one.seconds for one in steps) == pytest.approx(step_constants.SHORTEST, rel=0.01)
+
+
+def test_large_networks_that_were_timed_on_a_gpu_are_in_the_range() -> None:
+    """Steps per second on one H200, from docs/accelerators.md: ResNet-50 and Transformer base in bfloat16."""
+    rates = predictions.rates("NVIDIA H200", "gpu", "bfloat16")
+    assert rates is not None
+    base = dataclasses.replace(SHAPES["transformer_base"], vocab=32768)
+    tokens = dataset(base, 256)._replace(loss=losses.softmax_cross_entropy)
+    options = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048, "dropout": 0.1}
+    transformer = registry.workload(tokens, "transformer_decoder", options, "momentum", "bfloat16")
+    networks = ((on_tpu.workload("resnet_50", "bfloat16"), 256, 22.5), (transformer, 128, 43.1))
+    for workload, batch_size, per_second in networks:
+        found = predictions.seconds(network_costs.step_work(workload, batch_size), rates)
+        assert found.middle == pytest.approx(1 / per_second, rel=0.25)
+        assert found.low < 1 / per_second < found.high
 
 
 def test_every_kind_of_device_in_the_table_has_its_source_and_is_found_by_jaxs_name() -> None:
@@ -71,11 +135,11 @@ def test_a_calibration_finds_the_scale_and_holds_ninety_percent(runs: int) -> No
 def test_few_measurements_show_no_spread() -> None:
     assert predictions.calibration([]) is None
     one = predictions.calibration([2.0])
-    assert one is not None and one.scale == pytest.approx(2.0) and one.factor == CPU.factor
+    assert one is not None and one.scale == pytest.approx(2.0) and one.factor == predictions.CPU.factor
 
 
 def test_scaled_rates_predict_what_was_measured_and_say_so() -> None:
-    work = Work(2e9, 3e8, 0.0, 1e6)
+    work = Work(2e9, 3e8, operations=1e6)
     known = predictions.calibration([1.5, 1.4, 1.6])
     assert known is not None
     scaled = predictions.scaled(RATES, known)

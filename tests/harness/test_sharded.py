@@ -11,6 +11,7 @@ from workloads.models.options import SIZES
 
 _HEADS = "heads:model;mlp:model;vocab:model"
 _ROTARY = "{name:transformer_rotary,layers:2,d_model:32,heads:2,kv:8,d_ff:64,gated:true,tied:false}"
+_GROUPED = "pydoc_transformer model=" + _ROTARY[:-1].replace("heads:2", "heads:4") + ",key_heads:2,window:24"
 # For each model, and for its forms by options: a task, with options of its model, an optimizer, the axes of its
 # parameters and of its tensors that divide.
 MODELS = {
@@ -24,6 +25,10 @@ MODELS = {
     "transformer": ("pydoc_transformer", "adamw", "embed:data", _HEADS),
     "transformer_decoder": ("tiny/transformer_decoder", "adam", "embed:data", _HEADS),
     "transformer_rotary": (f"pydoc_transformer model={_ROTARY}", "adamw", "embed:data", _HEADS),
+    "transformer_blocks": ("pydoc_transformer +task.model.attention_block=16", "adamw", "embed:data", _HEADS),
+    "decoder_blocks": ("tiny/transformer_decoder +task.model.attention_block=16", "adam", "embed:data", _HEADS),
+    "rotary_grouped": (_GROUPED + "}", "adamw", "embed:data", f"{_HEADS};key_heads:model"),
+    "rotary_blocks": (_GROUPED + ",attention_block:16}", "adamw", "embed:data", f"{_HEADS};key_heads:model"),
     "simple_cnn_dropout": (
         "tiny/simple_cnn +task.model.kernel=5 +task.model.dropout=0.1",
         "momentum",

@@ -14,7 +14,7 @@ import pytest
 
 from analysis import measured_layouts
 from analysis.measured_layouts import MeasuredLayout
-from results.costs import closed_forms, collectives
+from results.costs import closed_forms, collectives, predictions
 from results.costs.closed_forms import Costs, closed_form
 from results.costs.hardware import HARDWARE
 from results.plans.layout import AHEAD
@@ -207,24 +207,24 @@ def test_collectives_can_be_priced_like_those_of_a_compiled_step() -> None:
     costs = closed_form(LLAMA.sizes(64, 2048), parameters(LLAMA), mesh, layout)
     assert collectives.totals(costs.collectives, mesh) == costs.totals
     assert {axis for _, axis in costs.totals} == {*mesh}
-    seconds = collectives.predict(HARDWARE["v5p"], costs.flops, 1e9, costs.collectives, mesh, "bfloat16")
-    assert 0 < seconds.exchange_seconds < math.inf
+    assert 0 < collectives.total_seconds(HARDWARE["v5p"], costs.collectives, mesh) < math.inf
 
 
 def test_layouts_of_6144_chips_are_ranked() -> None:
     """The parameters do not fit on one device. FSDP over all devices sends the least."""
     hardware = HARDWARE["v5p"]
-    steps = {}
+    rates = predictions.rates("v5p", "tpu", "bfloat16")
+    assert rates is not None
+    steps, fits = {}, {}
     for model, name in itertools.product((1, 2, 4, 8, 16, 32), ("data_parallel", "fsdp", "megatron", "fsdp_megatron")):
         mesh = {"data": 6144 // model, "model": model}
         layout = dict(pair.split(":") for pair in PRESETS[name].split(";"))
         costs = closed_form(LLAMA.sizes(6144, 2048), parameters(LLAMA), mesh, layout, **ON_TPUS)
-        over = collectives.links(hardware, mesh)
-        held = costs.argument_bytes + costs.activation_bytes
-        steps[name, model] = collectives.predict(hardware, costs.flops, held, costs.collectives, over, "bfloat16")
-    assert [steps[name, 1].fits for name in ("data_parallel", "fsdp")] == [False, True]
-    fastest = min(step.step_seconds for step in steps.values() if step.fits)
-    assert steps["fsdp", 1].step_seconds == fastest
+        links = collectives.total_seconds(hardware, costs.collectives, collectives.links(hardware, mesh))
+        steps[name, model] = predictions.seconds(costs.work, rates, links=links).middle
+        fits[name, model] = costs.argument_bytes + costs.activation_bytes <= hardware.memory_bytes
+    assert [fits[name, 1] for name in ("data_parallel", "fsdp")] == [False, True]
+    assert steps["fsdp", 1] == min(step for key, step in steps.items() if fits[key])
 
 
 def test_the_weights_are_those_of_the_shapes() -> None:

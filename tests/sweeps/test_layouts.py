@@ -191,6 +191,13 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
             ["step.task=digits_fc", "step.rematerialization=full"],
             "step.rematerialization=full: the model has no stacked",
         ),
+        (
+            ["step.task=digits_fc", "step.attention_block=8"],
+            "step.attention_block: fully_connected has no blocked attention",
+        ),
+        (["step.rematerialization=attention+outs"], "unknown step.rematerialization 'outs'; did you mean 'out'?"),
+        (["step.task=tiny/transformer_decoder", "step.rematerialization=query"], "unknown step.rematerialization"),
+        (["+step.shape.key_heads=3"], "step.shape.key_heads=3 does not divide heads=8"),
         (["step.optimizer=adan"], "unknown optimizer 'adan'; did you mean 'adam'?"),
         (["step.precision=float16"], "unknown step.precision 'float16'"),
         (["refused=store"], "refused is now on_invalid. Use on_invalid=record"),
@@ -220,6 +227,7 @@ QUICK = ("digits_cnn", "tiny/transformer_decoder")
 # Forms of models that no task without a download has, as a user's own tasks.
 FORMS = {
     "decoder_untied": ("tiny/transformer_decoder", {"read_out": "untied"}),
+    "decoder_blocks": ("tiny/transformer_decoder", {"attention_block": 16}),
     "lstm_untied_bias": ("tiny/lstm_projected", {"read_out": "untied_bias"}),
     "resnet_pre_activated": ("tiny/resnet", {"form": "pre_activated"}),
     "cnn_dropout": ("tiny/simple_cnn", {"kernel": 5, "dropout": 0.1}),
@@ -305,6 +313,35 @@ def test_a_layout_is_one_study_however_it_is_written() -> None:
     ours = planned("mesh=batch:8", "layout=batch:batch")
     theirs = planned("mesh=batch:8", "strict=false", "layout='vocab:model,batch:batch,intermediate:model'")
     assert ours == theirs and ours.layout == "batch:batch" and ours.strict
+
+
+def test_old_plans_have_no_blocks_and_new_ones_share_their_stream() -> None:
+    plain = planned("mesh=data:8")
+    assert {"attention_block", "key_heads"} & {*plain.plan(), *plain.model_options} == set()
+    blocked = planned("mesh=data:8", "step.attention_block=16", "step.rematerialization=attention+out")
+    assert (blocked.attention_block, blocked.kept) == (16, ("attention", "out"))
+    assert blocked.stream == plain.stream and blocked.name != plain.name
+    assert blocked.labels.model == f"{plain.labels.model}_rematerialized_keeping_attention_out_blocks_of_16"
+    assert type(blocked).from_plan(blocked.plan(), blocked.request) == blocked
+    grouped = planned("mesh=data:8", "+step.shape.key_heads=2", "+step.shape.window=9")
+    assert grouped.model_options == dict(plain.model_options) | {"key_heads": 2, "window": 9}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout", "redundancy"),
+    [
+        ("data:4;model:2", "batch:data;heads:model;key_heads:model;mlp:model;vocab:model", 1.0),
+        ("data:2;model:4", "batch:data;embed:data;heads:model;mlp:model;vocab:model", 1.3),
+        ("data:8", "length:data", 8.0),
+    ],
+)
+def test_grouped_queries_in_blocks_have_layouts(mesh: str, layout: str, redundancy: float, tmp_path: Path) -> None:
+    words = ["task=layouts", "step.batch_size=8", "step.attention_block=16", "step.rematerialization=attention+out"]
+    words += ["+step.shape.key_heads=2", "+step.shape.window=24", "+step.shape.layers=2", "devices=8"]
+    assert sweeps_cli.main([*words, f"mesh='{mesh}'", f"layout='{layout}'", f"store={tmp_path}"]) == 0
+    (one,) = measured_layouts.load(tmp_path)
+    assert one.number("gradient_difference") < 1e-5
+    assert 1 <= one.number("redundancy") < 1.2 * redundancy
 
 
 def test_costs_are_predicted_for_the_tpu_that_is_compiled_for() -> None:

@@ -24,7 +24,14 @@ from workloads.layouts.shapes import SHAPES
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["optimizer=sgd", "batch_size=16,64", "trials=4", "pruning=off", "task.budget.steps=200", "-m"]
-WORK = {"flops": 1e6, "fused_bytes": 1e5, "most_bytes": 1e6, "operations": 100}
+WORK = {
+    "flops": 1e6,
+    "activation_bytes": 1e5,
+    "score_bytes": 0,
+    "weight_bytes": 0,
+    "other_bytes": 0,
+    "operations": 100,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +55,7 @@ def answering(
         devices = question.plan.get("cores") or question.settings.shards or 1
         share = [each / devices for each in (WORK | changes).values() if each != changes.get("held")]
         held = changes.get("held", 1e6)
-        told = {"step": share[:4], "evaluation": share[:4], "parameters": 9, "equations": 200, "precision": "float32"}
+        told = {"step": share[:6], "evaluation": share[:6], "parameters": 9, "equations": 200, "precision": "float32"}
         return {**told, "held_bytes": held, "least_bytes": held, "devices": devices}
 
     def process(questions: list[Question], *_: Any) -> list[dict[str, Any]]:
@@ -170,7 +177,8 @@ def test_only_runs_of_a_like_size_scale_a_prediction(monkeypatch: pytest.MonkeyP
 
 def a_probe(kind: str, slower: float = 2.0, call: float = 1e-3) -> None:
     """Keeps what a probe would find where small networks take so many times what tables say, and calls so long."""
-    works = [Work(1e6, 1e5, 0.0, 100), Work(1e8, 1e6, 0.0, 100), Work(1e7, 1e7, 0.0, 1000), Work(1e9, 1e5, 0.0, 100)]
+    works = [Work(*one, operations=100) for one in ((1e6, 1e5), (1e8, 1e6), (1e9, 1e5))]
+    works.append(Work(1e7, 1e7, operations=1000))
     networks = [
         (of, 0.05, slower * predictions.seconds(of, predictions.CPU).middle + 0.05 * call, 500, 3.0) for of in works
     ]
@@ -200,7 +208,7 @@ def verdict(**changes: Any) -> dict[str, Any]:
     return {"exchanges": [], **usual, **told, **changes}
 
 
-BYTES = 1e12  # of a share, at 0.6 × 450 GB/s of a core of v3
+BYTES = 1e12  # of a share, 5.19 times at 450 GB/s of a core of v3
 
 
 @pytest.mark.parametrize(
@@ -216,9 +224,9 @@ def test_a_share_of_a_step_is_divided_no_further(
 ) -> None:
     """Traffic of a device is counted of its share, whether shards are told, found by the compiler, or are cores."""
     alone = verdict(flops=0, exchange_seconds=0, lanes=1, shards=8)
-    answering(monkeypatch, lambda question: alone, fused_bytes=8 * BYTES, operations=0)
+    answering(monkeypatch, lambda question: alone, activation_bytes=8 * BYTES, operations=0)
     (one,) = rows(capsys, *words, f"store={tmp_path}", "topology=v3:2x2")
-    assert one["predicted_seconds_per_step"] == pytest.approx(BYTES / 2.7e11, rel=0.01)
+    assert one["predicted_seconds_per_step"] == pytest.approx(5.19 * BYTES / 4.5e11, rel=0.01)
     assert (one["bytes_per_step"], one["lanes"], one["shards"], one["devices"]) == (BYTES, 1, 8, 8)
     # An evaluation of each trial takes as long, on all devices.
     evaluations = one["predicted_device_hours"] * 3600 / 8 / one["predicted_seconds_per_step"] - one["expected_steps"]
@@ -357,6 +365,9 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["device=h100", "mesh=data:2;model:2"], "are predicted only by compiling"),
         (["devices=8"], "devices=8 needs a device, such as device=h100"),
         (["device=h100", "topology=v5e:2x2"], "topology= and device= both name devices"),
+        (["device=h100;nodes:4"], "unknown option of hardware 'nodes'; did you mean 'node'?"),
+        (["device=h100;node:4.5"], "node=4.5 is not a whole number"),
+        (["device=h100;far:-1"], "far=-1 is not a number above 0"),
         (["device=h100", "price=cheap"], "price=cheap is not a number of dollars per device-hour above 0"),
     ],
 )
@@ -370,7 +381,7 @@ def test_devices_that_are_absent_have_hours_and_a_price(
 ) -> None:
     """Rates are those of the table only, although there are a probe and a store."""
     a_probe("h100")
-    answering(monkeypatch, none, fused_bytes=3.35e12 * 0.6, operations=0, flops=0)
+    answering(monkeypatch, none, activation_bytes=3.35e12 / 5.19, operations=0, flops=0)
     words = ["batch_size=64", "trials=16", "lanes=8", f"store={tmp_path}", "device=h100", "devices=8"]
     (one,) = rows(capsys, *words, "--price", "2")
     assert one["predicted_seconds_per_step"] == pytest.approx(1, rel=0.01)
@@ -390,6 +401,40 @@ def test_devices_that_are_absent_have_hours_and_a_price(
     (here,) = rows(capsys, *words[:-2], "--price", "2")
     assert here["device_is_attached"] is True and here["predicted_hours"] is None
     assert here["predicted_dollars"] == pytest.approx(2 * here["predicted_device_hours"])
+
+
+def test_a_batch_that_no_number_of_absent_devices_holds_is_divided_over_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run divides it further, into microbatches: its least bytes fit."""
+    answering(monkeypatch, none)
+    counted = estimates.questions.counts_of
+    monkeypatch.setattr(estimates.questions, "counts_of", lambda answer: counted(answer)._replace(held_bytes=1e12))
+    (one,) = rows(capsys, "batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8")
+    assert (one["shards"], one["lanes"]) == (8, 1)
+
+
+def test_links_of_absent_devices_can_be_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of 1e9 float32 gradients over 16 GPUs, in nodes of 8 and of 4: the smaller half of the bytes leaves."""
+    answering(monkeypatch, none, flops=0, operations=0)
+    counted = estimates.questions.counts_of
+    monkeypatch.setattr(
+        estimates.questions, "counts_of", lambda answer: counted(answer)._replace(parameters=10**9, sums=True)
+    )
+    words = ["batch_size=64", "trials=1", "lanes=1", "shards=16", "devices=16", f"store={tmp_path}"]
+    found = {}
+    for device, nodes, within in (("h100", 2, 8), ("h100;node:4", 4, 4), ("h100;node:4;far:1e9", 4, 4)):
+        (one,) = rows(capsys, *words, f"device={device}")
+        far = 1e9 if "far" in device else 5e10
+        by_hand = 2 * (nodes - 1) / nodes * 4e9 / within / far
+        assert one["predicted_seconds_per_step"] == pytest.approx(max(by_hand, 2 * 15 / 16 * 4e9 / 4.5e11), rel=0.02)
+        found[device] = one["predicted_seconds_per_step"]
+    assert len(set(found.values())) == 3
+    one, two = (rows(capsys, *words, f"device=v5p{options}")[0] for options in ("", ";slices:4"))
+    ratio = two["predicted_seconds_per_step"] / one["predicted_seconds_per_step"]
+    assert ratio == pytest.approx(1 + 2 * 0.0225, rel=1e-3)
 
 
 def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(

@@ -116,6 +116,73 @@ def layer_norm(layer: Params, x: np.ndarray) -> np.ndarray:
     return (x - x.mean(axis=-1, keepdims=True)) / deviation * layer["scale"] + layer["bias"]
 
 
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int = 0) -> np.ndarray:
+    """Causal attention of [B, T, H, K], with keys and values of G heads, to a window or to all earlier tokens."""
+    _, T, H, K = q.shape
+    k, v = (np.repeat(x, H // k.shape[2], axis=2) for x in (k, v))
+    apart = np.arange(T)[:, None] - np.arange(T)
+    scores = np.einsum("bthk,bshk->bhts", q, k) / np.sqrt(K)
+    scores = np.where((apart >= 0) & (apart < (window or T)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return np.einsum("bhts,bshk->bthk", weights, v)
+
+
+def transformer(params: Params, tokens: np.ndarray, heads: int) -> np.ndarray:
+    """Logits of a decoder with learned positions, GELU by tanh, and no biases."""
+    embedding = params["Embed_0"]["embedding"]
+    B, T = tokens.shape
+    x = embedding[tokens] + params["positions"]
+    for number in range(sum(name.startswith("Dense") for name in params) // 4):
+        qkv, out, into, out_of = (params[f"Dense_{4 * number + at}"] for at in range(4))
+        y = dense(qkv, norm_without_bias(params[f"LayerNorm_{2 * number}"], x))
+        q, k, v = np.moveaxis(y.reshape(B, T, 3, heads, -1), 2, 0)
+        x = x + dense(out, attention(q, k, v).reshape(x.shape))
+        inner = dense(into, norm_without_bias(params[f"LayerNorm_{2 * number + 1}"], x))
+        inner = inner / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
+        x = x + dense(out_of, inner)
+    last = sum(name.startswith("LayerNorm") for name in params) - 1
+    return norm_without_bias(params[f"LayerNorm_{last}"], x) @ embedding.T
+
+
+def norm_without_bias(layer: Params, x: np.ndarray) -> np.ndarray:
+    return layer_norm({"scale": layer["scale"], "bias": 0.0}, x)
+
+
+def rotated(x: np.ndarray) -> np.ndarray:
+    """Pairs of halves of [B, T, H, K] as complex numbers, turned by position × 10,000^(−2k / K)."""
+    half = x.shape[-1] // 2
+    turns = np.exp(1j * np.outer(np.arange(x.shape[1]), 1e4 ** (-np.arange(half) / half)))
+    z = (x[..., :half] + 1j * x[..., half:]) * turns[:, None]
+    return np.concatenate([z.real, z.imag], axis=-1)
+
+
+def transformer_rotary(params: Params, tokens: np.ndarray, window: int = 0, *, gated: bool, tied: bool) -> np.ndarray:
+    """Logits of a decoder with RMS norms and rotary positions. Its heads are those of the kernels."""
+
+    def norm(layer: Params, x: np.ndarray) -> np.ndarray:
+        return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-6) * layer["scale"]
+
+    embedding = params["Embed_0"]["embedding"]
+    x = embedding[tokens] * (np.sqrt(embedding.shape[1]) if tied else 1.0)
+    for number in range(len(params["stacked"]["Dense_0"]["kernel"])):
+        layers = _of_layer(params["stacked"], number)
+        y = norm(layers["RMSNorm_0"], x)
+        q, k, v = (np.einsum("btd,dhk->bthk", y, layers[f"DenseGeneral_{at}"]["kernel"]) for at in range(3))
+        of_heads = attention(rotated(q), rotated(k), v, window)
+        x = x + np.einsum("bthk,hkd->btd", of_heads, layers["DenseGeneral_3"]["kernel"])
+        y = norm(layers["RMSNorm_1"], x)
+        first, *others, last = (layers[f"Dense_{at}"] for at in range(3 if gated else 2))
+        inner = dense(first, y)
+        if gated:
+            inner = inner * sigmoid(inner) * dense(others[0], y)
+        else:
+            inner = inner / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
+        x = x + dense(last, inner)
+    x = norm(params["RMSNorm_0"], x)
+    return x @ embedding.T if tied else dense(params["Dense_0"], x)
+
+
 def transformer_decoder(params: Params, tokens: np.ndarray, heads: int) -> np.ndarray:
     """Logits of the decoder of Vaswani et al. (2017), with norms before each layer."""
     embedding = params["Embed_0"]["embedding"]
@@ -127,11 +194,7 @@ def transformer_decoder(params: Params, tokens: np.ndarray, heads: int) -> np.nd
         layers = _of_layer(params["stacked"], number)
         qkv = dense(layers["Dense_0"], layer_norm(layers["LayerNorm_0"], x))
         q, k, v = np.moveaxis(qkv.reshape(len(tokens), T, 3, heads, D // heads), 2, 0)
-        scores = np.einsum("bthk,bshk->bhts", q, k) / np.sqrt(D // heads)
-        scores = np.where(np.tri(T) == 1, scores, -np.inf)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        x = x + dense(layers["Dense_1"], np.einsum("bhts,bshk->bthk", weights, v).reshape(x.shape))
+        x = x + dense(layers["Dense_1"], attention(q, k, v).reshape(x.shape))
         inner = relu(dense(layers["Dense_2"], layer_norm(layers["LayerNorm_1"], x)))
         x = x + dense(layers["Dense_3"], inner)
     return read_out(params, layer_norm(params["LayerNorm_0"], x))

@@ -43,6 +43,7 @@ def images(*shape: int) -> np.ndarray:
 
 TOKENS = np.random.default_rng(0).integers(0, CLASSES, (3, 6), np.int32)
 RESNET: dict[str, Any] = {"width": 4, "norm": "ghost", "group": GROUP, "form": "pre_activated"}
+ROTARY = {"layers": 2, "d_model": 8, "heads": 4, "kv": 4, "d_ff": 16}
 DECODER = {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.0}
 
 
@@ -87,6 +88,36 @@ CASES = {
             functools.partial(reference.transformer_decoder, heads=2),
         )
         for form in READ_OUTS
+    },
+    "transformer_decoder, blocks": Case(
+        "transformer_decoder",
+        DECODER | {"attention_block": 4},
+        TOKENS,
+        functools.partial(reference.transformer_decoder, heads=2),
+    ),
+    **{
+        f"transformer, {block}": Case(
+            "transformer",
+            {"layers": 2, "d_model": 8, "heads": 2, "attention_block": block},
+            TOKENS,
+            functools.partial(reference.transformer, heads=2),
+        )
+        for block in (0, 4)
+    },
+    **{
+        f"transformer_rotary, {options}": Case(
+            "transformer_rotary",
+            ROTARY | {"gated": gated, "tied": tied} | options,
+            TOKENS,
+            functools.partial(reference.transformer_rotary, window=options.get("window", 0), gated=gated, tied=tied),
+        )
+        for gated, tied, options in (
+            (False, True, {}),
+            (True, False, {"attention_block": 4}),
+            (True, False, {"key_heads": 2, "window": 3}),
+            (False, False, {"key_heads": 1, "attention_block": 2}),
+            (True, True, {"key_heads": 2, "window": 3, "attention_block": 2}),
+        )
     },
     **{
         f"lstm_projected, {form}": Case(

@@ -24,6 +24,8 @@ class Shape:
       vocab: number of tokens in the vocabulary.
       gated: whether the hidden layer is gated, as in Llama.
       tied: whether the read-out uses the embedding matrix.
+      key_heads: number of heads of keys and values, or 0 if each head has its own.
+      window: number of tokens that a token attends to, or 0 for all earlier ones.
     """
 
     layers: int
@@ -34,11 +36,14 @@ class Shape:
     vocab: int
     gated: bool = False
     tied: bool = False
+    key_heads: int = 0
+    window: int = 0
 
     @property
     def options(self) -> dict[str, int | bool]:
         """Returns the options of the model ``transformer_rotary``."""
-        return {
+        own = {name: getattr(self, name) for name in OMITTED if getattr(self, name)}
+        return own | {
             "layers": self.layers,
             "d_model": self.embed,
             "heads": self.heads,
@@ -48,6 +53,15 @@ class Shape:
             "tied": self.tied,
         }
 
+    def plan(self) -> dict[str, int | bool]:
+        """Returns the sizes as plans list them. They omit sizes that were added later, unless they are set."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in OMITTED}
+
+    @property
+    def has_key_heads(self) -> bool:
+        """Whether several heads share their keys and values."""
+        return 0 < self.key_heads < self.heads
+
     @property
     def parameters(self) -> int:
         """Returns the number of parameters."""
@@ -56,7 +70,8 @@ class Shape:
 
     def sizes(self, batch: int, length: int) -> dict[str, int]:
         """Returns the sizes of all named axes for a batch of sequences of ``length`` tokens."""
-        return {
+        own = {"key_heads": self.key_heads} if self.has_key_heads else {}
+        return own | {
             "batch": batch,
             "length": length,
             "act_length": length,
@@ -74,14 +89,16 @@ class Shape:
         """Returns the FLOPs of all matmuls in a training step.
 
         A multiply-add counts as two FLOPs, and the backward pass as twice the forward pass. Masked attention scores are
-        counted because they are computed.
+        counted because they are computed. Blocked attention computes fewer, see ``results.costs.decoder_counts``.
         """
-        projections = 4 * self.embed * self.heads * self.kv
+        projections = 2 * self.embed * (self.heads + (self.key_heads or self.heads)) * self.kv
         hidden = (3 if self.gated else 2) * self.embed * self.mlp
         attention = 2 * length * self.heads * self.kv
         per_token = self.layers * (projections + hidden + attention) + self.embed * self.vocab
         return 3 * 2 * batch * length * per_token
 
+
+OMITTED = ("key_heads", "window")  # sizes that plans omit at 0
 
 SHAPES = {
     "tiny": Shape(layers=2, embed=32, heads=4, kv=8, mlp=64, vocab=64),
@@ -132,14 +149,15 @@ PRESETS = {
 def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
     """Returns the axes of each parameter of a shape. Parameters of blocks are stacked along ``layers``."""
     into = ("layers", "embed", "heads", "kv")
+    of_keys = ("layers", "embed", _key_axis(shape), "kv")
     out = ("layers", "heads", "kv", "embed")
     hidden = ("layers", "embed", "mlp")
     by_name = {
         "table": ("vocab", "embed"),
         "scale_attention": ("layers", "embed"),
         "query": into,
-        "key": into,
-        "value": into,
+        "key": of_keys,
+        "value": of_keys,
         "out": out,
         "scale_hidden": ("layers", "embed"),
         "enter": hidden,
@@ -184,7 +202,15 @@ def _cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float 
 
 def tensors(shape: Shape, batch: int, length: int) -> Tensors:
     """Returns all named axes of a shape, for checking layouts."""
-    return Tensors(shape.sizes(batch, length), parameters(shape) | ACTIVATIONS, OPERATIONS)
+    activations, operations = dict(ACTIVATIONS), dict(OPERATIONS)
+    if shape.has_key_heads:
+        activations["shared_keys"] = ("batch", "memory_length", "key_heads", "kv")
+        operations["project_memory"] = ("batch", "memory_length", "act_embed", "key_heads", "kv")
+    return Tensors(shape.sizes(batch, length), parameters(shape) | activations, operations)
+
+
+def _key_axis(shape: Shape) -> str:
+    return "key_heads" if shape.has_key_heads else "heads"
 
 
 def layout_text(text: str) -> str:

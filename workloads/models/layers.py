@@ -1,7 +1,6 @@
-"""Layers shared by models: normalization, dropout and causal attention."""
+"""Layers shared by models: normalization, matmuls with named axes, and dropout."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from workloads.workload import DATA, Array, ArrayPair, Product
 STATISTICS = "statistics"  # Flax collection of the running statistics
 _LECUN = nn.initializers.lecun_normal()
 _HE = nn.initializers.he_normal()
-_SCORES = ("batch", "heads", "length", "memory_length")  # axes of attention scores
 CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
 
 
@@ -200,9 +198,9 @@ def dense(
     return nn.Dense(features, kernel_init=axes.named(kernel_init, inputs, outputs), bias_init=bias_init, **options)
 
 
-def into_heads(heads: int, kv: int) -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel has the axes ``embed``, ``heads`` and ``kv``."""
-    return nn.DenseGeneral((heads, kv), use_bias=False, kernel_init=axes.named(_LECUN, "embed", "heads", "kv"))
+def into_heads(heads: int, kv: int, axis: str = "heads") -> nn.DenseGeneral:
+    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel has the axes ``embed``, ``axis`` and ``kv``."""
+    return nn.DenseGeneral((heads, kv), use_bias=False, kernel_init=axes.named(_LECUN, "embed", axis, "kv"))
 
 
 def out_of_heads(features: int) -> nn.DenseGeneral:
@@ -297,7 +295,7 @@ def stack(layer: type[nn.Module], length: int, name: str, *further: str, **optio
       options: further arguments of ``nn.scan``.
     """
     return nn.scan(
-        nn.remat(layer) if axes.are_rematerialized() else layer,
+        axes.rematerialized(layer),
         variable_axes=dict.fromkeys(("params", *further), 0),
         split_rngs={"params": True},
         length=length,
@@ -338,53 +336,3 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
     # In bfloat16 the divisor would be rounded, which biases all values.
     scaled = (x.astype(jnp.float32) / (1.0 - rate)).astype(x.dtype)
     return jnp.where(jax.vmap(kept)(keys_B), scaled, jnp.zeros_like(x))
-
-
-def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array, *, wide_products: bool = True) -> Array:
-    """Returns causal attention: means of values weighted by softmax(q · k / √K) (Vaswani et al. 2017).
-
-    On a GPU, bfloat16 uses cuDNN's attention if it supports the shapes. Otherwise ``jax.nn.dot_product_attention`` is
-    not used, because its gradient in bfloat16 cannot be lowered under strict dtype promotion (JAX 0.10).
-
-    Args:
-      q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same floating dtype.
-      wide_products: whether the products q · k are float32. Otherwise they have the dtype of the inputs, which
-        takes less memory.
-
-    Returns:
-      [B, T, H, K] in the dtype of the inputs.
-    """
-    _, T, _, K = q_BxTxHxK.shape
-    if q_BxTxHxK.dtype == jnp.bfloat16 and devices.has_flash_attention() and T % 2 == 0 and K % 8 == 0 and K <= 128:
-        return jax.nn.dot_product_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK, is_causal=True, implementation="cudnn")
-    if wide_products:
-        products_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK)
-    else:
-        products_BxHxTxS = jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxTxHxK)
-    products_BxHxTxS = axes.activation(products_BxHxTxS, *_SCORES).astype(jnp.float32)
-    scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), products_BxHxTxS / math.sqrt(K), -jnp.inf)
-    weights_BxHxTxS = axes.activation(jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype), *_SCORES)
-    return jnp.einsum("bhts,bshk->bthk", weights_BxHxTxS, v_BxTxHxK)
-
-
-@jax.custom_vjp
-def _products(q_BxTxHxK: Array, k_BxSxHxK: Array) -> Array:
-    """q · k, float32[B, H, T, S]."""
-    return jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxSxHxK, preferred_element_type=jnp.float32)
-
-
-def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, ArrayPair]:
-    return _products(q_BxTxHxK, k_BxSxHxK), (q_BxTxHxK, k_BxSxHxK)
-
-
-def _backward(inputs: ArrayPair, gradient_BxHxTxS: Array) -> ArrayPair:
-    # Both factors are bfloat16, as in the forward pass. JAX would multiply in float32, which is slower.
-    q_BxTxHxK, k_BxSxHxK = inputs
-    gradient_BxHxTxS = gradient_BxHxTxS.astype(q_BxTxHxK.dtype)
-    return (
-        jnp.einsum("bhts,bshk->bthk", gradient_BxHxTxS, k_BxSxHxK),
-        jnp.einsum("bhts,bthk->bshk", gradient_BxHxTxS, q_BxTxHxK),
-    )
-
-
-_products.defvjp(_forward, _backward)

@@ -38,6 +38,13 @@ def check_whole(**options: object) -> None:
             raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
+def check_count(**options: object) -> None:
+    """Raises ValueError unless all options are integers of at least 0."""
+    for name, value in options.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"{name} must be an integer of at least 0, not {value!r}")
+
+
 def check_bool(**options: object) -> None:
     """Raises ValueError unless all options are true or false."""
     for name, value in options.items():

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from workloads.models.options import check_bool, check_heads, check_read_out, check_share, check_whole
+from workloads.models.options import check_bool, check_count, check_heads, check_read_out, check_share, check_whole
 from workloads.workload import STACKED, Array, Model, Product, flax_model, flax_model_in_training
 
 
-def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
+def transformer(classes: int, layers: int, d_model: int, heads: int, attention_block: int = 0) -> Model:
     """Pre-norm blocks of causal attention and a GELU layer of 4 × ``d_model`` units, with learned positions, no biases.
 
     Args:
@@ -18,6 +18,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
       layers: number of blocks.
       d_model: size D of the residual stream.
       heads: number of attention heads, with D / heads dimensions each.
+      attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
       A model of inputs int32[B, T] with logits float32[B, T, V]. Logits at t depend on inputs up to t. T must be the
@@ -28,6 +29,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
       ValueError: an option is not a positive integer, or ``heads`` does not divide ``d_model``.
     """
     check_whole(layers=layers, d_model=d_model, heads=heads)
+    check_count(attention_block=attention_block)
     check_heads(d_model, heads)
 
     def network() -> Any:
@@ -37,6 +39,12 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
 
         from workloads.axes import named
         from workloads.models import layers as parts
+        from workloads.models.attention import causal_attention
+
+        def attention(qkv_BxTx3xHxK: Array) -> Array:
+            if not attention_block:
+                return _attention(qkv_BxTx3xHxK)
+            return causal_attention(*jnp.moveaxis(qkv_BxTx3xHxK, 2, 0), block=attention_block)
 
         def normalized(x_NxD: Array) -> Array:
             norm = nn.LayerNorm(use_bias=False, dtype=jnp.float32, scale_init=named(nn.initializers.ones, "embed"))
@@ -54,7 +62,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
                 # gradients.
                 x_NxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
                 for _ in range(layers):
-                    x_NxD = _named(x_NxD + _attended(normalized(x_NxD), (B, T), heads, _attention), "act_embed")
+                    x_NxD = _named(x_NxD + _attended(normalized(x_NxD), (B, T), heads, attention), "act_embed")
                     x_NxD = _named(x_NxD + _fed(normalized(x_NxD), 4 * d_model, nn.gelu, use_bias=False), "act_embed")
                 wide_NxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_NxD), tokens.embedding))
                 return _named(jnp.dot(wide_NxD, wide_VxD.T), "vocab").reshape(B, T, classes)
@@ -65,7 +73,14 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
 
 
 def transformer_decoder(
-    classes: int, layers: int, d_model: int, heads: int, d_ff: int, dropout: float, read_out: str = "tied"
+    classes: int,
+    layers: int,
+    d_model: int,
+    heads: int,
+    d_ff: int,
+    dropout: float,
+    read_out: str = "tied",
+    attention_block: int = 0,
 ) -> Model:
     """The decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder. Base is (6, 512, 8, 2048, 0.1).
 
@@ -83,6 +98,7 @@ def transformer_decoder(
       dropout: probability of dropping a value in training, in [0, 1).
       read_out: ``tied`` if the embedding is also the read-out, ``untied`` for a matrix of its own, or ``untied_bias``
         for a matrix and a bias. A new network with a tied read-out predicts the token that it has just read.
+      attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
       A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features
@@ -98,16 +114,18 @@ def transformer_decoder(
     check_heads(d_model, heads)
     check_share(dropout=dropout)
     check_read_out(read_out)
+    check_count(attention_block=attention_block)
 
     def network() -> Any:
         from flax import linen as nn
         from jax import numpy as jnp
 
         from workloads.models import layers as parts
-        from workloads.models.layers import LayerNorm, causal_attention, dropout as dropped, embedding, stack
+        from workloads.models.attention import causal_attention
+        from workloads.models.layers import LayerNorm, dropout as dropped, embedding, stack
 
         def attention(qkv_BxTx3xHxK: Array) -> Array:
-            return causal_attention(*jnp.moveaxis(qkv_BxTx3xHxK, 2, 0))
+            return causal_attention(*jnp.moveaxis(qkv_BxTx3xHxK, 2, 0), block=attention_block)
 
         class Layer(nn.Module):
             @nn.compact
@@ -135,7 +153,17 @@ def transformer_decoder(
 
 
 def transformer_rotary(
-    classes: int, layers: int, d_model: int, heads: int, kv: int, d_ff: int, gated: bool, tied: bool
+    classes: int,
+    layers: int,
+    d_model: int,
+    heads: int,
+    kv: int,
+    d_ff: int,
+    gated: bool,
+    tied: bool,
+    key_heads: int = 0,
+    window: int = 0,
+    attention_block: int = 0,
 ) -> Model:
     """Pre-norm blocks with RMS norms and rotary positions, as in Llama (Touvron et al. 2023, arXiv 2302.13971).
 
@@ -150,17 +178,25 @@ def transformer_rotary(
       d_ff: units F of each feed-forward.
       gated: whether the feed-forward is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise it uses GELU.
       tied: whether the embedding, multiplied by √D at the input, is also the read-out.
+      key_heads: number G of heads of keys and values, each shared by H / G neighboring heads of queries (grouped-query
+        attention, Ainslie et al. 2023, arXiv 2305.13245). With 0, G is H.
+      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier ones.
+      attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
       A model of inputs int32[B, T] with logits float32[B, T, V], rounded to the dtype of the network. Logits at t
       depend on inputs up to t. The number of parameters is
-      V × D × (2 − tied) + layers × (4 × D × H × K + (2 + gated) × D × F + 2 × D) + D.
+      V × D × (2 − tied) + layers × (2 × D × (H + G) × K + (2 + gated) × D × F + 2 × D) + D.
 
     Raises:
-      ValueError: a size is not a positive integer, ``kv`` is odd, or ``gated`` or ``tied`` is not a bool.
+      ValueError: a size is not a positive integer, ``kv`` is odd, ``key_heads`` does not divide ``heads``, or
+        ``gated`` or ``tied`` is not a bool.
     """
     check_whole(layers=layers, d_model=d_model, heads=heads, kv=kv, d_ff=d_ff)
+    check_count(key_heads=key_heads, window=window, attention_block=attention_block)
     check_bool(gated=gated, tied=tied)
+    if key_heads and heads % key_heads:
+        raise ValueError(f"key_heads={key_heads} does not divide heads={heads}")
     if kv % 2:
         raise ValueError(f"kv must be even, because positions rotate pairs of numbers, not {kv}")
 
@@ -168,9 +204,10 @@ def transformer_rotary(
         from flax import linen as nn
         from jax import numpy as jnp
 
+        from workloads.axes import kept
+        from workloads.models.attention import causal_attention
         from workloads.models.layers import (
             RMSNorm,
-            causal_attention,
             dense,
             embedding,
             into_heads,
@@ -179,22 +216,32 @@ def transformer_rotary(
             stack,
         )
 
+        own_keys = 0 < key_heads < heads
+
+        def projected(name: str, x_BxTxD: Array) -> Array:
+            if name == "query" or not own_keys:
+                return kept(into_heads(heads, kv)(x_BxTxD), name)
+            return kept(into_heads(key_heads, kv, "key_heads")(x_BxTxD), name)
+
         def fed(x_BxTxD: Array) -> Array:
             if not gated:
                 return _fed(x_BxTxD, d_ff, nn.gelu, use_bias=False)
-            gate_BxTxF = _named(dense(d_ff, "embed", "mlp", use_bias=False)(x_BxTxD), "mlp")
+            gate_BxTxF = kept(_named(dense(d_ff, "embed", "mlp", use_bias=False)(x_BxTxD), "mlp"), "gate")
             return _fed(x_BxTxD, d_ff, lambda y_BxTxF: nn.silu(gate_BxTxF) * y_BxTxF, use_bias=False)
 
         class Layer(nn.Module):
             @nn.compact
             def __call__(self, x_BxTxD: Array, nothing: None) -> tuple[Array, None]:
                 y_BxTxD = _named(RMSNorm()(x_BxTxD), "act_embed")
-                q_BxTxHxK = _named(rotated(into_heads(heads, kv)(y_BxTxD)), "heads", "kv")
-                k_BxTxHxK = _named(rotated(into_heads(heads, kv)(y_BxTxD)), "heads", "kv", positions="memory_length")
-                v_BxTxHxK = _named(into_heads(heads, kv)(y_BxTxD), "heads", "kv", positions="memory_length")
-                y_BxTxHxK = causal_attention(q_BxTxHxK, k_BxTxHxK, v_BxTxHxK, wide_products=False)
+                axis = "key_heads" if own_keys else "heads"
+                q_BxTxHxK = _named(rotated(projected("query", y_BxTxD)), "heads", "kv")
+                k_BxTxGxK = _named(rotated(projected("key", y_BxTxD)), axis, "kv", positions="memory_length")
+                v_BxTxGxK = _named(projected("value", y_BxTxD), axis, "kv", positions="memory_length")
+                y_BxTxHxK = causal_attention(
+                    q_BxTxHxK, k_BxTxGxK, v_BxTxGxK, wide_products=False, window=window, block=attention_block
+                )
                 y_BxTxHxK = _named(y_BxTxHxK, "heads", "kv")
-                x_BxTxD = _residual(x_BxTxD + out_of_heads(d_model)(y_BxTxHxK))
+                x_BxTxD = _residual(x_BxTxD + kept(out_of_heads(d_model)(y_BxTxHxK), "out"))
                 return _residual(x_BxTxD + fed(_named(RMSNorm()(x_BxTxD), "act_embed"))), None
 
         class TransformerRotary(nn.Module):
@@ -226,12 +273,13 @@ def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callabl
       heads: number of heads.
       attention: function from queries, keys and values [B, T, 3, H, K] to [B, T, H, K].
     """
+    from workloads.axes import kept
     from workloads.models.layers import dense, heads_apart
 
     D = x.shape[-1]
     qkv = dense(3 * D, "embed", "qkv", use_bias=False, dot_general=heads_apart(3, heads))
     y = attention(_named(qkv(x), "", "heads", "kv").reshape(*positions, 3, heads, D // heads))
-    return dense(D, "heads", "embed", use_bias=False)(_named(y.reshape(x.shape), "heads"))
+    return kept(dense(D, "heads", "embed", use_bias=False)(_named(y.reshape(x.shape), "heads")), "out")
 
 
 def _attention(qkv_BxTx3xHxK: Array) -> Array:
@@ -249,10 +297,11 @@ def _attention(qkv_BxTx3xHxK: Array) -> Array:
 
 def _fed(x: Array, d_ff: int, activated: Callable[[Array], Array], *, use_bias: bool) -> Array:
     """Returns the output of a feed-forward layer of F units, in the shape of ``x``."""
+    from workloads.axes import kept
     from workloads.models.layers import dense
 
-    y = activated(_named(dense(d_ff, "embed", "mlp", use_bias=use_bias)(x), "mlp"))
-    return dense(x.shape[-1], "mlp", "embed", use_bias=use_bias)(_named(y, "mlp"))
+    y = activated(kept(_named(dense(d_ff, "embed", "mlp", use_bias=use_bias)(x), "mlp"), "up"))
+    return kept(dense(x.shape[-1], "mlp", "embed", use_bias=use_bias)(_named(y, "mlp")), "down")
 
 
 def _residual(x_BxTxD: Array) -> Array:
