@@ -560,7 +560,10 @@ class BucketFiles:
         path.bucket.delete(path.key)
 
     def read(self, path: BucketPath, most: int | None = None) -> bytes:
-        return path.bucket.get(path.key, 0, most)
+        if most is None:
+            return path.read_bytes()
+        size = min(path.stat().st_size, most)  # servers reject a range of an empty object
+        return path.bucket.get(path.key, 0, size) if size else b""
 
     def buffer(self, path: BucketPath) -> "pa.Buffer":
         import pyarrow as pa
