@@ -125,12 +125,13 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
 def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
     """Returns the work of a device: counted FLOPs, and the traffic of matmuls, which follows from the shape.
 
-    The store does not have the traffic of other models. Each byte that they hold counts as written and read once.
+    The store does not have the traffic of other models, and the closed form does not cover other forms of attention.
+    In these cases, each byte that is held counts as written and read once.
     """
     flops = row["executed_flops"] / study.device_count
-    if study.dataset != COUNTING:
-        return Work(flops, weight_bytes=row["peak_bytes"])
     shape = study.model_options
+    if study.dataset != COUNTING or study.attention_block or shape.get("key_heads") or shape.get("window"):
+        return Work(flops, weight_bytes=row["peak_bytes"])
     sizes = closed_forms.sizes_of(shape, study.batch_size, study.length)
     layout = {name: axis for name, axis in _pairs(study.layout, str).items() if name in sizes and axis in mesh}
     work = closed_forms.work(

@@ -88,6 +88,11 @@ def meaning(path: Path) -> str:
     return f"; did you mean {meant}?" if meant else ""
 
 
+def is_remote(error: BaseException) -> bool:
+    """Returns whether an error is about an object in a bucket."""
+    return isinstance(error, OSError) and "://" in str(error.filename)
+
+
 def printable(text: object) -> str:
     """Escapes characters that would break a line of output or cannot be encoded."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

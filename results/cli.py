@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
 from results import exit_codes
-from results.bad_input import BadInput, nearest
+from results.bad_input import BadInput, is_remote, nearest
 from results.printing import as_help, help_width, renamed, say, set_typed
 
 P = ParamSpec("P")
@@ -213,7 +213,8 @@ def _exit_code(main: Callable[[], int | None]) -> int:
 def _reason(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{error.filename} cannot be read or written ({error.strerror}). Check its permissions and its disk."
+    remedy = "the bucket and your credentials" if is_remote(error) else "its permissions and its disk"
+    return f"{error.filename} cannot be read or written ({error.strerror}). Check {remedy}."
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from results.aliases import Callback, Fields, Json, OnCount
-from results.bad_input import BadInput, Damaged as Damaged
+from results.bad_input import BadInput, Damaged as Damaged, is_remote
 from results.file_systems import bucket, local as local_files
 from results.file_systems.bucket import BucketPath
 from results.file_systems.local import LEFTOVER_SECONDS as LEFTOVER_SECONDS, sync as sync
@@ -193,6 +193,8 @@ def read(path: Folder, most: int | None = None) -> bytes:
     except MemoryError:
         raise Damaged(f"{path} is far too large") from None
     except OSError as error:
+        if is_remote(error):  # a network that fails is no damage
+            raise
         raise Damaged(f"{path} cannot be read ({error.strerror}). Check its permissions and its disk.") from None
 
 

@@ -258,6 +258,7 @@ class Bucket:
         self.url = url
         self._snapshot: _Snapshot | None = None
         self._answered = False
+        self._ahead = 0.0  # seconds that the server's clock is ahead of this one
 
     @functools.cached_property
     def _store(self) -> Any:
@@ -331,6 +332,14 @@ class Bucket:
             raise FileNotFoundError(errno.ENOENT, "no such object", self.url)
         with self._asking(key) as obstore:
             return _status(obstore.head(self._store, key))
+
+    def now(self) -> float:
+        """Returns the time in seconds since 1970 by the server's clock, as of the last ``set_clock``."""
+        return time.time() + self._ahead
+
+    def set_clock(self, key: str) -> None:
+        """Reads the server's clock, from an object that was written just now."""
+        self._ahead = self.head(key).st_mtime - time.time()
 
     def has_below(self, key: str) -> bool:
         """Returns whether there are objects below a folder."""
@@ -551,7 +560,10 @@ class BucketFiles:
         path.bucket.delete(path.key)
 
     def read(self, path: BucketPath, most: int | None = None) -> bytes:
-        return path.bucket.get(path.key, 0, most)
+        if most is None:
+            return path.read_bytes()
+        size = min(path.stat().st_size, most)  # servers reject a range of an empty object
+        return path.bucket.get(path.key, 0, size) if size else b""
 
     def buffer(self, path: BucketPath) -> "pa.Buffer":
         import pyarrow as pa
@@ -589,7 +601,7 @@ class BucketFiles:
 
     def is_leftover(self, path: BucketPath) -> bool:
         try:
-            return time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
+            return path.bucket.now() - path.stat().st_mtime > LEFTOVER_SECONDS
         except FileNotFoundError:
             return False
 
@@ -605,7 +617,7 @@ class BucketFiles:
         except FileNotFoundError:
             return False
         alive = _is_alive(data)
-        return time.time() - status.st_mtime < STALE_SECONDS if alive is None else alive
+        return path.bucket.now() - status.st_mtime < STALE_SECONDS if alive is None else alive
 
     def check_writable(self, store: BucketPath) -> None:
         from results.file_systems import probe
@@ -641,6 +653,7 @@ class _Lock:
     def held(self) -> Iterator[None]:
         """Waits until no live process holds the lock, and holds it in the context."""
         self._wait()
+        self.path.bucket.set_clock(self.path.key)
         renewing = threading.Thread(target=self._renew, daemon=True)
         renewing.start()
         try:

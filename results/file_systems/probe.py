@@ -17,15 +17,15 @@ WRITERS = 16
 def check(store: BucketPath) -> None:
     """Raises BadInput, with the reason, for a bucket that cannot hold a store. Leaves no objects."""
     bucket = store.bucket
-    folder = store / f"{TEMPORARY}probe-{uuid.uuid4().hex}"
-    twice, together = folder / "twice", folder / "together"
+    prefix = f"{TEMPORARY}probe-{uuid.uuid4().hex}"
+    twice, together = store / f"{prefix}-twice", store / f"{prefix}-together"
     try:
         try:
             answers = [bucket.create(twice.key, data) for data in (b"first", b"second")]
             with ThreadPoolExecutor(WRITERS) as pool:
                 writers = [uuid.uuid4().bytes for _ in range(WRITERS)]
                 wins = list(pool.map(lambda data: bucket.create(together.key, data), writers))
-            listed = {entry.name for entry in bucket.entries(folder.key)}
+            listed = {entry.name for entry in bucket.entries(store.key) if entry.name.startswith(prefix)}
             kept = twice.read_bytes()
         finally:
             bucket.delete(twice.key)

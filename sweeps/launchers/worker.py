@@ -17,7 +17,7 @@ from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings, Source
 from results import durable
 from results.aliases import Json, Strings
-from results.bad_input import BadInput, first_line
+from results.bad_input import BadInput, first_line, is_remote
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.trial_request import TrialRequest
@@ -158,6 +158,8 @@ def failure(error: Exception) -> Failure:
     """Describes an exception, with frames in this project's code only. For ``BadInput``, only the message."""
     if isinstance(error, BadInput):
         return Failure(str(error))
+    if isinstance(error, OSError) and is_remote(error):
+        return Failure(f"{error.filename}: {error.strerror}")
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
     places = tuple(f"{file}:{frame.lineno} {frame.name}: {frame.line}" for file, frame in frames if file)
     words = first_line(error) if str(error).strip() else ""
