@@ -59,6 +59,7 @@ class Display:
         self._line_due = self._began + FIRST_SECONDS
         self._bar_due = 0.0
         self._beats: dict[str, float] = {}  # times at which heartbeats are due, by study
+        self._beaten: set[str] = set()  # studies that have a heartbeat
         self._doing: dict[str, str] = {}  # last reported activity by study
         self._silent: dict[str, float] = {}  # seconds of silence by study
         layout = "{percentage:3.0f}%|{bar}| {desc}"
@@ -69,7 +70,7 @@ class Display:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for name in self._beats:
+        for name in self._beaten:
             heartbeat.remove(self._store / name)
         self._bar.close()
 
@@ -101,8 +102,11 @@ class Display:
             if update.outcome.failure:
                 ended = f"[{self._forecast.ended}/{self._forecast.studies}]"
                 self._write(f"{ended} {name}: failed: {update.outcome.failure}", FAILURE, name)
-        if update.progress is None and self._beats.pop(name, None) is not None:
-            heartbeat.remove(self._store / name)
+        if update.progress is None:
+            self._beats.pop(name, None)
+            if name in self._beaten:
+                self._beaten.remove(name)
+                heartbeat.remove(self._store / name)
         self.show(changed=update.outcome is not None)
 
     def show(self, *, changed: bool = False) -> None:
@@ -120,6 +124,7 @@ class Display:
         for run in self._forecast.running if self._writes_beats else ():
             if now >= self._beats.get(run.study.name, 0.0):
                 self._beats[run.study.name] = now + self._files.heartbeat_seconds
+                self._beaten.add(run.study.name)
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _write(self, line: str, event: str, study: str) -> None:

@@ -14,7 +14,7 @@ from harness.run import RunProgress, Settings
 from harness.step.batch_partition import of_settings
 from results import durable, exit_codes, store as stores
 from results.aliases import Callback
-from results.bad_input import BadInput
+from results.bad_input import BadInput, is_remote
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger
@@ -156,7 +156,9 @@ def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> Stud
     try:
         return StudyOutcome(record_failure(store, study, reason), *why)
     except Exception as error:  # an error in one study must not stop the others
-        also = f"{why.cause} (storing this failed too: {failure(error).cause})"
+        also = (
+            f"{why.cause} ({'not stored' if is_remote(error) else f'storing this failed too: {failure(error).cause}'})"
+        )
         return StudyOutcome(RunSummary(study.name), also, why.places)
 
 
