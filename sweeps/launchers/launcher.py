@@ -156,9 +156,8 @@ def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> Stud
     try:
         return StudyOutcome(record_failure(store, study, reason), *why)
     except Exception as error:  # an error in one study must not stop the others
-        also = (
-            f"{why.cause} ({'not stored' if is_remote(error) else f'storing this failed too: {failure(error).cause}'})"
-        )
+        again = "not stored" if is_remote(error) else f"storing this failed too: {failure(error).cause}"
+        also = f"{why.cause} ({again})"
         return StudyOutcome(RunSummary(study.name), also, why.places)
 
 
