@@ -18,6 +18,7 @@ from harness.run import RunProgress, Settings
 from results import exit_codes, store
 from results.bad_input import BadInput
 from results.checks import verify
+from results.file_systems.local import LocalFiles
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli, composition, launching, limits, planning, status, watch
@@ -616,7 +617,7 @@ def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, mo
     assert watch.one(tmp_path) is None
     os.utime(tmp_path / heartbeat.FILE, (hours_ago + 3, hours_ago + 3))
     assert watch.one(tmp_path) == beat
-    monkeypatch.setattr(heartbeat, "SECONDS", 0.1)
+    monkeypatch.setattr(LocalFiles, "heartbeat_seconds", 0.1)
     assert heartbeat.Watch().look([tmp_path]) == {}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from harness.run import TRAINING, RunProgress, Settings
 from results import store
+from results.file_systems.local import LocalFiles
 from results.plans.batch_study import BatchStudy
 from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
@@ -113,7 +114,7 @@ def test_heartbeats_and_lines_tell_of_silence(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heartbeat, "SECONDS", 0.0)
+    monkeypatch.setattr(LocalFiles, "heartbeat_seconds", 0.0)
     study = make_study()
     store.ask(tmp_path, study)
     progress, told = RunProgress(TRAINING, {}, {}, 10, 1.0, 1.0), []

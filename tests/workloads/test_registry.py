@@ -63,4 +63,5 @@ def test_options_that_a_model_has_by_default_are_in_no_plan() -> None:
     assert registry.plan_options("simple_cnn", old | {"kernel": 5}) == old | {"kernel": 5}
     assert registry.plan_options("transformer_wide", {"read_out": "tied"}) == {}
     assert registry.plan_options("transformer_wide", {"read_out": "untied"}) == {"read_out": "untied"}
-    assert registry.model_options("transformer_wide") == ("read_out",)
+    assert registry.plan_options("transformer_wide", {"attention_block": 0}) == {}
+    assert registry.model_options("transformer_wide") == ("read_out", "attention_block")
