@@ -23,6 +23,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "sweep": Command("sweeps.__main__", (), "run one study, or with -m a sweep; stored trials are not repeated"),
     "plan": Command("sweeps.plan", (), "list the studies of a sweep, their cost and their stored trials"),
+    "manifest": Command("sweeps.manifest", (), "write the studies of a sweep as JobSets for Kubernetes"),
     "status": Command("sweeps.status", (), "show finished, running, missing and failed trials of a store"),
     "probe": Command("harness.costs.probe", (), "measure the speed of a device for the predictions of `plan`"),
     "prepare": Command("workloads.prepare", (), "download and prepare a data set (most data sets need no download)"),
@@ -47,6 +48,7 @@ COMMANDS = {
 NAMES = {
     "python -m sweeps": "scaling-limits sweep",
     "python -m sweeps.plan": "scaling-limits plan",
+    "python -m sweeps.manifest": "scaling-limits manifest",
     "python -m sweeps.status": "scaling-limits status",
     "python -m harness.costs.probe": "scaling-limits probe",
     "python -m workloads.prepare": "scaling-limits prepare",

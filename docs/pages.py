@@ -26,6 +26,7 @@ COLUMNS_OF_HELP = "80"
 MODULES = {
     "sweeps": "Runs a study, or a sweep of studies.",
     "sweeps.plan": "Predicts the studies and the cost of a sweep without running it.",
+    "sweeps.manifest": "Writes the studies of a sweep as JobSets for Kubernetes.",
     "sweeps.status": "Lists finished, running, missing and failed studies.",
     "harness.costs.probe": "Measures how fast a device is, for predictions.",
     "analysis": "Prints numbers and fits of a store, and draws figures.",

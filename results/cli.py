@@ -31,9 +31,22 @@ OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
 class Terminated(BaseException):
-    """SIGTERM as an exception, like KeyboardInterrupt. ``saved``: whether a running trial can be resumed."""
+    """SIGTERM as an exception, like KeyboardInterrupt.
+
+    Attributes:
+      saved: whether a running trial can be resumed.
+      advanced: whether this command took a training step.
+    """
 
     saved = False
+    advanced = True
+
+    @property
+    def code(self) -> int:
+        """The exit code of the command."""
+        if not self.saved:
+            return exit_codes.TERMINATED
+        return exit_codes.PREEMPTED if self.advanced else exit_codes.NO_PROGRESS
 
 
 def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
@@ -207,7 +220,7 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         return exit_codes.INTERRUPTED
     except Terminated as terminated:
         say("terminated. Stored results are kept; run the same sweep to continue.")
-        return exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED
+        return terminated.code
 
 
 def _reason(error: OSError) -> str:

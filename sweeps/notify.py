@@ -104,7 +104,7 @@ def _run(command: str, text: str) -> None:
 def _code_of(error: BaseException) -> int:
     """Returns the exit code of a command that ended with an exception."""
     if isinstance(error, Terminated):
-        return exit_codes.PREEMPTED if error.saved else exit_codes.TERMINATED
+        return error.code
     if isinstance(error, KeyboardInterrupt):
         return exit_codes.INTERRUPTED
     return exit_codes.INVALID if isinstance(error, BadInput | OSError) else exit_codes.FAILED

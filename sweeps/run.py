@@ -118,7 +118,9 @@ def run_study(
     return _summary(study, outcomes, time.perf_counter() - began)
 
 
-def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shutdown) -> Outcomes:
+def follow_study(
+    study: Plan, settings: Settings, source: Source, shutdown: Shutdown, on_progress: Callable[[RunProgress], None]
+) -> Outcomes:
     """Runs the trials of the leader's ``run_study`` in lockstep with it. Returns their outcomes."""
     work = multihost.broadcast(None)
     if work is None:
@@ -132,7 +134,7 @@ def follow_study(study: Plan, settings: Settings, source: Source, shutdown: Shut
         _checkpoints(Path(os.devnull), study, settings),
         source,
         best,
-        on_progress=lambda progress: None,
+        on_progress=on_progress,
         on_finished=lambda part: None,
         confirming=lambda: search.draw(study, multihost.broadcast([])),
         shutdown=shutdown,

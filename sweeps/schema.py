@@ -64,6 +64,7 @@ class LauncherConfig:
     hosts: int | None = None
     host: int | None = None
     heartbeat_seconds: int = 30
+    connect_seconds: int = 30
     cpus: int | None = None
     gpus: int | None = 0
     mem: str | None = None

@@ -20,7 +20,7 @@ from results import __main__ as results_cli, durable, exit_codes, printing, stor
 from results.plans.batch_study import BatchStudy
 from results.release import release
 from results.storage.parts import commit_file, plan_file
-from sweeps import __main__ as sweeps_cli, plan as plan_cli, status
+from sweeps import __main__ as sweeps_cli, manifest as manifest_cli, plan as plan_cli, status
 from workloads import prepare
 
 from .analysis.conftest import Ran, plan, publish
@@ -40,6 +40,7 @@ MISTAKEN: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "results": (results_cli.main, ["verify", "--store", "nosuch://store"]),
     "sweeps": (sweeps_cli.main, ["nosuch=1"]),
     "sweeps.plan": (plan_cli.main, ["nosuch=1"]),
+    "sweeps.manifest": (manifest_cli.main, ["nosuch=1", "store=gs://b/f", "topology=v6e:4x4", "image=i"]),
     "sweeps.status": (status.main, ["nosuch=1"]),
     "workloads.prepare": (prepare.main, ["mnist", "--nosuch"]),
 }

@@ -39,7 +39,8 @@ def test_it_has_every_command_once() -> None:
     for name, command in scaling_limits.COMMANDS.items():
         assert command.words in ((), (name,))
         by_module.setdefault(command.module, set()).update(command.words)
-    modules = {"sweeps.__main__", "sweeps.plan", "sweeps.status", "workloads.prepare", "harness.costs.probe"}
+    modules = {f"sweeps.{name}" for name in ("__main__", "manifest", "plan", "status")}
+    modules |= {"workloads.prepare", "harness.costs.probe"}
     assert by_module.keys() == modules | {"analysis.__main__", "results.__main__"}
     assert by_module["analysis.__main__"] == subcommands(arguments.parser())
     assert by_module["results.__main__"] == subcommands(results_cli.parser())

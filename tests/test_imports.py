@@ -39,6 +39,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 HELP = {
     "sweeps": "python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated.",
     "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored,",
+    "sweeps.manifest": "python -m sweeps.manifest …: writes one JobSet for each study of `python -m sweeps …`, to",
     "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed",
     "analysis": "usage: python -m analysis [-h]",
     **{

@@ -38,6 +38,7 @@ class Hosts:
       count: number of processes.
       index: zero-based index of this process.
       heartbeat_seconds: time without a heartbeat after which a process counts as lost.
+      connect_seconds: time that processes wait for each other at the start.
       cluster: name of the cluster that provided some of these values, or None if all come from the command line.
     """
 
@@ -45,12 +46,15 @@ class Hosts:
     count: int
     index: int
     heartbeat_seconds: int
+    connect_seconds: int = rendezvous.SECONDS
     cluster: str | None = None
 
     def check(self) -> None:
         """Raises BadInput if a value is invalid."""
         if self.heartbeat_seconds < 1:
             raise BadInput(f"launcher.heartbeat_seconds must be at least 1, not {self.heartbeat_seconds}")
+        if self.connect_seconds < 1:
+            raise BadInput(f"launcher.connect_seconds must be at least 1, not {self.connect_seconds}")
         _check_address(self.coordinator)
         if self.count < 2:
             given = f"{self.cluster} reports one host" if self.cluster else f"launcher.hosts={self.count}"
@@ -70,6 +74,7 @@ def find(
     index: int | None,
     heartbeat_seconds: int,
     environment: Environment,
+    connect_seconds: int = rendezvous.SECONDS,
 ) -> Hosts:
     """Returns the addresses of the processes. Values that are None, and a coordinator ``auto``, come from the cluster.
 
@@ -92,7 +97,7 @@ def find(
         raise BadInput(
             "launcher=hosts needs launcher.hosts, the number of hosts, and launcher.host, the index of this one"
         )
-    hosts = Hosts(where, count, index, heartbeat_seconds, place.cluster if place else None)
+    hosts = Hosts(where, count, index, heartbeat_seconds, connect_seconds, place.cluster if place else None)
     hosts.check()
     return hosts
 
@@ -118,14 +123,14 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
 
     hosts.check()
     own = rendezvous.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
-    rendezvous.meet(hosts.coordinator, own)
+    rendezvous.meet(hosts.coordinator, own, hosts.connect_seconds)
     try:
         jax.distributed.initialize(
             hosts.coordinator,
             hosts.count,
             hosts.index,
             cluster_detection_method="deactivate",  # detection would show a SLURM task only one GPU of its node
-            initialization_timeout=round(rendezvous.SECONDS),
+            initialization_timeout=hosts.connect_seconds,
             heartbeat_timeout_seconds=hosts.heartbeat_seconds,
         )
     except (RuntimeError, ValueError) as error:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from results.bad_input import BadInput
 
-SECONDS = 30.0  # time that hosts wait for each other
+SECONDS = 30  # default time that hosts wait for each other
 _ANSWER_SECONDS = 5.0  # additional time that others wait for the reply of the first host
 _RETRY_SECONDS = 0.2
 _BYTES = 4096  # limit on a message
@@ -43,26 +43,27 @@ class Arrival(NamedTuple):
     code: str
 
 
-def meet(coordinator: str, own: Arrival) -> None:
+def meet(coordinator: str, own: Arrival, seconds: float = SECONDS) -> None:
     """Returns when all hosts have arrived.
 
     Args:
       coordinator: HOST:PORT of the first host. No process may be listening on it yet.
       own: message of this host.
+      seconds: time to wait.
 
     Raises:
       BadInput: some hosts did not arrive, or they disagree. The error message names them.
     """
     host, _, port = coordinator.rpartition(":")
     if own.host:
-        _go_to(host.strip("[]"), int(port), coordinator, own)
+        _go_to(host.strip("[]"), int(port), coordinator, own, seconds)
     else:
-        _await(int(port), coordinator, own)
+        _await(int(port), coordinator, own, seconds)
 
 
-def _await(port: int, coordinator: str, own: Arrival) -> None:
+def _await(port: int, coordinator: str, own: Arrival, seconds: float) -> None:
     _allow(own.hosts + _ROOM)
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     came: dict[int, socket.socket] = {}
     waiting: dict[socket.socket, bytes] = {}  # sockets, with the bytes received so far
     with contextlib.ExitStack() as stack:
@@ -88,7 +89,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
                     came.setdefault(other.host, ready)
         missing = [i for i in range(1, own.hosts) if i not in came]
         if missing and wrong is None:
-            wrong = f"{_named(missing)} of {own.hosts} did not reach {coordinator} within {SECONDS:.0f} s. {_FIREWALL}"
+            wrong = f"{_named(missing)} of {own.hosts} did not reach {coordinator} within {seconds:.0f} s. {_FIREWALL}"
         for each in came.values():
             with contextlib.suppress(OSError):
                 each.sendall(_ANSWER + (wrong or "").encode() + b"\n")
@@ -98,8 +99,8 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
         raise BadInput(wrong)
 
 
-def _go_to(host: str, port: int, coordinator: str, own: Arrival) -> None:
-    deadline = time.monotonic() + SECONDS
+def _go_to(host: str, port: int, coordinator: str, own: Arrival, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     why = "no answer"
     while (left := deadline - time.monotonic()) > 0:
         try:
@@ -112,7 +113,7 @@ def _go_to(host: str, port: int, coordinator: str, own: Arrival) -> None:
             received = b""
             with contextlib.suppress(OSError):
                 first.sendall(json.dumps(own).encode() + b"\n")
-                first.settimeout(SECONDS + _ANSWER_SECONDS)
+                first.settimeout(seconds + _ANSWER_SECONDS)
                 while not received.endswith(b"\n") and len(received) < _BYTES and (more := first.recv(_BYTES)):
                     received += more
         if received.endswith(b"\n") and received.startswith(_ANSWER):
@@ -123,7 +124,7 @@ def _go_to(host: str, port: int, coordinator: str, own: Arrival) -> None:
         why = "another program answers there" if foreign else "it disconnected"
         time.sleep(_RETRY_SECONDS)
     raise BadInput(
-        f"host 0 of {own.hosts} did not answer host {own.host} at {coordinator} within {SECONDS:.0f} s ({why}). "
+        f"host 0 of {own.hosts} did not answer host {own.host} at {coordinator} within {seconds:.0f} s ({why}). "
         f"{_FIREWALL}"
     )
 

@@ -297,7 +297,8 @@ def main(argv: Sequence[str]) -> int:
         if fate != Fate.REQUEUED:
             _requeue(job)
         return exit_codes.PREEMPTED
-    if not (is_error or end.code == exit_codes.PREEMPTED or signal.SIGUSR1 in received or fate == Fate.CANCELLED):
+    is_saved = end.code in (exit_codes.PREEMPTED, exit_codes.NO_PROGRESS)
+    if not (is_error or is_saved or signal.SIGUSR1 in received or fate == Fate.CANCELLED):
         record_lost(asked.store, asked.study, f"its process died {local.exit_description(end.code)}")
     return end.code if end.code >= 0 else 128 - end.code
 

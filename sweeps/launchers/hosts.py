@@ -39,7 +39,8 @@ def devices(asked: Config, study: Plan, settings: Settings) -> int:
 
 def _find(asked: Config) -> multihost.Hosts:
     where, count, index = (asked[key] for key in ("coordinator", "hosts", "host"))
-    return multihost.find(where, count, index, asked["heartbeat_seconds"], os.environ)
+    seconds = asked["heartbeat_seconds"], asked["connect_seconds"]
+    return multihost.find(where, count, index, seconds[0], os.environ, seconds[1])
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
@@ -54,6 +55,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     sources = launch.sources
 
     def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
+        _note_steps(progress)
         launch.report(StudyUpdate(study, progress))
         shutdown.time_is_up = launch.limits.is_over(study.name)
 
@@ -101,7 +103,7 @@ def follow() -> int:
         study = worker.plan_of(order)
         shutdown = Shutdown()
         try:
-            follow_study(study, order.settings, order.source, shutdown)
+            follow_study(study, order.settings, order.source, shutdown, _note_steps)
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
@@ -124,13 +126,12 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     found = _find(asked)
     say(str(found))
     reader, writer = os.pipe()
-    came = mmap.mmap(-1, 1)  # shared by both processes
     process = os.fork()
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
         say(multihost.start(found, command, provenance.code_hash(worker.OURS)))
-        came[0] = 1
+        _marks[_CONNECTED] = 1
         return ended(run if multihost.leads() else follow)
     os.close(reader)
     while True:
@@ -142,12 +143,12 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
         except KeyboardInterrupt:
             os.kill(process, signal.SIGINT)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGABRT and not came[0]:
+    if code == -signal.SIGABRT and not _marks[_CONNECTED]:
         say(f"error: {found}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
         return exit_codes.INVALID
     if code == -signal.SIGABRT:
         say(_GONE)
-        return exit_codes.PEER_LOST
+        return _peer_lost()
     return code if code >= 0 else 128 - code
 
 
@@ -156,6 +157,8 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+_marks = mmap.mmap(-1, 2)  # shared by the two processes of `watched`
+_CONNECTED, _STEPPED = range(2)
 _GONE = "another host is gone. Run the same command on all hosts to continue."
 _KEPT = "Stored results are kept. Run the same command to continue."
 
@@ -171,14 +174,24 @@ def ended(run: Callable[[], int]) -> int:
         multihost.leave(exit_codes.INVALID, f"error: {error}")
     except Terminated as terminated:
         say(f"terminated. {_KEPT}")
-        multihost.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
+        terminated.advanced = bool(_marks[_STEPPED])
+        multihost.leave(terminated.code)
     except KeyboardInterrupt:
         multihost.leave(exit_codes.INTERRUPTED, f"interrupted. {_KEPT}")
     except Exception as error:
         if multihost.lost(error):
-            multihost.leave(exit_codes.PEER_LOST, _GONE)
+            multihost.leave(_peer_lost(), _GONE)
         why = worker.failure(error)
         multihost.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
+
+
+def _note_steps(progress: RunProgress) -> None:
+    if progress.steps:
+        _marks[_STEPPED] = 1
+
+
+def _peer_lost() -> int:
+    return exit_codes.PEER_LOST if _marks[_STEPPED] else exit_codes.NO_PROGRESS
 
 
 def _terminated(shutdown: Shutdown) -> Terminated:

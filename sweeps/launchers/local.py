@@ -264,6 +264,7 @@ class _Pool:
         self._queue = sorted(studies, key=cost)  # pop() takes the largest
         self._policies = {study.name: RetryPolicy(asked["retries"]) for study in studies}
         self._outcomes: list[StudyOutcome] = []
+        self._advanced = False  # whether any study took a step or ended
         self._kills = out_of_memory_kills()
         self._accelerated = bool(processors.accelerators()[1])
         self._slots = occupied(slots, len(studies))
@@ -287,6 +288,7 @@ class _Pool:
         except cli.Terminated as terminated:
             preempted = any(policy.preempted for policy in self._policies.values())
             terminated.saved = exit_codes.PREEMPTED in end_all(self._workers) or preempted
+            terminated.advanced = self._advanced
             raise
         finally:
             end_all(self._workers)
@@ -326,10 +328,12 @@ class _Pool:
         if report.kind == "progress":
             one.progress = report.value
             one.advanced |= report.value.steps > 0
+            self._advanced |= one.advanced
             self._launch.report(StudyUpdate(study, report.value))
             return
         one.study = None
         if report.kind == "done":
+            self._advanced = True
             one.ended(exit_codes.DONE, "done")
             self._end(study, StudyOutcome(report.value))
         elif report.kind == "taken":

@@ -20,11 +20,6 @@ from harness.processes.rendezvous import Arrival
 from results.bad_input import BadInput
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "SECONDS", 2.0)
-
-
 @pytest.fixture
 def port() -> int:
     with socket.socket() as listening:
@@ -32,13 +27,13 @@ def port() -> int:
         return int(listening.getsockname()[1])
 
 
-def said(port: int, *own: Arrival, late: float = 0.0) -> list[str]:
+def said(port: int, *own: Arrival, late: float = 0.0, seconds: float = 2.0) -> list[str]:
     """What hosts are told that come at once, but for the first, which may be late; nothing if all is well."""
 
     def meet(one: Arrival) -> str:
         time.sleep(0.0 if one.host else late)
         try:
-            rendezvous.meet(f"127.0.0.1:{port}", one)
+            rendezvous.meet(f"127.0.0.1:{port}", one, seconds)
         except BadInput as error:
             return str(error)
         return ""
@@ -128,9 +123,7 @@ def test_descriptors_beyond_those_that_select_takes(port: int) -> None:
 
 
 @pytest.mark.parametrize("page", [b"HTTP/1.1 400 Bad Request\r\n\r\n<html>no</html>\n", b"x" * 9000, b"\n"])
-def test_a_foreign_server_at_the_coordinator(port: int, page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "SECONDS", 0.5)
-
+def test_a_foreign_server_at_the_coordinator(port: int, page: bytes) -> None:
     def serve(listening: socket.socket) -> None:
         while True:
             try:
@@ -144,7 +137,7 @@ def test_a_foreign_server_at_the_coordinator(port: int, page: bytes, monkeypatch
     with socket.create_server(("127.0.0.1", port)) as listening:
         server = threading.Thread(target=serve, args=(listening,))
         server.start()
-        (line,) = said(port, arrival(1))
+        (line,) = said(port, arrival(1), seconds=0.5)
         listening.shutdown(socket.SHUT_RDWR)
         server.join()
     about = f"host 0 of 3 did not answer host 1 at 127.0.0.1:{port} within 0 s (another program answers there)"

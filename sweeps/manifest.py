@@ -1,0 +1,189 @@
+"""python -m sweeps.manifest …: writes one JobSet for each study of `python -m sweeps …`, to run it on Kubernetes.
+
+The output is YAML for `kubectl apply -f -`. Words are those of a sweep, without `launcher`, and these:
+
+  topology=v6e:4x4       TPU slice of each study: v4, v5e, v5p, v6e or tpu7x, and its chips
+  machine=TYPE           machine type of the hosts (default: the one with the fewest hosts)
+  gpu=nvidia-h100-80gb gpus=8 hosts=2   GPUs instead: label of the nodes, GPUs of each host, number of hosts
+  image=IMAGE            container image, built with the Dockerfile of this package
+  store=gs://B/FOLDER    store, which must be in a bucket
+  queue=NAME             local queue of Kueue
+  priority=NAME          priority class of the queue, or of pods if there is no queue
+  spot=true              spot nodes of GKE
+  placement=exclusive    exclusive (one node pool for each slice), any, or a topology level of Kueue
+  account=NAME           service account of the pods (scaling-limits)
+  namespace=NAME         namespace
+  name=NAME              start of the names of JobSets
+  restarts=3             restarts that are not free
+  out=DIR                writes a file for each JobSet instead of printing them
+
+Preempted studies restart for free if they took a step. limits.study.max_hours limits the time of each study. Manifests
+do not contain credentials. This command contacts neither the cluster nor the store.
+"""
+
+import shlex
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results import cli, printing
+from results.bad_input import BadInput, number_of
+
+if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
+    cli.run("sweeps.manifest")
+
+import dataclasses
+import re
+
+from results import exit_codes
+from sweeps import help_text, overrides
+from sweeps.manifests import jobset
+from sweeps.manifests.machines import Machines, gpus, tpus
+
+if TYPE_CHECKING:
+    from sweeps.planning import Request
+
+# Imports inside functions keep --help fast.
+_OPTIONS = tuple(field.name for field in dataclasses.fields(jobset.Options))
+OWN = ("topology", "machine", "gpu", "gpus", "hosts", "out", *_OPTIONS)
+_GCLUSTER = "equivalent line for gcluster, as of commit 1047080, untested:"
+_OF_COMMANDS = re.compile(r"(launcher|limits\.sweep|notify)\b")
+
+
+@cli.guarded
+def main(argv: list[str]) -> int:
+    """Prints or writes the JobSets of a command line, and returns the exit code."""
+    given, rest = own_words(argv)
+    line = help_text.read(rest, __doc__ or "")
+    if printing.is_data():
+        raise BadInput("manifests are YAML. Leave out --csv and --json.")
+    for word in line.overrides:
+        if _OF_COMMANDS.match(word.lstrip("+~")):
+            raise BadInput(f"{word} is for a single command, but each JobSet runs a command of its own. Leave it out.")
+    store = _store(line.store)
+    machines = _machines(given)
+    options = _options(given)
+    from sweeps import planning
+    from sweeps.configured_study import DATA, DEVICES
+    from sweeps.launchers.launcher import check_over_hosts
+
+    with tempfile.TemporaryDirectory() as folder:  # the store is not read
+        absent = line._replace(store=str(Path(folder) / "absent"))
+        request = planning.request(absent, absent=(DATA, DEVICES), written=False)
+    if machines.hosts > 1:
+        check_over_hosts(request.studies, request.settings)
+    texts = _texts(request, store, machines, options)
+    if "out" not in given:
+        print("---\n".join(texts.values()), end="")  # without wrapping
+    else:
+        _write(Path(given["out"]), texts)
+    return exit_codes.DONE
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    printing.answer(
+        f"{number_of(len(texts), 'manifest')} in {folder}; next: kubectl apply -f {shlex.quote(str(folder))}"
+    )
+
+
+def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Splits a command line into this command's own words, by key, and the other words."""
+    words = cli.as_pairs(argv, overrides.FLAGS)
+    own = [word for word in words if word.partition("=")[0] in OWN]
+    overrides.check_once(own)
+    given = {}
+    for word in own:
+        key, _, given[key] = word.partition("=")
+        if not given[key]:
+            raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
+    return given, [word for word in words if word not in own]
+
+
+def _store(store: str | None) -> str:
+    if store is None or not re.fullmatch(r"(gs|s3|az)://[^/@?#\s]+(/[^@?#\s]*)?", store):
+        given = "store= is missing" if store is None else f"pods cannot use store={store}"
+        raise BadInput(f"{given}. Give a folder in a bucket, without credentials: gs://B/FOLDER, s3://… or az://…")
+    return store
+
+
+def _machines(given: dict[str, str]) -> Machines:
+    if ("topology" in given) == ("gpu" in given):
+        raise BadInput("give either topology=, such as v6e:4x4, or gpu= and gpus=, such as nvidia-h100-80gb and 8")
+    hosts = _count(given, "hosts")
+    if "topology" in given:
+        if "gpus" in given:
+            raise BadInput("gpus= is for gpu=, not for topology=")
+        return tpus(given["topology"], given.get("machine"), hosts)
+    if "machine" in given:
+        raise BadInput("machine= is for topology=, not for gpu=")
+    if "gpus" not in given:
+        raise BadInput("gpus= is missing. Give the number of GPUs of each host.")
+    return gpus(given["gpu"], int(_count(given, "gpus") or 0), 1 if hosts is None else hosts)
+
+
+def _options(given: dict[str, str]) -> jobset.Options:
+    if "image" not in given:
+        raise BadInput(
+            "image= is missing. Give an image that was built with the Dockerfile, such as REGISTRY/NAME:TAG."
+        )
+    values: dict[str, Any] = {key: given[key] for key in _OPTIONS if key in given}
+    if "spot" in values:
+        if values["spot"] not in ("true", "false"):
+            raise BadInput(f"spot={values['spot']} is not true or false")
+        values["spot"] = values["spot"] == "true"
+    if "restarts" in values:
+        values["restarts"] = _count(given, "restarts")
+    options = jobset.Options(**values)
+    options.check()
+    return options
+
+
+def _count(given: dict[str, str], key: str) -> int | None:
+    if key in given and not given[key].isdecimal():
+        raise BadInput(f"{key}={given[key]} is not a whole number")
+    return int(given[key]) if key in given else None
+
+
+def _texts(request: "Request", store: str, machines: Machines, options: jobset.Options) -> dict[str, str]:
+    """Returns the YAML of each study's JobSet, by its name."""
+    import yaml
+
+    from sweeps.launchers.launcher import devices_asked
+
+    texts = {}
+    seconds = request.settings.time_limit_seconds
+    for study in request.studies:
+        commands = request.words[study.name]
+        if len(commands) > 1:
+            raise BadInput(f"{study.name} is requested {len(commands)} times, with different trials. Request it once.")
+        used = devices_asked({}, study, request.settings)
+        if machines.hosts == 1 and used < machines.devices:
+            printing.say(f"note: {study.name} uses {used} of {machines.devices} devices. Set shards= to use more.")
+        made = jobset.jobset(study.name, commands[0], store, machines, options, seconds)
+        name = made["metadata"]["name"]
+        if name in texts:
+            raise BadInput(f"two studies have the name {name}. Write their manifests with different name=…")
+        plain = yaml.safe_dump(made, sort_keys=False, width=1000)
+        texts[name] = (
+            f"# {study.name}\n# {_GCLUSTER}\n# {gcluster(name, commands[0], store, machines, options)}\n{plain}"
+        )
+    return texts
+
+
+def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: jobset.Options) -> str:
+    """Returns the line that submits a study with the program gcluster of GoogleCloudPlatform/cluster-toolkit."""
+    command = shlex.join(jobset.command(words, store, machines, None))
+    line = ["gcluster", "job", "submit", "-n", name, "-e", command, "--compute-type", machines.compute_type]
+    if machines.topology:
+        line += ["--topology", machines.topology, "--num-slices", "1"]
+    else:
+        line += ["--num-nodes", str(machines.hosts)]
+    line += ["-i", options.image, "--service-account", options.account]
+    line += ["-q", options.queue] if options.queue else []
+    line += ["--priority", options.priority] if options.priority else []
+    line += ["--restarts", str(options.restarts), "--grace-period", f"{jobset.GRACE_SECONDS}s"]
+    return f"{shlex.join(line)} -c CLUSTER -l ZONE -p PROJECT"

@@ -1,0 +1,293 @@
+"""Manifests for Kubernetes: every shape by the rules of JobSet, refusals in one line, and restarts by a simulator."""
+
+import itertools
+import json
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from results import exit_codes
+from sweeps import manifest
+from sweeps.manifests import jobset as jobsets, machines
+from sweeps.manifests.machines import Machines
+
+from .jobset import rules
+from .jobset.simulator import DEADLINE, DISRUPTED, State, run
+
+ROOT = Path(__file__).parents[2]
+STUDY = "digits-fully_connected-momentum-b64-202cae3016933520"
+OPTIONS = jobsets.Options("registry.example.com/scaling-limits:1", queue="research", priority="high", spot=True)
+WORDS = ("task=digits_fc", "batch_size=64", "trials=8", "task.budget.epochs=1")
+LINE = (*WORDS, "image=r/x:1", "store=gs://bucket/launch")
+
+
+def shapes() -> list[Machines]:
+    """Every TPU slice, with every machine type that it can have, and every host with GPUs."""
+    found = []
+    for name, version in machines.VERSIONS.items():
+        topologies = [*(machines.FLAT if version.directions == 2 else machines.DEEP)]
+        if version.directions == 3:
+            cubes = itertools.combinations_with_replacement(range(1, version.most_cubes + 1), 3)
+            sides = [[4 * n for n in each] for each in cubes if math.prod(each) <= version.most_cubes]
+            topologies += ["x".join(map(str, each)) for each in sides]
+        for topology in dict.fromkeys(topologies):
+            chips = math.prod(map(int, topology.split("x")))
+            for each, kind in version.machine_types.items():
+                if each == chips or (each == machines.SEVERAL_HOSTS and chips % each == 0):
+                    found.append(machines.tpus(f"{name}:{topology}", kind))
+    for gpu, (_, counts) in machines.GPUS.items():
+        found += [machines.gpus(gpu, count) for count in counts]
+        found += [machines.gpus(gpu, counts[-1], hosts) for hosts in (2, 16)]
+    return found
+
+
+def made(on: Machines, options: jobsets.Options = OPTIONS, seconds: float | None = 7200.0) -> dict:
+    text = yaml.safe_dump(jobsets.jobset(STUDY, WORDS, "gs://bucket/launch", on, options, seconds))
+    found = yaml.safe_load(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_every_shape_is_valid() -> None:
+    found = shapes()
+    assert {each.name.partition(":")[0] for each in found} >= machines.VERSIONS.keys() | machines.GPUS.keys()
+    assert sum(each.topology is not None for each in found) > 400
+    assert {each.hosts * each.devices for each in found} >= {1, 4, 8, 16, 256, 2048, 64 * 144}
+    listed = {*machines.FLAT, *machines.DEEP, None}  # larger slices have the same fields, and differ in numbers only
+    for each in found:
+        check = rules.errors if each.topology in listed else rules.further
+        assert not list(check(made(each))), each
+
+
+@pytest.mark.parametrize("placement", [None, "any", "exclusive", "cloud.google.com/gke-tpu-partition-4x4x4-id"])
+@pytest.mark.parametrize("name", [None, "a" * 19])
+def test_every_option_is_valid(placement: str | None, name: str | None) -> None:
+    on = machines.tpus("tpu7x:4x4x4")
+    with_queue = jobsets.Options("r/x", "q", "p", placement=placement, name=name, namespace="n", restarts=0)
+    with_queue.check()
+    assert rules.errors(made(on, with_queue)) == []
+    assert rules.errors(made(on, jobsets.Options("r/x", name=name), None)) == []
+    assert len(jobsets.name_of(STUDY, with_queue)) <= jobsets.MOST_CHARACTERS
+
+
+def test_the_rules_find_errors() -> None:
+    for change, about in {
+        ("spec", "sucessPolicy"): "sucessPolicy",
+        ("metadata", "lables"): "lables",
+        ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "hostNetworks"): "hostNetworks",
+    }.items():
+        broken = made(machines.tpus("v6e:4x4"))
+        part = broken
+        for key in change[:-1]:
+            part = part[key]
+        part[change[-1]] = {}
+        assert any(about in each for each in rules.errors(broken)), change
+    job = ("spec", "replicatedJobs", 0, "template", "spec")
+    for change, value in {
+        (*job, "completions"): 5,
+        (*job, "template", "spec", "restartPolicy"): "OnFailure",
+        (*job, "template", "spec", "dnsPolicy"): "ClusterFirst",
+        ("metadata", "name"): "a" * 29,
+        ("metadata", "name", ""): None,
+    }.items():
+        broken = made(machines.tpus("v6e:4x4"))
+        part = broken
+        for key in change[:-1]:
+            part = part[key]
+        if value is not None:
+            part[change[-1]] = value
+            assert rules.errors(broken), change
+    assert rules.SCHEMA.stat().st_size <= 150_000
+
+
+def test_a_deadline_is_later_than_the_limit_of_the_study() -> None:
+    spec = made(machines.tpus("v6e:4x4"))
+    job = spec["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert job["activeDeadlineSeconds"] == 7200 + jobsets.DEADLINE_SECONDS
+    assert spec["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == str(job["activeDeadlineSeconds"])
+    without = made(machines.tpus("v6e:4x4"), seconds=None)
+    assert "activeDeadlineSeconds" not in without["spec"]["replicatedJobs"][0]["template"]["spec"]
+
+
+def test_a_single_host_has_no_coordinator_in_its_command() -> None:
+    pod = made(machines.tpus("v5e:2x4"))["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert "hostNetwork" not in pod
+    command = pod["containers"][0]["command"]
+    assert command == ["scaling-limits", "sweep", *WORDS, "store=gs://bucket/launch"]
+
+
+def test_dollars_are_kept() -> None:
+    made_of = jobsets.jobset(STUDY, ["task.name=$(HOME)"], "gs://b/f", machines.tpus("v5e:1x1"), OPTIONS, None)
+    pod = made_of["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert "task.name=$$(HOME)" in pod["containers"][0]["command"]  # Kubernetes reads $$ as $
+
+
+def test_the_command_prints_a_stream_of_jobsets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = [*LINE, "optimizer=sgd,nesterov", "topology=v6e:4x4", "queue=research", "-m"]
+    assert manifest.main(words) == exit_codes.DONE
+    printed = capsys.readouterr().out
+    documents = list(yaml.safe_load_all(printed))
+    assert [rules.errors(each) for each in documents] == [[], []]
+    assert len({each["metadata"]["name"] for each in documents}) == 2
+    assert printed.count("# gcluster job submit -n ") == printed.count("as of commit 1047080, untested") == 2
+    assert manifest.main([*words, f"out={tmp_path}"]) == exit_codes.DONE
+    assert [yaml.safe_load(path.read_text()) for path in sorted(tmp_path.glob("*.yaml"))] == sorted(
+        documents, key=lambda each: str(each["metadata"]["name"])
+    )
+    for document in documents:
+        (job,) = document["spec"]["replicatedJobs"]
+        words = job["template"]["spec"]["template"]["spec"]["containers"][0]["command"]
+        name = document["metadata"]["name"]
+        assert f"launcher.coordinator={name}-s-0-0.{name}:{jobsets.PORT}" in words
+        assert not re.search("secret|token|password", json.dumps(document), re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("words", "about"),
+    [
+        (("topology=v6e:1x2",), "no such slice of 2 chips. Choices: 1x1, 2x2"),
+        (("topology=v5e:4x2",), "Write v5e:2x4"),
+        (("topology=v5p:8x4x4",), "Write v5p:4x4x8"),
+        (("topology=v4:1x2x2",), "Write v4:2x2x1"),
+        (("topology=v4:4x4x6",), "no such slice of 96 chips"),
+        (("topology=v4:16x16x20",), "80 cubes of 4x4x4 chips, but at most 64"),
+        (("topology=v6e:2x2x2",), "2 directions"),
+        (("topology=v3:8x16",), "Choices: v4, v5e, v5p, v6e, tpu7x"),
+        (("topology=v6e:4x4", "hosts=8"), "v6e:4x4 has 4 of ct6e-standard-4t"),
+        (("topology=v6e:4x4", "machine=ct6e-standard-8t"), "Choices: ct6e-standard-4t"),
+        (("gpu=nvidia-h100-80gb", "gpus=3"), "1 or 2 or 4 or 8"),
+        (("gpu=nvidia-h100-80gb", "gpus=4", "hosts=2"), "gpus=8"),
+        (("gpu=h100", "gpus=8"), "nvidia-h100-80gb"),
+        (("gpu=nvidia-l4", "gpus=1", "topology=v6e:4x4"), "either"),
+        (("topology=v6e:4x4", "store=results/launch"), "pods cannot use store=results/launch"),
+        (("topology=v6e:4x4", "store=s3://key:secret@bucket/a"), "without credentials"),
+        (("topology=v6e:4x4", "name=digits-with-a-long-name"), "such as digits-with-a-long"),
+        (("topology=v6e:4x4", "name=Digits"), "a-z, 0-9 and -"),
+        (("topology=v6e:4x4", "queue=Research_1"), "not a name of a queue"),
+        (("topology=v6e:4x4", "placement=example.com/rack"), "Set queue= too"),
+        (("topology=v6e:4x4", "placement=both"), "placement=both must be exclusive"),
+        (("topology=v6e:4x4", "spot=yes"), "true or false"),
+        (("topology=v6e:4x4", "restarts=-1"), "whole number"),
+        (("topology=v6e:4x4", "launcher=hosts"), "Leave it out"),
+        (("topology=v6e:4x4", "limits.sweep.max_hours=1"), "Leave it out"),
+        (("topology=v6e:4x4", "task=webgraph_synthetic"), "checkpoint_dir"),
+        (("topology=v6e:4x4", "--json"), "YAML"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_refusals(words: tuple[str, ...], about: str, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = {word.partition("=")[0] for word in words}
+    line = [word for word in LINE if word.partition("=")[0] not in keys]
+    if "task=webgraph_synthetic" in words:
+        line = [word for word in line if not word.startswith(("batch_size", "task"))]
+    assert manifest.main([*line, *words]) == exit_codes.INVALID
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert about in printed.err and printed.err.count("\n") == 1
+
+
+JOBSET = made(machines.tpus("v6e:4x4"))
+MOST = OPTIONS.restarts
+
+
+@pytest.mark.parametrize(
+    ("attempts", "after"),
+    [
+        ([(75, 75)] * 50, State(50, 0)),
+        ([(76, DISRUPTED)] * 50, State(50, 0)),  # the peers end before the preempted pod is seen
+        ([(DISRUPTED, 76)] * 50, State(50, 0)),
+        ([(77,)] * 3, State(3, 3)),
+        ([(77,)] * 4, State(3, 3, "Failed")),
+        ([(137, 76)] * 4, State(3, 3, "Failed")),  # out of memory: killed, and its peers end later
+        ([(2,)] * 4, State(3, 3, "Failed")),  # a user's mistake
+        ([(1,)] * 4, State(3, 3, "Failed")),
+        ([(75, 75), (75, 75), (0, 0)], State(2, 0, "Completed")),  # Kueue suspends twice: SIGTERM to all pods
+        ([(143, 77), (0, 0)], State(1, 1, "Completed")),  # Kueue suspends before the first step
+        ([(75,), (DEADLINE,)], State(1, 0, "Failed")),
+    ],
+)
+def test_restarts(attempts: list[tuple[int | str, ...]], after: State) -> None:
+    assert run(JOBSET, *attempts) == after
+
+
+def test_free_restarts_are_those_of_the_table_of_exit_codes() -> None:
+    codes = {int(code) for name, code in vars(exit_codes).items() if name.isupper()} - {exit_codes.DONE}
+    free = {code for code in codes if run(JOBSET, [code]).counted == 0}
+    assert free == set(exit_codes.free_restarts) == {exit_codes.PREEMPTED, exit_codes.PEER_LOST}
+    assert exit_codes.NO_PROGRESS in codes - free
+
+
+def test_the_image_is_built_from_files_that_exist_and_runs_the_console_script() -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    copied = {source for line in lines if line[0] == "COPY" for source in line[1:-1]}
+    assert all((ROOT / source).exists() for source in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {each.partition(".")[0] for each in project["tool"]["setuptools"]["packages"]}
+    modules = {f"{each}.py" for each in project["tool"]["setuptools"]["py-modules"]}
+    assert copied >= packages | modules | {"pyproject.toml", "README.md", "LICENSE"}
+    locks = set(re.findall(r"requirements[-\w${}]*\.lock", text))
+    assert "requirements.lock" in locks and all((ROOT / each.replace("${EXTRA}", "tpu")).exists() for each in locks)
+    assert {f"requirements-{extra}.lock" for extra in ("tpu", "cuda")} <= copied
+    (entry,) = (json.loads(" ".join(line[1:])) for line in lines if line[0] == "ENTRYPOINT")
+    assert (
+        entry
+        == [*project["project"]["scripts"]]
+        == made(machines.tpus("v5e:1x1"))["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
+            "containers"
+        ][0]["command"][:1]
+    )
+    (user,) = (line[1] for line in lines if line[0] == "USER")
+    assert user.isdecimal() and int(user) > 0
+
+
+RECIPES = json.loads((Path(__file__).parent / "jobset" / "tpu_recipes.json").read_text())
+
+
+def fields(part: Any, path: str = "") -> dict[str, list[Any]]:
+    """The values of a manifest by the path of their field. A job and its pods are ``job`` and ``pod`` in any kind."""
+    if isinstance(part, dict) and path.rpartition(".")[2] not in ("labels", "annotations", "nodeSelector", "resources"):
+        items = [(f"{path}.{key}" if path else key, value) for key, value in part.items()]
+    elif isinstance(part, list) and part and isinstance(part[0], dict):
+        items = [(path, each) for each in part]
+    else:
+        return {path: [part]} if part not in (None, {}) else {}
+    found: dict[str, list[Any]] = {}
+    for name, value in items:
+        for key, values in fields(value, name).items():
+            found.setdefault(key, []).extend(values)
+    return found
+
+
+def renamed(manifest: dict[str, Any]) -> dict[str, list[Any]]:
+    job = "spec" if manifest["kind"] == "Job" else "spec.replicatedJobs.template.spec"
+    names = {f"{job}.template.spec.": "pod.", f"{job}.template.": "pod.", f"{job}.": "job."}
+    names.setdefault("spec.", "jobset.")
+    found = {}
+    for path, values in fields(manifest).items():
+        start = next((each for each in names if path.startswith(each)), "")
+        found[names.get(start, "") + path.removeprefix(start)] = values
+    return found
+
+
+@pytest.mark.parametrize("path", RECIPES)
+def test_every_difference_from_public_manifests_is_explained(path: str) -> None:
+    page = (ROOT / "docs" / "launch" / "kubernetes.md").read_text()
+    table = page.partition("## Compared with public manifests")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    explained = re.findall(r"`([\w.]+)`", "".join(rows))
+    topology = re.search(r"tpu7x-(\w+)", path)
+    assert topology
+    options = jobsets.Options("r/x", queue="q")
+    ours = renamed(made(machines.tpus(f"tpu7x:{topology[1]}"), options))
+    theirs = renamed(RECIPES[path])
+    different = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
+    assert {"metadata.name", "pod.containers.command"} <= different
+    assert not {key for key in different if not any(key == each or key.startswith(f"{each}.") for each in explained)}
+    equal = {"job.completions", "job.parallelism", "job.backoffLimit", "pod.restartPolicy"}
+    assert equal <= ours.keys() & theirs.keys() - different
