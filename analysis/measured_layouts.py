@@ -130,7 +130,8 @@ def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
     """
     flops = row["executed_flops"] / study.device_count
     shape = study.model_options
-    if study.dataset != COUNTING or study.attention_block or shape.get("key_heads") or shape.get("window"):
+    other_forms = (study.attention_block, shape.get("key_heads", 0), shape.get("window", 0))
+    if study.dataset != COUNTING or max(other_forms) > 0:
         return Work(flops, weight_bytes=row["peak_bytes"])
     sizes = closed_forms.sizes_of(shape, study.batch_size, study.length)
     layout = {name: axis for name, axis in _pairs(study.layout, str).items() if name in sizes and axis in mesh}
