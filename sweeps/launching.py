@@ -18,7 +18,12 @@ def _cluster_at_once(asked: Config, studies: Studies, settings: Settings) -> int
 LAUNCHERS = {
     "local": Launcher(local.check, local.at_once, local.run_all),
     "hosts": Launcher(
-        hosts.check, lambda asked, studies, settings: 1, hosts.run_all, hosts.watched, devices=hosts.devices
+        hosts.check,
+        lambda asked, studies, settings: 1,
+        hosts.run_all,
+        hosts.watched,
+        devices=hosts.devices,
+        leads=hosts.leads,
     ),
     "slurm": Launcher(slurm.check, _cluster_at_once, slurm.run_all, here=False, devices=slurm.devices),
     "ray": Launcher(on_ray.check, _cluster_at_once, on_ray.run_all, here=False, devices=on_ray.devices),

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.compiled import compile_cache
@@ -167,14 +168,22 @@ def assemble(
             f"store={folder}: launcher={launcher['name']} needs a folder that all nodes share. Use launcher=local or "
             "launcher=hosts for a store in a bucket."
         )
-    if written:
-        store.check_destination(folder)
-    with files.snapshot(folder):
-        if not written and (not folder.is_dir() or store.released_commits(folder) is None):
-            store.check_is_store(folder)
-        stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
+    if not launching.LAUNCHERS[launcher["name"]].leads(launcher):
+        folder, stored = Path(os.devnull), studies
+    else:
+        stored = _stored(folder, studies, written=written)
     of_name = {stored[plan].name: source for plan, source in sources.items()}
     return Request(tuple(stored.values()), of_name, settings, folder, launcher)
+
+
+def _stored(folder: Folder, studies: Mapping[str, Plan], *, written: bool) -> dict[str, Plan]:
+    """Returns studies with the names that they have in a store. Raises BadInput if the store cannot be used."""
+    if written:
+        store.check_destination(folder)
+    with durable.system(folder).snapshot(folder):
+        if not written and (not folder.is_dir() or store.released_commits(folder) is None):
+            store.check_is_store(folder)
+        return {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
 
 
 def digest(request: Request) -> str:

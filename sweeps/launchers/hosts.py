@@ -4,6 +4,8 @@ import functools
 import mmap
 import os
 import signal
+import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
@@ -35,6 +37,11 @@ def devices(asked: Config, study: Plan, settings: Settings) -> int:
     import jax  # must not be imported before `watched` forks
 
     return jax.device_count()
+
+
+def leads(asked: Config) -> bool:
+    """Returns whether this is host 0."""
+    return _find(asked).index == 0
 
 
 def _find(asked: Config) -> multihost.Hosts:
@@ -124,15 +131,24 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
       run: function that runs the command of host 0.
     """
     found = _find(asked)
+    if _CHILD in os.environ:  # started below
+        reader, marks = map(int, os.environ.pop(_CHILD).split())
+        return _child(found, command, run, reader, mmap.mmap(marks, 2))
     say(str(found))
     reader, writer = os.pipe()
-    process = os.fork()
-    if not process:
-        os.close(writer)
-        threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(multihost.start(found, command, provenance.code_hash(worker.OURS)))
-        _marks[_CONNECTED] = 1
-        return ended(run if multihost.leads() else follow)
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(2))
+        file.flush()
+        marks = mmap.mmap(file.fileno(), 2)  # shared by both processes
+        process = os.fork()
+        if not process:
+            os.close(writer)
+            if "obstore" in sys.modules:  # the threads of its client of buckets do not survive a fork
+                for each in (reader, file.fileno()):
+                    os.set_inheritable(each, True)
+                os.environ[_CHILD] = f"{reader} {file.fileno()}"
+                os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            return _child(found, command, run, reader, marks)
     os.close(reader)
     while True:
         try:
@@ -143,13 +159,23 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
         except KeyboardInterrupt:
             os.kill(process, signal.SIGINT)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGABRT and not _marks[_CONNECTED]:
+    if code == -signal.SIGABRT and not marks[_CONNECTED]:
         say(f"error: {found}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
         return exit_codes.INVALID
     if code == -signal.SIGABRT:
         say(_GONE)
-        return _peer_lost()
+        return exit_codes.PEER_LOST if marks[_STEPPED] else exit_codes.NO_PROGRESS
     return code if code >= 0 else 128 - code
+
+
+def _child(found: multihost.Hosts, command: str, run: Callable[[], int], parent: int, marks: mmap.mmap) -> int:
+    """Connects to the other hosts, runs a command or follows host 0, and returns the exit code."""
+    global _marks
+    _marks = marks
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    say(multihost.start(found, command, provenance.code_hash(worker.OURS)))
+    marks[_CONNECTED] = 1
+    return ended(run if multihost.leads() else follow)
 
 
 def _end_with(parent: int) -> None:
@@ -157,8 +183,11 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-_marks = mmap.mmap(-1, 2)  # shared by the two processes of `watched`
-_CONNECTED, _STEPPED = range(2)
+_CHILD = (
+    "SCALING_LIMITS_HOST"  # environment variable of a child: descriptors of a pipe from its parent and of its marks
+)
+_CONNECTED, _STEPPED = range(2)  # marks of a child for its parent
+_marks = mmap.mmap(-1, 2)
 _GONE = "another host is gone. Run the same command on all hosts to continue."
 _KEPT = "Stored results are kept. Run the same command to continue."
 

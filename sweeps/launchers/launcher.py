@@ -114,6 +114,7 @@ class Launcher(NamedTuple):
         The second argument is a hash of the request.
       here: whether studies run as child processes of this command. If so, this command writes their heartbeats.
       devices: function that returns the number of devices that run a study.
+      leads: function that returns whether this process reads and writes the store.
     """
 
     check: Callable[[Config, Studies, Settings], None]
@@ -122,6 +123,7 @@ class Launcher(NamedTuple):
     around: Callable[[Config, str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True
     devices: Callable[[Config, Plan, Settings], int] = devices_asked
+    leads: Callable[[Config], bool] = lambda asked: True
 
 
 class WorkerLost(Exception):

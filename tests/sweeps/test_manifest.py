@@ -47,8 +47,7 @@ def shapes() -> list[Machines]:
 
 
 def made(on: Machines, options: jobsets.Options = OPTIONS, seconds: float | None = 7200.0) -> dict:
-    text = yaml.safe_dump(jobsets.jobset(STUDY, WORDS, "gs://bucket/launch", on, options, seconds))
-    found = yaml.safe_load(text)
+    found = json.loads(json.dumps(jobsets.jobset(STUDY, WORDS, "gs://bucket/launch", on, options, seconds)))
     assert isinstance(found, dict)
     return found
 
