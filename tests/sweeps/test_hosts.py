@@ -1,5 +1,6 @@
 """Several hosts that run every study together: real processes, which exchange their sums by Gloo."""
 
+import mmap
 import os
 import re
 import signal
@@ -13,8 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.processes import multihost
+from harness.run import RunProgress
 from results import exit_codes, store
+from results.bad_input import BadInput
 from results.checks import verify
+from results.cli import Terminated
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts
 from sweeps import __main__ as sweeps_cli, planning
@@ -325,3 +330,44 @@ def test_bad_settings_are_one_line(words: Sequence[str], said: str, capsys: pyte
     assert sweeps_cli.main(["launcher=hosts", *words]) == exit_codes.INVALID
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and said in line
+
+
+@pytest.mark.parametrize(
+    ("error", "saved", "steps", "code"),
+    [
+        (Terminated, True, 3, exit_codes.PREEMPTED),
+        (Terminated, True, 0, exit_codes.NO_PROGRESS),
+        (Terminated, False, 0, exit_codes.TERMINATED),
+        (RuntimeError, False, 3, exit_codes.PEER_LOST),
+        (RuntimeError, False, 0, exit_codes.NO_PROGRESS),
+    ],
+)
+def test_without_a_step_the_exit_code_is_another(
+    error: type[BaseException], saved: bool, steps: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = []
+
+    def leave(code: int, why: str = "") -> None:
+        left.append(code)
+        raise SystemExit
+
+    def run() -> int:
+        hosts_launcher._note_steps(RunProgress(steps=steps))
+        raised = error("heartbeat")
+        raised.saved = saved  # type: ignore[attr-defined]
+        raise raised
+
+    monkeypatch.setattr(hosts_launcher, "_marks", mmap.mmap(-1, 2))
+    monkeypatch.setattr(multihost, "leave", leave)
+    monkeypatch.setattr(multihost, "lost", lambda error: True)
+    with pytest.raises(SystemExit):
+        hosts_launcher.ended(run)
+    assert left == [code]
+
+
+def test_other_hosts_do_not_open_the_store(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("not a folder")
+    words = [f"store={tmp_path / 'broken'}", "launcher=hosts", "launcher.coordinator=here:1", "launcher.hosts=2"]
+    with pytest.raises(BadInput, match="broken"):
+        planning.request(command_line([*words, "launcher.host=0"]))
+    assert planning.request(command_line([*words, "launcher.host=1"])).studies
