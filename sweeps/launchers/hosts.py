@@ -77,14 +77,17 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
         try:
             outcome = StudyOutcome(run_study(store, study, settings, progress, source=source, shutdown=shutdown))
         except Stopped:
-            raise _terminated(shutdown) from None
+            terminated = _terminated(shutdown)
+            _record(store, study, terminated.code, "a host was terminated")
+            raise terminated from None
         except Exception as error:
             if multihost.lost(error):
+                _record(store, study, _peer_lost(), "another host is gone")
                 raise
             is_taken = isinstance(error, TakenOver)
             why = worker.taken(error) if is_taken else worker.failure(error)
             code = exit_codes.PREEMPTED if is_taken else exit_codes.FAILED
-            attempts.end(attempts.begin(store / study.name, "hosts"), code, why.cause)
+            _record(store, study, code, why.cause)
             if is_taken:
                 raise
             outcome = record_failed(store, study, "failed", why)
@@ -132,8 +135,8 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """
     found = _find(asked)
     if _CHILD in os.environ:  # started below
-        reader, marks = map(int, os.environ.pop(_CHILD).split())
-        return _child(found, command, run, reader, mmap.mmap(marks, 2))
+        parent, shared = map(int, os.environ.pop(_CHILD).split())
+        return _child(found, command, run, parent, mmap.mmap(shared, 2))
     say(str(found))
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as file:
@@ -203,7 +206,6 @@ def ended(run: Callable[[], int]) -> int:
         multihost.leave(exit_codes.INVALID, f"error: {error}")
     except Terminated as terminated:
         say(f"terminated. {_KEPT}")
-        terminated.advanced = bool(_marks[_STEPPED])
         multihost.leave(terminated.code)
     except KeyboardInterrupt:
         multihost.leave(exit_codes.INTERRUPTED, f"interrupted. {_KEPT}")
@@ -212,6 +214,11 @@ def ended(run: Callable[[], int]) -> int:
             multihost.leave(_peer_lost(), _GONE)
         why = worker.failure(error)
         multihost.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
+
+
+def _record(store: Folder, study: Plan, code: int, cause: str) -> None:
+    """Records an attempt that has ended, for `status`."""
+    attempts.end(attempts.begin(store / study.name, "hosts"), code, cause)
 
 
 def _note_steps(progress: RunProgress) -> None:
@@ -226,4 +233,5 @@ def _peer_lost() -> int:
 def _terminated(shutdown: Shutdown) -> Terminated:
     error = Terminated()
     error.saved = shutdown.saved
+    error.advanced = bool(_marks[_STEPPED])
     return error

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from harness.processes import multihost
+from harness.processes.shutdown import Shutdown
 from harness.run import RunProgress
 from results import exit_codes, store
 from results.bad_input import BadInput
@@ -353,9 +354,11 @@ def test_without_a_step_the_exit_code_is_another(
 
     def run() -> int:
         hosts_launcher._note_steps(RunProgress(steps=steps))
-        raised = error("heartbeat")
-        raised.saved = saved  # type: ignore[attr-defined]
-        raise raised
+        if error is Terminated:
+            shutdown = Shutdown()
+            shutdown.saved = saved
+            raise hosts_launcher._terminated(shutdown)
+        raise error("heartbeat")
 
     monkeypatch.setattr(hosts_launcher, "_marks", mmap.mmap(-1, 2))
     monkeypatch.setattr(multihost, "leave", leave)
