@@ -78,11 +78,11 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             outcome = StudyOutcome(run_study(store, study, settings, progress, source=source, shutdown=shutdown))
         except Stopped:
             terminated = _terminated(shutdown)
-            _record(store, study, terminated.code, "a host was terminated")
+            _record(store, study, terminated.code, f"with exit code {terminated.code}: a host was terminated")
             raise terminated from None
         except Exception as error:
             if multihost.lost(error):
-                _record(store, study, _peer_lost(), "another host is gone")
+                _record(store, study, _peer_lost(), f"with exit code {_peer_lost()}: another host is gone")
                 raise
             is_taken = isinstance(error, TakenOver)
             why = worker.taken(error) if is_taken else worker.failure(error)
