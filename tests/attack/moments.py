@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from results import durable
+from results.file_systems import local
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {
@@ -89,7 +89,7 @@ def on_every_call(folder: Path, moment: Moment, *, flushed: bool = False) -> Non
 
     fsync = os.fsync
     os.fsync = flush
-    durable.open = halting  # type: ignore[attr-defined]
+    local.open = halting  # type: ignore[attr-defined]
     sys.addaudithook(heard)
 
 

@@ -23,6 +23,7 @@ import moments
 import writer
 
 from results import durable, store
+from results.file_systems import local
 from results.plans.batch_study import BatchStudy
 from results.storage import claims
 
@@ -76,7 +77,7 @@ def start(place: Path, study: BatchStudy, attempt: int, seed: int) -> int:
     def work() -> None:
         chance = random.Random(f"{seed}/{place.name}/{attempt}")
         off = chance.uniform(-HOURS, HOURS) * 3600
-        durable.time = types.SimpleNamespace(time=lambda: time.time() + off)  # type: ignore[assignment]
+        local.time = types.SimpleNamespace(time=lambda: time.time() + off)  # type: ignore[assignment]
         promises = os.open(seen(place), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
         def rest() -> None:
