@@ -149,9 +149,9 @@ class BucketPath:
         return self.is_dir() or self.is_file()
 
     def iterdir(self) -> Iterator["BucketPath"]:
-        """Yields the objects and folders directly below this folder, sorted. Raises FileNotFoundError without any."""
-        for entry in sorted(self.bucket.entries(self.key)):
-            yield self / entry.name
+        """Yields the objects and folders directly below this folder, sorted. A missing folder is an empty one."""
+        with contextlib.suppress(FileNotFoundError):
+            yield from [self / entry.name for entry in sorted(self.bucket.entries(self.key))]
 
     def glob(self, pattern: str) -> Iterator["BucketPath"]:
         """Yields the objects below this folder whose relative path matches a pattern, sorted."""

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.file_systems import bucket, protocol
 from results.file_systems.bucket import LOCK, BucketPath
@@ -177,3 +177,13 @@ def test_clocks_that_differ_do_not_make_a_leftover(monkeypatch: pytest.MonkeyPat
         assert not durable.is_leftover(folder / f"{protocol.TEMPORARY}file")
     folder.bucket._ahead = 0.0
     assert durable.is_leftover(folder / f"{protocol.TEMPORARY}file")
+
+
+def test_a_folder_whose_last_object_was_just_removed_is_empty() -> None:
+    """Another host that opens the same new store removes the objects of its probe."""
+    folder = place()
+    durable.create(folder / ".tmp-probe", b"1")
+    assert folder.is_dir()
+    (folder / ".tmp-probe").unlink()
+    assert list(folder.iterdir()) == []
+    assert store.committed(folder) == []

@@ -42,7 +42,7 @@ def pulled(block: int, window: int, q: Any, k: Any, v: Any, gradient: Any) -> An
     window=st.integers(0, 22),
     block=st.integers(1, 22),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_blocks_have_the_output_and_the_gradients_of_all_scores(
     length: int, heads: tuple[int, int], window: int, block: int
 ) -> None:
