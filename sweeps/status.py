@@ -1,8 +1,8 @@
 """python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed trials of each study.
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
-study is `running` while a process of this machine works on it, and `queued` while it waits for a cluster. It is
-`unfinished` while requested trials are missing. The same `python -m sweeps` command then runs only the missing trials.
+study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
+requested trials are missing. The same `python -m sweeps` command then runs only the missing trials.
 `running 12/32` means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are
 `released`. The default is store=results/local. While any study is running, queued or failed, the first line counts
 studies by state. `retrying` studies are running or waiting again after a failed attempt. --failed shows failed and
