@@ -269,8 +269,8 @@ def saved(folder: Path) -> float:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """All files, but for those that are not written to their end."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".tmp-")]
+    """All files, but for those that are not written to their end, and logs of attempts, which end late."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".tmp-", "attempt-"))]
     return {path: path.read_bytes() for path in files}
 
 
