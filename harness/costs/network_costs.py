@@ -1,6 +1,7 @@
 """Costs of studies that train networks: a step and an evaluation, lowered from shapes only."""
 
 import functools
+import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from workloads.workload import DATA, Draw, Examples, Loss, Workload
 
 Lane = tuple[TrainState, Spans]  # shapes of a trial
 PARTS = 1_000_003  # a prime above all dimensions of networks
-KEPT = 24  # programs whose pieces are kept
+KEPT = 16  # programs whose pieces are kept
 IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
 MOST_TRIED = 4  # number of partitions to compile before the finest one
@@ -47,9 +48,9 @@ def counts_of_sizes(
     workload = programs.workload_of(key, source)
     shards, microbatches = of_settings(settings).least[:2]
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
+    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
     lane = programs.one_lane(workload)
     network = _network(key, source, workload)
-    evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(workload, network, lane, shards)
     steps = _steps(workload, network, lane, sorted(set(shares.values())), microbatches, shards)
     held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
     least = _least_bytes(workload, network, lane, held, settings)
@@ -163,17 +164,13 @@ def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
     return known[0]
 
 
-def _evaluation(workload: Workload, network: Network, lane: Lane, shards: int) -> tuple[Work, int, int]:
+@functools.cache
+def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
     """Returns the work, held bytes and equations of an evaluation, which all batch sizes share."""
-    splits = tuple(str(leaf) for leaf in jax.tree.leaves(evaluation.prepared_shapes(workload, shards)))
-    measured = (*workload.evaluated_splits, *workload.metrics)
-    known = _pieces((network._replace(train=()), splits, measured, workload.evaluation_examples, shards))
-    if not known:
-        jaxpr = evaluation_jaxpr(workload, shards)
-        work = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(lane[0].params)))
-        known.append((work, jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr)))
-    found: tuple[Work, int, int] = known[0]
-    return found
+    workload = programs.workload_of(key, json.loads(source))
+    jaxpr = evaluation_jaxpr(workload, shards)
+    parameters = len(jax.tree.leaves(programs.one_lane(workload)[0].params))
+    return (jaxpr_cost.of(jaxpr, parameters), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 def step_jaxpr(
