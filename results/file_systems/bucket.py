@@ -421,7 +421,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def snapshot(self, prefix: str) -> Iterator[None]:
-        """Returns a context in which a folder is listed once. Contexts can be nested; the outermost one counts."""
+        """Returns a context in which a folder is listed once. Contexts can be nested. The outermost one counts."""
         if self._snapshot is not None:
             yield
             return

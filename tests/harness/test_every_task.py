@@ -106,7 +106,8 @@ def test_loss_falls(workload: str, streamed_data: Path, tmp_path: Path) -> None:
     record = engine.run(study, search.draw(study, range(study.trials)), Settings())
     losses = record.metrics["validation_loss"]
     first, last = (losses[record.step == at] for at in (record.step.min(), study.budget_steps))
-    assert np.nanmin(last) < 0.95 * np.median(first), (first, last)  # VGG gains 8 % in these steps
+    share = 0.95 if "resnet_8" in workload or "vgg" in workload else 0.8  # these two gain 8 to 10 % in 120 steps
+    assert np.nanmin(last) < share * np.median(first), (first, last)
 
 
 def test_workloads_that_are_quick_are_among_the_tiny_ones() -> None:

@@ -269,8 +269,8 @@ def saved(folder: Path) -> float:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """All files, but for those that are not written to their end, and logs of attempts, which end late."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".tmp-", "attempt-"))]
+    """All files, but for those that are not written to their end."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".tmp-")]
     return {path: path.read_bytes() for path in files}
 
 
@@ -285,7 +285,10 @@ def test_a_host_that_stood_still_writes_nothing_and_ends(tmp_path: Path, which: 
     before = contents(tmp_path)
     os.kill(process_of(hosts[which]), signal.SIGCONT)
     assert ended([hosts[which]], 60) == [exit_codes.PEER_LOST]
-    assert contents(tmp_path) == before
+    after = contents(tmp_path)
+    assert {path: after.get(path) for path in before} == before
+    more = [path.name for path in after.keys() - before.keys()]
+    assert more == (["attempt-1.log"] if which == 0 else [])  # host 0 records why its attempt ended
     assert verify.run(tmp_path / "hosts", lambda line: None) == 0
 
 
