@@ -208,9 +208,9 @@ def whole_step(one: LaidOutStudy) -> PartitionedStep:
 
 
 def ideal_flops(one: LaidOutStudy) -> float:
-    """Returns the FLOPs of the matmuls and convolutions of a step, each done once."""
+    """Returns the FLOPs of the matmuls and convolutions of a step and its optimizer, each done once."""
     step = whole_step(one)._replace(rematerialized=False)
-    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.gradients)(step.carry, step.batch(one.study.batch_size), SEED))
+    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.step)(step.carry, step.batch(one.study.batch_size), SEED))
 
 
 def _options(*, timed: bool) -> dict[str, Any]:

@@ -257,7 +257,8 @@ def compare_with_one_device(task: str, optimizer: str, folder: Path, *words: str
         assert one.study.optimizer == optimizer and one.study.dataset != "counting"
         assert one.number("predicted_step_seconds") > 0
     whole, divided = sorted(found, key=lambda one: len(one.study.layout))
-    assert whole.number("redundancy") == pytest.approx(2, rel=0.01)  # both devices along ``model`` repeat all
+    # Both devices along ``model`` repeat all. All four repeat the matmuls of Muon, a small share.
+    assert whole.number("redundancy") == pytest.approx(2, rel=0.03 if optimizer == "muon" else 0.01)
     assert divided.number("redundancy") < 2
 
 

@@ -312,7 +312,7 @@ def _named(x: Array, *names: str, positions: str = "length") -> Array:
     """Names the last axes of an activation. Before them are batch and positions, or both as one axis."""
     from workloads.axes import activation
 
-    leading = ("batch", positions) if x.ndim > len(names) + 1 else ("",)
+    leading = ("batch", positions) if x.ndim > len(names) + 1 else ("batch",)
     return activation(x, *leading, *names)
 
 
