@@ -353,6 +353,7 @@ LAYOUTS = {
     "predicted_step_seconds": "predicted: a step",
     "predicted_step_seconds_low": "predicted: lower end of the 90 % range",
     "predicted_step_seconds_high": "predicted: upper end of the 90 % range",
+    "predicted_anchors": "measured steps of other layouts in the store that scale the prediction",
     "predicted_fits": "predicted: true if it fits into the device's memory",
     "scheduled_cycles": "predicted: cycles estimated by the TPU compiler",
     "step_seconds": "measured: median of a step (empty if not timed)",

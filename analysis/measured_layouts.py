@@ -14,10 +14,10 @@ from analysis import text
 from analysis.columns import LAYOUTS as COLUMNS
 from results import store
 from results.aliases import Json, Row
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.costs import closed_forms, collectives, predictions
 from results.costs.counts import Work
-from results.costs.hardware import backend_of, described
+from results.costs.hardware import backend_of, described, hardware_of
 from results.durable import Folder
 from results.located import located
 from results.plans import kinds
@@ -27,6 +27,7 @@ from results.storage.commits import Commit, read_table, retry
 
 # Relative tolerances above the error from summing in a different order. A bfloat16 has eight bits of precision.
 SAME_LOSS = {"float32": 1e-5, "bfloat16": 2.0**-8}
+SECONDS = tuple(f"predicted_{name}_seconds" for name in ("compute", "memory", "exchange", "step"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ def load(folder: Folder) -> list[MeasuredLayout]:
 
     def read() -> list[MeasuredLayout]:
         commits = kinds.of_kind(store.catalogue(folder), LayoutStudy.kind)
-        found = [one for commit in commits if (one := _measured(commit)) is not None]
+        found = anchored([one for commit in commits if (one := _measured(commit)) is not None])
         return sorted(
             found, key=lambda one: (one.study.labels.model, one.study.engine, one.study.mesh, one.study.layout)
         )
@@ -118,6 +119,7 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
         "predicted_step_seconds": step.middle,
         "predicted_step_seconds_low": step.low,
         "predicted_step_seconds_high": step.high,
+        "predicted_anchors": 0,
         "predicted_fits": row["peak_bytes"] <= hardware.memory_bytes,
     }
 
@@ -145,6 +147,47 @@ def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
         rematerialized=study.rematerialization == "full",
     )
     return work._replace(flops=flops)
+
+
+def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
+    """Scales predictions by the median ratio of measured to predicted steps of other layouts.
+
+    These layouts have the same device and precision, and a step of similar size. If enough of them have the same model,
+    the others are not used. Predictions of measured steps are not scaled, because they are compared.
+    """
+    timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
+    known = {one.study.name for one in timed}
+    return [
+        one if one.refused or one.study.name in known else _scaled(one, [each for each in timed if _alike(one, each)])
+        for one in layouts
+    ]
+
+
+def _alike(one: MeasuredLayout, other: MeasuredLayout) -> bool:
+    """Returns whether the measured step of another layout can scale the prediction of one."""
+    if (_device(one), one.study.precision) != (_device(other), other.study.precision):
+        return False
+    return predictions.alike(*(each.number("executed_flops") / each.study.device_count for each in (one, other)))
+
+
+def _device(one: MeasuredLayout) -> str:
+    name = one.row["hardware"].partition(";")[0]
+    return hardware_of(name) or name
+
+
+def _scaled(one: MeasuredLayout, others: Sequence[MeasuredLayout]) -> MeasuredLayout:
+    """Returns a layout whose predicted seconds agree with the measured steps of others on average."""
+    own = [other for other in others if other.study.labels.model == one.study.labels.model]
+    anchors = own if len(own) >= predictions.FEWEST else others
+    range_of = math.sqrt(one.number("predicted_step_seconds_high") / one.number("predicted_step_seconds_low"))
+    ratios = [each.number("step_seconds") / each.number("predicted_step_seconds") for each in anchors]
+    known = predictions.calibration(ratios, range_of)
+    if known is None:
+        return one
+    row = dict(one.row) | {name: one.number(name) * known.scale for name in SECONDS} | {"predicted_anchors": known.runs}
+    step = predictions.around(row["predicted_step_seconds"], known.factor)
+    row |= {"predicted_step_seconds_low": step.low, "predicted_step_seconds_high": step.high}
+    return dataclasses.replace(one, row=row)
 
 
 def _pairs(text: str, of: Callable[[str], Any]) -> dict[str, Any]:
@@ -194,6 +237,10 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
     if counted_once:
         names = ", ".join(counted_once[:3])
         result.append(f"loops with an unknown trip count are counted once, so numbers are too low: {names}")
+    scaled = sum(one.number("predicted_anchors") > 0 for one in layouts)
+    if scaled:
+        how = "scaled by measured steps of others on the same device"
+        result.append(f"predictions of {number_of(scaled, 'layout')} are {how}")
     if any(one.study.engine_name == EMULATED for one in layouts):
         result.append(
             "emulated devices are not timed: their seconds are predicted, like those of programs compiled ahead of time"

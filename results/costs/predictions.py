@@ -18,6 +18,7 @@ from results.costs.step_model import Constants, Parts, Step, Terms
 
 PREDICTOR = "4"  # version of the method; ratios to measurements are valid for one version only
 FEWEST = 3  # measurements needed to estimate the error of predictions
+DECADES = 2  # programs whose FLOPs are within this range scale each other's predictions
 MOST_SCORES = 1.1  # factor by which scores in memory may lengthen a step that is like published ones
 
 
@@ -177,6 +178,11 @@ def compiling_seconds(equations: float, at: Rates) -> float:
 def around(middle: float, factor: float) -> Seconds:
     """Returns seconds with a range of this factor in both directions."""
     return Seconds(middle, middle / factor, middle * factor)
+
+
+def alike(one: float, other: float) -> bool:
+    """Returns whether the FLOPs of two programs are so similar that one scales the prediction of the other."""
+    return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
 class Calibration(NamedTuple):

@@ -35,7 +35,6 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
-DECADES = 2  # studies are comparable within this range of FLOPs
 _TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", "shards", "microbatches")
 SAMPLED = 24  # maximum number of a store's studies that scale a prediction
 
@@ -217,7 +216,7 @@ class StoreRatios:
           flops: FLOPs of a step on one device.
         """
         for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
-            there = [one for one in self._of_model(device, study.kind, model) if _alike(one.flops, flops)]
+            there = [one for one in self._of_model(device, study.kind, model) if predictions.alike(one.flops, flops)]
             if len(there) >= least:
                 ranges = [math.sqrt(one.predicted.high / one.predicted.low) for one in there]
                 steps = predictions.calibration([one.ratio for one in there], max(ranges))
@@ -233,11 +232,6 @@ class StoreRatios:
             found = measured(_spread(own, device), self._say)
             self._measured[key] = [one for one in found if one.device == device]
         return self._measured[key]
-
-
-def _alike(one: float, other: float) -> bool:
-    """Returns whether the FLOPs of two steps are similar."""
-    return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
 def _model(study: Plan) -> tuple[str, str]:
