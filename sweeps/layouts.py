@@ -67,7 +67,7 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
         if config[key] is None:
             raise BadInput(f"{key}=null: a value is needed")
     source, fields, tensors = _of_shape(step) if step["task"] is None else _of_task(config)
-    text = shapes.layout_text(config["layout"].strip())
+    text = shapes.layout_text(config["layout"].strip(), tensors.sizes)
     mesh, layout, count = _read(config, tensors, text)
     study = LayoutStudy(
         **fields,

@@ -22,7 +22,7 @@ from results.costs.counts import Counts, Verdict, Work
 from results.grouping import grouped
 from results.plans.batch_study import BatchStudy
 from workloads import losses, registry
-from workloads.workload import DATA, Draw, Examples, Loss, Workload
+from workloads.workload import DATA, Draw, Examples, Loss, Product, Workload
 
 Lane = tuple[TrainState, Spans]  # shapes of a trial
 PARTS = 1_000_003  # a prime above all dimensions of networks
@@ -45,11 +45,10 @@ def counts_of_sizes(
     Few programs are traced if there are many sizes, see ``harness.compiled.interpolation``.
     """
     key = family(study)
-    workload = programs.workload_of(key, source)
+    workload, lane = _workload(key, json.dumps(source))
     shards, microbatches = of_settings(settings).least[:2]
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
-    lane = programs.one_lane(workload)
     network = _network(key, source, workload)
     steps = _steps(workload, network, lane, sorted(set(shares.values())), microbatches, shards)
     held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
@@ -70,6 +69,13 @@ def counts_of_sizes(
         )
         for size, share in shares.items()
     }
+
+
+@functools.lru_cache(KEPT)
+def _workload(key: ProgramsKey, source: str) -> tuple[Workload, Lane]:
+    """Returns a workload and the shapes of one of its trials."""
+    workload = programs.workload_of(key, json.loads(source))
+    return workload, programs.one_lane(workload)
 
 
 class Network(NamedTuple):
@@ -118,10 +124,16 @@ def _steps(
     """
     labels = math.prod(workload.shapes.validation.labels.shape[1:])
 
+    def chunk(share: int) -> int:
+        count = share // microbatches * labels
+        size = losses.chunk_size(count, max(1, network.classes))
+        return 0 if size == count else size
+
+    in_chunks = any(map(chunk, shares)) and _has_lazy_outputs(workload, lane)
+
     def division(share: int) -> tuple[bool, int]:
-        part = share // microbatches
-        chunk = losses.chunk_size(part * labels, max(1, network.classes))
-        return part == 1, 0 if chunk == part * labels else chunk  # JAX omits some operations on a single example
+        # JAX omits some operations on a single example.
+        return share // microbatches == 1, chunk(share) if in_chunks else 0
 
     found: dict[int, ProgramCost] = {}
     for divided, own in grouped(shares, division).items():
@@ -133,6 +145,13 @@ def _steps(
             len(jax.tree.leaves(lane[0].params)),
         )
     return found
+
+
+def _has_lazy_outputs(workload: Workload, lane: Lane) -> bool:
+    """Returns whether the loss of a network can be computed in chunks."""
+    carry, _ = lane
+    inputs = training.with_rows(workload.shapes.validation, workload.group).inputs
+    return isinstance(jax.eval_shape(workload.predict, carry.params, carry.state, inputs), Product)
 
 
 def _least_bytes(
@@ -167,9 +186,9 @@ def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
     """Returns the work, held bytes and equations of an evaluation, which all batch sizes share."""
-    workload = programs.workload_of(key, json.loads(source))
-    jaxpr = evaluation_jaxpr(workload, shards)
-    parameters = len(jax.tree.leaves(programs.one_lane(workload)[0].params))
+    workload, lane = _workload(key, source)
+    jaxpr = evaluation_jaxpr(workload, shards, lane)
+    parameters = len(jax.tree.leaves(lane[0].params))
     return (jaxpr_cost.of(jaxpr, parameters), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
@@ -241,9 +260,11 @@ def a_step(
     return step, (carry, spans, order, data)
 
 
-def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
+def evaluation_jaxpr(workload: Workload, shards: int = 1, lane: Lane | None = None) -> Any:
     """Returns the program that evaluates one shard of all splits."""
-    carry, _ = programs.one_lane(workload)
+    carry, _ = lane or programs.one_lane(workload)
+    # Splits with chunks of the same size share a trace of the network.
+    workload = workload._replace(predict=jax.jit(workload.predict, inline=True))
     whole = evaluation.prepared_shapes(workload, shards)
     splits = tuple(training.with_rows(each, each.labels.shape[0] // shards) for each in whole)
 

@@ -1,5 +1,6 @@
 """Meshes and layouts as text: what is refused, where and why; the shapes; the network in NumPy and float64."""
 
+import dataclasses
 import string
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -95,6 +96,19 @@ def test_presets_are_layouts_of_two_axes() -> None:
             sorted(filter(None, text.split(";")))
         )
     assert shapes.layout_text("batch:data") == "batch:data"
+
+
+def test_presets_divide_shared_heads_of_keys_like_the_others() -> None:
+    shared = shapes.tensors(dataclasses.replace(SHAPES["small"], key_heads=4), 8, 16)
+    for name, text in PRESETS.items():
+        found = dict(pair.split(":") for pair in shapes.layout_text(name, shared.sizes).split(";") if pair)
+        assert found == dict(pair.split(":") for pair in text.split(";") if pair) | (
+            {"key_heads": "model"} if "heads:model" in text else {}
+        )
+        read_layout(shapes.layout_text(name, shared.sizes), MESH, shared)
+    with pytest.raises(Refused, match="key_heads=4 does not divide into 8 parts"):
+        read_layout(shapes.layout_text("megatron", shared.sizes), read_mesh("data:1;model:8"), shared)
+    assert shapes.layout_text("heads:model", shared.sizes) == "heads:model"
 
 
 def test_the_layout_of_mesh_tensorflows_bert_is_plain_data_parallelism_on_its_mesh() -> None:

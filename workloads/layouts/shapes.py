@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Collection
 
 import numpy as np
 
@@ -213,8 +214,15 @@ def _key_axis(shape: Shape) -> str:
     return "key_heads" if shape.has_key_heads else "heads"
 
 
-def layout_text(text: str) -> str:
-    """Returns the text of a layout, given as text or as the name of a preset."""
+def layout_text(text: str, axes: Collection[str] = ()) -> str:
+    """Returns the text of a layout, given as text or as the name of a preset.
+
+    Args:
+      text: pairs of names, or the name of a preset.
+      axes: names of all axes. If several heads share their keys, presets divide ``key_heads`` like ``heads``.
+    """
     if text and ":" not in text:
         check_choice("layout", text, PRESETS)
+    if text in PRESETS and "key_heads" in axes:
+        return PRESETS[text].replace("heads:model", "heads:model;key_heads:model")
     return PRESETS.get(text, text)
