@@ -233,7 +233,7 @@ def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
     if np.isfinite(measured).all():
         return measured, "measured step"
     times = np.array([one.number("predicted_step_seconds") for one in members])
-    scaled = ", scaled by measured steps" if any(one.number("predicted_anchors") > 0 for one in members) else ""
+    scaled = " (scaled to measured steps)" if any(one.number("predicted_anchors") > 0 for one in members) else ""
     return times, f"step predicted for {members[0].row['hardware']}{scaled}"
 
 
