@@ -204,45 +204,9 @@ def transformer_rotary(
         from flax import linen as nn
         from jax import numpy as jnp
 
-        from workloads.axes import kept
-        from workloads.models.attention import causal_attention
-        from workloads.models.layers import (
-            RMSNorm,
-            dense,
-            embedding,
-            into_heads,
-            out_of_heads,
-            rotated,
-            stack,
-        )
+        from workloads.models.layers import RMSNorm, dense, embedding, stack
 
-        own_keys = 0 < key_heads < heads
-
-        def projected(name: str, x_BxTxD: Array) -> Array:
-            if name == "query" or not own_keys:
-                return kept(into_heads(heads, kv)(x_BxTxD), name)
-            return kept(into_heads(key_heads, kv, "key_heads")(x_BxTxD), name)
-
-        def fed(x_BxTxD: Array) -> Array:
-            if not gated:
-                return _fed(x_BxTxD, d_ff, nn.gelu, use_bias=False)
-            gate_BxTxF = kept(_named(dense(d_ff, "embed", "mlp", use_bias=False)(x_BxTxD), "mlp"), "gate")
-            return _fed(x_BxTxD, d_ff, lambda y_BxTxF: nn.silu(gate_BxTxF) * y_BxTxF, use_bias=False)
-
-        class Layer(nn.Module):
-            @nn.compact
-            def __call__(self, x_BxTxD: Array, nothing: None) -> tuple[Array, None]:
-                y_BxTxD = _named(RMSNorm()(x_BxTxD), "act_embed")
-                axis = "key_heads" if own_keys else "heads"
-                q_BxTxHxK = _named(rotated(projected("query", y_BxTxD)), "heads", "kv")
-                k_BxTxGxK = _named(rotated(projected("key", y_BxTxD)), axis, "kv", positions="memory_length")
-                v_BxTxGxK = _named(projected("value", y_BxTxD), axis, "kv", positions="memory_length")
-                y_BxTxHxK = causal_attention(
-                    q_BxTxHxK, k_BxTxGxK, v_BxTxGxK, wide_products=False, window=window, block=attention_block
-                )
-                y_BxTxHxK = _named(y_BxTxHxK, "heads", "kv")
-                x_BxTxD = _residual(x_BxTxD + kept(out_of_heads(d_model)(y_BxTxHxK), "out"))
-                return _residual(x_BxTxD + fed(_named(RMSNorm()(x_BxTxD), "act_embed"))), None
+        Layer = _rotary_layer(heads, kv, d_ff, gated, key_heads, window, attention_block)
 
         class TransformerRotary(nn.Module):
             @nn.compact
@@ -262,6 +226,47 @@ def transformer_rotary(
         return TransformerRotary()
 
     return flax_model(network)
+
+
+def _rotary_layer(
+    heads: int, kv: int, d_ff: int, gated: bool, key_heads: int, window: int, attention_block: int
+) -> Any:
+    """Returns the Flax class of a layer of ``transformer_rotary``."""
+    from flax import linen as nn
+
+    from workloads.axes import kept
+    from workloads.models.attention import causal_attention
+    from workloads.models.layers import RMSNorm, dense, into_heads, out_of_heads, rotated
+
+    own_keys = 0 < key_heads < heads
+
+    def projected(name: str, x_BxTxD: Array) -> Array:
+        if name == "query" or not own_keys:
+            return kept(into_heads(heads, kv)(x_BxTxD), name)
+        return kept(into_heads(key_heads, kv, "key_heads")(x_BxTxD), name)
+
+    def fed(x_BxTxD: Array) -> Array:
+        if not gated:
+            return _fed(x_BxTxD, d_ff, nn.gelu, use_bias=False)
+        gate_BxTxF = kept(_named(dense(d_ff, "embed", "mlp", use_bias=False)(x_BxTxD), "mlp"), "gate")
+        return _fed(x_BxTxD, d_ff, lambda y_BxTxF: nn.silu(gate_BxTxF) * y_BxTxF, use_bias=False)
+
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x_BxTxD: Array, nothing: None) -> tuple[Array, None]:
+            y_BxTxD = _named(RMSNorm()(x_BxTxD), "act_embed")
+            axis = "key_heads" if own_keys else "heads"
+            q_BxTxHxK = _named(rotated(projected("query", y_BxTxD)), "heads", "kv")
+            k_BxTxGxK = _named(rotated(projected("key", y_BxTxD)), axis, "kv", positions="memory_length")
+            v_BxTxGxK = _named(projected("value", y_BxTxD), axis, "kv", positions="memory_length")
+            y_BxTxHxK = causal_attention(
+                q_BxTxHxK, k_BxTxGxK, v_BxTxGxK, wide_products=False, window=window, block=attention_block
+            )
+            y_BxTxHxK = _named(y_BxTxHxK, "heads", "kv")
+            x_BxTxD = _residual(x_BxTxD + kept(out_of_heads(x_BxTxD.shape[-1])(y_BxTxHxK), "out"))
+            return _residual(x_BxTxD + fed(_named(RMSNorm()(x_BxTxD), "act_embed"))), None
+
+    return Layer
 
 
 def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callable[[Array], Array]) -> Array:
