@@ -1,4 +1,4 @@
-"""Devices of TPUs that are not attached, for the compiler of the extra ``plan``."""
+"""Devices of TPUs that are not attached, for the compiler in the ``plan`` extra."""
 
 import importlib.util
 import math
@@ -43,7 +43,7 @@ def count(topology: str) -> int:
 
 
 def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
-    """Returns the number of chips along each torus dimension, or None without a torus, as for emulated devices."""
+    """Returns the number of chips along each torus dimension, or None if there is no torus (emulated devices)."""
     places = [getattr(device, "coords", None) for device in devices]
     if any(place is None for place in places):
         return None
@@ -51,7 +51,7 @@ def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
 
 
 def has_compiler() -> bool:
-    """Returns whether the TPU compiler is installed, which is in the extra ``plan``."""
+    """Returns whether the TPU compiler is installed. It is part of the ``plan`` extra."""
     return importlib.util.find_spec("libtpu") is not None
 
 

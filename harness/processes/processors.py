@@ -60,7 +60,8 @@ def physical_cores() -> list[Cpus]:
 def unclaimed_cores(count: int) -> list[Cpus]:
     """Up to ``count`` physical cores that no other process has claimed with this function.
 
-    A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them.
+    A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them to
+    cores.
     """
     folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
     claimed: list[Cpus] = []

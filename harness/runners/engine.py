@@ -60,8 +60,8 @@ def run(
       best: results of trials that have already run. Exact pruning starts from them.
       on_progress: called before compilation, before training and after each evaluation.
       on_finished: called with newly finished trials every ``flush_seconds`` and at the end.
-      confirming: called whenever all trials have ended and been reported. Returns further trials that confirm the best
-        ones.
+      confirming: called whenever all trials have ended and been reported. Returns additional trials that confirm the
+        best ones.
       shutdown: shutdown state of this process. Before the process ends, a separate thread reports finished trials.
       checkpoints: the study's checkpoints. With None, trials are not saved.
 

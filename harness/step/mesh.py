@@ -1,4 +1,4 @@
-"""The mesh that a study runs on: axes for lanes and for the examples of a batch, and those of its layout."""
+"""The mesh that a study runs on: axes for lanes, for the examples of a batch, and for the layout."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ def devices() -> list[jax.Device]:
 
 
 def device_bytes() -> int | None:
-    """Returns the smallest device memory of all hosts, or None if unknown. CPU devices share the free memory."""
+    """Returns the smallest device memory on any host, or None if unknown. CPU devices share the free memory."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -81,9 +81,9 @@ def over_shards(of_shard: Callable[..., Any], shards: int, in_specs: Any, out_sp
     """Maps a function over the shards of a batch, inside ``programs.over_lanes``.
 
     Args:
-      of_shard: function that may sum over the axis ``data``.
+      of_shard: function that may sum over the ``data`` axis.
       shards: number of shards.
-      in_specs, out_specs: how arguments and results are divided over the axis ``data``.
+      in_specs, out_specs: how arguments and results are divided over the ``data`` axis.
     """
     if shards == 1:
         return of_shard
@@ -98,7 +98,7 @@ def divided(arrays: Any, shards: int) -> Any:
 
 
 def summed(values: Any, shards: int) -> Any:
-    """Arrays summed over the axis ``data``."""
+    """Returns arrays summed over the ``data`` axis."""
     return values if shards == 1 else jax.lax.psum(values, DATA)
 
 

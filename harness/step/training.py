@@ -94,7 +94,7 @@ def train_lane(
     spans: Spans,
     train: Examples | None,
 ) -> TrainState:
-    """Takes one trial from step ``start`` to ``stop``. An idle lane is unchanged.
+    """Advances one trial from step ``start`` to ``stop``. An idle lane is unchanged.
 
     Batched lanes take a bounded number of steps and compute the orders of all epochs at the start of the call.
     Computing an order at the start of its epoch would stall the other lanes, whose epochs start at different steps.
@@ -181,7 +181,7 @@ def gradients(
     label_smoothing: Array,
     sharding: Sharding | None = None,
 ) -> Variables:
-    """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
+    """Returns the gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
     This is called on one shard of the batch, inside ``over_batch``.
 
@@ -276,7 +276,7 @@ def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
 
 
 def _rows(array: Array, rows: Array) -> Array:
-    """Returns rows of an array, flattened to a matrix: a CPU would divide by every dimension to find an element."""
+    """Returns rows of an array, flattened to a matrix, because a CPU divides by every dimension to find an element."""
     flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
     return flat.reshape(len(rows), *array.shape[1:])
 

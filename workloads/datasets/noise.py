@@ -1,4 +1,4 @@
-"""Fresh noise at every step: the infinite stream for training a noisy quadratic."""
+"""Infinite stream of fresh noise for training a noisy quadratic."""
 
 import numpy as np
 

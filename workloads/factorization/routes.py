@@ -63,7 +63,7 @@ class Route(NamedTuple):
 
 
 def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
-    """Returns the lengths to pad rows to: as few as achieve ``PADDING``, with the fewest padded links.
+    """Returns the lengths to pad rows to: the fewest that achieve ``PADDING``, with the fewest padded links.
 
     Args:
       lengths: lengths of the rows, each at least 1.
@@ -184,7 +184,7 @@ def route(
       other: placement of the columns.
       chunk_slots: as of ``places``.
       hub_length: as of ``places``.
-      cores: cores to include, along the leading axis of the arrays.
+      cores: cores to include along the leading axis of the arrays.
     """
     # Buckets padded to their lengths, then the number of links in each slot and the segments of hubs.
     lengths = np.append(links.lengths, 0)
@@ -207,12 +207,12 @@ def with_exchange(
     largest: Callable[[int], int] = lambda number: number,
     dealt: Callable[[np.ndarray], Any] = lambda wanted: wanted.swapaxes(0, 2),
 ) -> Route:
-    """Returns the work for cores that cannot hold the other table and exchange rows before each block.
+    """Returns the work for cores that cannot hold the other table and therefore exchange rows before each block.
 
     Args:
       route: work without exchange.
       other: placement of the rows of the other table.
-      received_slots: approximate number of rows that a core may receive at once. A block has at least one chunk.
+      received_slots: approximate number of rows that a core may receive per block. A block has at least one chunk.
       largest: function that returns the maximum of a number over all hosts.
       dealt: function that maps the rows that cores want, int32[cores, blocks, sending cores, slots], to the rows that
         they send, [cores, blocks, receiving cores, slots], for all cores of this host.

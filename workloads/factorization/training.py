@@ -24,7 +24,7 @@ GATHER_BYTES = 2 << 30  # largest table that is replicated on all cores
 
 
 def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
-    """Returns the number of links gathered at once, and the maximum lengths of trained and of folded-in rows."""
+    """Returns the number of links gathered per step, and the maximum lengths of trained and of folded-in rows."""
     # 4 MiB of vectors, which is about a core's share of the cache.
     chunk = chunk_slots or max(1024, (1 << 20) // als.dim)
     # The fused kernel does not use chunks, which long rows would fill poorly.
@@ -42,7 +42,7 @@ def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int
 
 
 def exchanges(other: RowPlacement, als: Als) -> bool:
-    """Returns whether cores exchange the rows they need of the other table, instead of all holding a copy of it."""
+    """Returns whether cores exchange the rows they need from the other table, instead of each holding a copy of it."""
     table_bytes = other.cores * other.slots_per_core * als.dim * jnp.dtype(als.table_dtype).itemsize
     return als.gather == "all_to_all" or (als.gather == "auto" and table_bytes > GATHER_BYTES)
 
@@ -68,8 +68,8 @@ class Training:
     Args:
       ratings: data to factorize.
       als: options of the solver.
-      mesh: cores along ``AXIS``. Cores of a host are neighbours, and all hosts have the same number of cores.
-      chunk_slots: number of links gathered at once, by default chosen for the cache.
+      mesh: cores along ``AXIS``. The cores of a host are adjacent, and all hosts have the same number of cores.
+      chunk_slots: number of links gathered per step. By default, it is chosen for the cache.
 
     Attributes:
       peak_bytes_per_core: peak bytes of each core: all resident arrays plus the largest temporary memory of the

@@ -13,7 +13,7 @@ def quadratic(classes: int, noise: float) -> Model:
     mᵢ starts at 1 and each step sets mᵢ ← (1 − α hᵢ)² mᵢ + α² noise² hᵢ / batch size.
 
     Args:
-      classes: not used, but all models take it.
+      classes: not used, but required of all models.
       noise: standard deviation of the noise. 0 gives gradient descent without noise.
 
     Returns:
