@@ -177,7 +177,7 @@ class Training:
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
     def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
-        """Returns the best columns of each evaluated row, folded in from its history, without it: int32[rows, best]."""
+        """Returns int32[rows, best], the best columns outside the history of each evaluated row, folded in from it."""
         folded = self._fold_in(self._zeros(), tables.columns, self.evaluated.work, weights)
         columns = np.asarray(self._rank(folded, tables.columns, self._batches))
         return columns.reshape(-1, columns.shape[-1])[: self._history.row_count]
