@@ -66,7 +66,7 @@ class _Model:
 
     @classmethod
     def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
-        """Returns the model of a point, or None if an override could change several values, as with interpolation."""
+        """Returns the model of a point, or None if an override could change several values (by interpolation)."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)

@@ -128,7 +128,7 @@ class Display:
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _write(self, line: str, event: str, study: str) -> None:
-        """Writes a line above the bar (without a bar: with the time of day), and sends it as an event of a study."""
+        """Writes a line above the bar (or, without a bar, with the time of day). Sends it as an event of a study."""
         self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
         self._notify(event, line, study=study)
 

@@ -1,4 +1,4 @@
-"""Limits of a sweep and its studies: hours, device-hours and failures. At a limit, studies are saved and ended."""
+"""Limits of a sweep and its studies: hours, device-hours and failures. Reaching one saves and ends the studies."""
 
 import math
 import time
@@ -80,7 +80,7 @@ class Limits:
 
 
 def of_configuration(asked: Config) -> tuple[Bounds, Bounds]:
-    """Returns the limits of a sweep and of each study from the configuration ``limits``. Raises BadInput."""
+    """Returns the limits of a sweep and of each study from the ``limits`` configuration. Raises BadInput if invalid."""
     for key in ("sweep", "study"):
         for name, value in asked[key].items():
             if value is not None and not (value > 0 and math.isfinite(value)):

@@ -54,7 +54,7 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
-    """Types of the keys of all launchers. Each file in conf/launcher has one launcher's keys and their defaults."""
+    """Types of the keys of all launchers. Each file in conf/launcher lists one launcher's keys and their defaults."""
 
     name: str = "local"
     workers: int | None = None

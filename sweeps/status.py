@@ -239,7 +239,7 @@ def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
 
 
 def _planned(folder: "Folder", name: str) -> "Plan | None":
-    """Returns the requested study. In a bucket, its newest commit was already read, and may have the same request."""
+    """Returns the requested study. In a bucket, its newest commit was already read and may contain the same request."""
     from results import durable, store
     from results.plans.trial_request import NO_REPEATS, TrialRequest
     from results.storage.commits import list_study, newest_commit

@@ -20,7 +20,7 @@ CONTRACTED = {"embed": "act_embed", "inputs": "act_inputs", "qkv": "heads"}
 
 
 def tensors(workload: Workload, batch_size: int) -> Tensors:
-    """Returns all named axes of a workload's model. The reported size divides all sizes of the axis.
+    """Returns all named axes of a workload's model. The size of an axis is the greatest common divisor of its sizes.
 
     Raises:
       BadInput: the model does not name its axes.

@@ -206,7 +206,7 @@ class StoreRatios:
         self._measured: dict[tuple, list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
-        """Returns the ratios of runs on the same device kind, of the same model if there are enough of them.
+        """Returns the ratios of runs on the same device kind (and of the same model, if there are enough of them).
 
         Only runs of a similar size are used.
 

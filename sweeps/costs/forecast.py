@@ -185,7 +185,7 @@ class Forecast:
         return TimeLeft(shared + alone, unknown > 0)
 
     def _work(self) -> Callable[[StudyRun], float | None]:
-        """Returns a function that estimates the remaining seconds of a study's trials, or None for unknown speeds."""
+        """Returns a function that estimates the remaining seconds of a study's trials (None if speeds are unknown)."""
         life = copy.deepcopy(self._life)
         speeds = copy.deepcopy(self._speeds)
         for run in self._running.values():

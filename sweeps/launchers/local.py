@@ -188,7 +188,7 @@ def slots(workers: int | None, own: int = 1) -> list[Slot]:
 
 
 def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """Returns a slot for each study, while slots are available. Unbound workers are passed the number of workers."""
+    """Returns a slot for each study until no slots are left. Unbound workers are passed the number of workers."""
     taken = slots[:studies]
     return [
         (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
@@ -435,7 +435,7 @@ def _programs(study: Plan) -> Hashable:
 
 
 def _next(queue: list[Plan], in_use: set) -> Plan:
-    """Takes the largest study whose programs are not in use (they may be compiling), otherwise the largest study."""
+    """Takes the largest study, if possible one whose programs are not in use, since they may still be compiling."""
     for i in reversed(range(len(queue))):
         if _programs(queue[i]) not in in_use:
             return queue.pop(i)
