@@ -5,12 +5,12 @@
     python benchmarks/als.py --large [LINKS] [--json FILE]
     python benchmarks/als.py --evaluation [--columns N] [--rows N] [--dim D] [--json FILE] [--smoke]
 
-Both factorize the same graph from the same initial tables with the same objective (a constant ridge, whose equivalence
-is tested). They take turns for the same number of epochs, each in a separate process on the same cores. Our program
-uses rotated conjugate gradients on one device per core, compiled by XLA and, if there is a C++ compiler, also with the
-fused kernel. In that case, the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate gradients and
-one thread per core. Ratios are computed from the best epoch of each round, and the median over rounds is reported. A
-single NumPy function computes Recall@20 of all tables: it solves held-out rows exactly from their history.
+Both factorize the same graph from the same initial tables with the same objective (a constant ridge, and a test checks
+the equivalence). They take turns for the same number of epochs, each in a separate process on the same cores. Our
+program uses rotated conjugate gradients on one device per core, compiled by XLA and, if there is a C++ compiler, also
+with the fused kernel. In that case, the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate
+gradients and one thread per core. Ratios are computed from the best epoch of each round, and the median over rounds is
+reported. A single NumPy function computes Recall@20 of all tables: it solves held-out rows exactly from their history.
 Floating-point operations and bytes per second are reported relative to a matmul and a copy on this machine.
 
 Without --graph, the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
@@ -311,7 +311,7 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
 
 
 def product(rows: np.ndarray, columns: np.ndarray) -> None:
-    """Multiplies float32[rows, d] by float32[columns, d] in the same batches as ours. Products overwrite each other."""
+    """Multiplies float32[rows, d] by float32[columns, d] in our program's batches. Products overwrite each other."""
     width = recall.SCORES // recall.ROWS
     scores = np.empty((recall.ROWS, width), np.float32)
     for block in range(0, len(columns), width):

@@ -249,7 +249,7 @@ def release(smoke: bool) -> Finding:
 
 
 def lanes(smoke: bool) -> Finding:
-    """Measures trial-steps per second of all lanes and of a single lane, in turn."""
+    """Measures trial-steps per second of all lanes and of a single lane, alternating between both."""
     import jax
     import training
     from report import in_turn, median_ratio

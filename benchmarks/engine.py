@@ -162,7 +162,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
 
 def speed(report: BenchmarkReport) -> None:
-    """Adds the rates of the three loops, measured in turn, for every case."""
+    """Adds the rates of the three loops, measured alternately, for every case."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
         plan = study(*gentle(case))

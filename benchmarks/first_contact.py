@@ -12,7 +12,7 @@ the other checks. The checks are:
   device's default of TF32 or bfloat16. With precision=bfloat16, a gradient is rounded as expected for bfloat16.
 - release: a rerun of a published study does not contradict the published results, and its first losses agree up to
   rounding.
-- lanes: 32 concurrent trials of digits against one at a time, measured in turn in one run.
+- lanes: 32 concurrent trials of digits compared with one at a time, measured alternately in one run.
 - resume: a sweep stopped by SIGTERM ends with exit code 75, and the same command resumes it. On a CPU, the tables are
   then equal to those of an uninterrupted sweep. On other devices, losses agree within 0.1 %.
 - speed:NETWORK: steps per second and fraction of the device's peak, as in benchmarks/training.py.

@@ -4,13 +4,13 @@
 
 With --planning, measures only the CPU seconds of planning two large sweeps, without cached counts: 1,000 batch sizes
 with five seeds, and all workloads of Shallue et al. Then counts random sizes of each sweep one by one, and compares
-these counts with those of the plan.
+these counts with the counts of the plan.
 
 Otherwise, first compares the measured times of matmuls with predictions from a probe of other sizes (medians of three
 each). Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them.
 Predictions and measurements are CPU seconds of one worker for compilation, training and evaluation, without cached
 programs. Stores record wall-clock seconds, which include waiting if other processes use the machine. Predictions after
-the sweep are therefore multiplied by the fraction of time in which the worker was not waiting.
+the sweep are therefore multiplied by the fraction of time that the worker was not waiting.
 """
 
 import json

@@ -79,7 +79,7 @@ def _space(path: str) -> SearchSpace:
 
 
 def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    """Draws the three tables of a study. As in the archive, evaluations become rarer over a trial."""
+    """Draws the three tables of a study. As in the archive, evaluations become rarer during a trial."""
     if synthetic.path:
         return _plausible_tables(synthetic, rng)
     status = rng.permutation(np.repeat(STATUSES, synthetic.counts))

@@ -260,7 +260,7 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
 
 
 def speed(report: Any, precision: str) -> None:
-    """Adds the rates of the engine and the hand-written loop, measured in turn, and the fraction of the peak."""
+    """Adds the rates of the engine and the hand-written loop, measured alternately, and the fraction of the peak."""
     import jax
     from report import in_turn, median_ratio
 
@@ -341,7 +341,7 @@ def measured(smoke: bool) -> None:
 
 
 def against(report: Any, other: Path) -> None:
-    """Adds the CPU time of another checkout relative to this one, measured in turn."""
+    """Adds the CPU time of another checkout relative to this one, measured alternately."""
 
     def by(checkout: Path) -> dict[str, float]:
         environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}

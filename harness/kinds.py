@@ -74,10 +74,10 @@ class Runner(NamedTuple):
       saves_in_parts: whether each process of a multi-host run saves a part of a trial. If so, all processes need access
         to the same folder.
       after_death: function called before the retry of a crashed process. It removes a possible cause of the crash.
-      counts: function that counts the costs of a study from shapes only, given its plan, the source of its data and
-        settings. None for kinds without predicted costs.
+      counts: function that counts the costs of a study from its shapes, given the plan, the data source and settings.
+        None for kinds without predicted costs.
       counts_of_sizes: function that counts the costs of studies of a family, by number of examples in a step. Its
-        arguments are those of ``counts`` for one of the studies, and the numbers of examples. With None, studies are
+        arguments are those of ``counts`` for one of the studies, and the numbers of examples. By default, studies are
         counted one by one.
       family: function that returns a key of a study. Studies with equal keys differ only in the batch size and in
         numbers that do not change programs.
@@ -197,8 +197,8 @@ def answer(question: Question) -> Answer:
 def answer_all() -> None:
     """Answers the questions of ``harness.costs.questions`` from standard input (one JSON line each).
 
-    Prints one line per question: the fields of ``Counts``, those of ``Verdict`` if it has a topology, or ``refused``.
-    Studies of a family are counted together when the first of them is answered.
+    Prints one line per question: the fields of ``Counts``, the fields of ``Verdict`` if there is a topology, or
+    ``refused``. Studies of a family are counted together when the first of them is answered.
     """
     gc.set_threshold(GARBAGE)
     questions = [_question(line) for line in sys.stdin]

@@ -36,8 +36,9 @@ class Settings:
         the mesh has only this axis, of size ``shards``.
       layout: tensor axes of the model that are divided over mesh axes, such as ``embed:data mlp:model``, or the name of
         a preset. Changes results within rounding.
-      microbatches: number of parts in which each shard of a batch is processed, one after another, to save memory.
-        Values above 1 change results within rounding. By default (None), the smallest number that fits in memory.
+      microbatches: number of parts that each shard of a batch is divided into. They are processed one after another to
+        save memory. Values above 1 change results within rounding. By default (None), the smallest number that fits in
+        memory.
       checkpoint_seconds: minimum interval between checkpoints of running trials. With None, they are saved only when
         the run is stopped. Resuming does not change results.
       checkpoint_dir: folder or URL of the checkpoints. By default (None), they are stored with the results of their

@@ -17,7 +17,7 @@ class Reader(NamedTuple):
 
     Attributes:
       noun: name of these studies in messages.
-      shape: dataclass of the keys of this kind, in addition to those of all studies.
+      shape: dataclass of the keys of this kind, in addition to the keys of all studies.
       sections: keys that are set only by tasks of this kind. In studies of other kinds, they are null.
       read: function that reads a configuration (plain data) into a study. Raises BadInput if it is invalid.
       command: command of ``python -m analysis`` that reads the results.

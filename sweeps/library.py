@@ -37,7 +37,7 @@ def study(**values: Any) -> Study:
       values: numbers, strings, booleans, None, lists and dicts by key, such as ``batch_size=64``.
 
     Raises:
-      BadInput: the study is invalid. The checks are those of a command line.
+      BadInput: the study is invalid. The checks are the same as for a command line.
     """
     if "experiment" in values:
         raise BadInput("experiment is the name of a sweep. Pass it to sweep().")

@@ -184,7 +184,7 @@ def _words_in(path: Path, key: str, content: Any) -> Words:
 
 
 def tasks(kind: str) -> list[str]:
-    """Returns the names of the tasks whose studies are of a given kind."""
+    """Returns the names of the tasks for studies of a given kind."""
     return [
         name
         for name in options("task")

@@ -1,4 +1,4 @@
-"""The protocol of a study: a schedule, ranges, a budget and evaluations that replace those of its task."""
+"""The protocol of a study: a schedule, ranges, a budget and evaluations that replace the settings of its task."""
 
 import dataclasses
 import itertools

@@ -61,7 +61,7 @@ def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
 
 class _Looks:
-    """Reads the studies of a store. Studies that are not running and whose folders are unchanged are skipped."""
+    """Reads the studies of a store. Skips studies that are not running if their folders are unchanged."""
 
     def __init__(self, folder: Folder, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder = folder

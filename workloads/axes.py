@@ -1,7 +1,7 @@
 """Named axes of parameters and activations, and how they are sharded while a program is traced.
 
-Models name the axes of parameters with ``named`` and those of activations with ``activation``. The names have an effect
-only if a program is traced in the context ``sharded``.
+Models name the axes of parameters with ``named`` and the axes of activations with ``activation``. The names have an
+effect only if a program is traced in the ``sharded`` context.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Sharding(NamedTuple):
         gathered before use.
       precision: dtype that these parts are rounded to before they are gathered.
       rematerialized: whether stacked layers are computed again in the backward pass.
-      kept: names of the tensors of these layers that are stored instead. See ``kept``.
+      kept: names of tensors of these layers that are stored instead. See ``kept``.
     """
 
     layout: Mapping[str, str]
@@ -55,7 +55,7 @@ _NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
 
 
 def named(init: Callable[..., Array], *names: str) -> Callable[..., Named]:
-    """Returns an initializer of a parameter whose axes have these names. The name of an unnamed axis is empty."""
+    """Returns an initializer of a parameter with named axes. The name of an unnamed axis is empty."""
     return lambda *arguments: Named(init(*arguments), names)
 
 

@@ -208,7 +208,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def keep(ends: Mapping[int, int]) -> None:
-    """Drops batches decoded ahead for trials other than these, in all streams. Decoding stops where these trials end.
+    """Drops batches decoded ahead for trials that are not in ``ends``, in all streams. Decoding stops at the ends.
 
     Args:
       ends: number of steps of each trial, by its seed.

@@ -1,6 +1,6 @@
 """Losses for predicted classes or numbers, and metrics that are computed from sums.
 
-Functions import JAX when they are called, so that the registry can be read without JAX.
+Functions import JAX when they are called, so the registry can be read without JAX.
 """
 
 from collections.abc import Callable, Mapping

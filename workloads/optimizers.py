@@ -61,7 +61,7 @@ def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
     """Returns ``optax.lars``, layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888).
 
-    As in the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
+    Following the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
     decay, and use momentum with the plain learning rate. With weight decay, the denominator of a trust ratio is the
     norm of the sum of gradient and decay, as in optax. The paper adds the two norms.
     """
@@ -82,7 +82,7 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
 def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Returns LAMB (You et al. 2020, arXiv 1904.00962), built from the four parts of ``optax.lamb``.
 
-    As in the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
+    Following the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
     Adam. ``optax.lamb`` can only mask the decay.
     """
     import optax
@@ -98,8 +98,8 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 def adaptation_mask(params: Params) -> Any:
     """Returns a mask of the parameters with layer-wise rates: False for biases and norm parameters.
 
-    As in the authors' code for LARS, they are identified by their names, which are ``bias`` and ``scale`` in Flax. A
-    rule based on the number of dimensions would also exclude the noisy quadratic, whose only layer is a vector.
+    Following the authors' code for LARS, they are identified by their names, which are ``bias`` and ``scale`` in Flax.
+    A rule based on the number of dimensions would also exclude the noisy quadratic, because its only layer is a vector.
     """
     import jax
 
@@ -168,7 +168,7 @@ def _of_layers(*parts: Any) -> Any:
 
 
 def _chain(*parts: Any) -> Any:
-    """Chains optax's transformations under the dtype promotion that they need (float32 ** int32)."""
+    """Chains optax's transformations with the dtype promotion that they require (float32 ** int32)."""
     import jax
     import optax
 

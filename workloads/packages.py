@@ -59,7 +59,7 @@ def find(kind: str, name: str) -> Found:
 
     Args:
       kind: one of ``KINDS``.
-      name: such as ``mine:net``.
+      name: qualified name, such as ``mine:net``.
 
     Raises:
       BadInput: the package is not installed, cannot be imported, or does not have the name.

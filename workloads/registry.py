@@ -52,7 +52,7 @@ SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the labe
 def _row(
     module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
 ) -> Dataset:
-    """Returns the registry row of a data set whose labels are classes.
+    """Returns the registry row of a data set with classes as labels.
 
     Args:
       module: module of the data set. Its functions ``load``, ``version``, ``shapes`` and ``check`` take a name.

@@ -262,7 +262,7 @@ def _flops_of_convolution(
 ) -> int | None:
     """Returns the FLOPs of a convolution, excluding zeros from padding and dilation, or None if it cannot be parsed.
 
-    The TPU compiler turns batched matmuls into convolutions in which most taps multiply zeros.
+    The TPU compiler turns batched matmuls into convolutions, and most of their taps multiply zeros.
     """
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
     window = dict(re.findall(r"(\w+)=([\dx_\-]+)", (re.search(r"window=\{([^}]*)\}", attributes) or [""])[0]))

@@ -1,4 +1,4 @@
-"""Costs of programs of many sizes, interpolated between two programs that have the same operations.
+"""Costs of programs of many sizes, interpolated between two sizes whose programs have the same operations.
 
 If each dimension of each array is an affine function of the size, so are FLOPs, bytes and numbers of operations. The
 peak memory is a maximum of affine functions. Its interpolation is also exact, because it uses the arrays instead of the

@@ -256,7 +256,7 @@ def matrix_flops(jaxpr: Any) -> int:
     """Returns the FLOPs of all matmuls and convolutions of a program, counting two per multiply-add.
 
     Loop bodies are multiplied by the trip count, or count once if it is unknown. For conditionals, the most expensive
-    branch counts. As in model FLOPs, all other operations, such as sums and exponentials, are excluded.
+    branch counts. All other operations, such as sums and exponentials, are excluded, as is usual for model FLOPs.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.

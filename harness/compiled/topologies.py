@@ -20,7 +20,7 @@ _ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def check(topology: str) -> None:
-    """Raises BadInput for an invalid slice, such as v5e:2x2x2: chips of a v5e are linked in two directions only."""
+    """Raises BadInput for an invalid slice, such as v5e:2x2x2: v5e chips are linked in only two directions."""
     version, colon, chips = topology.partition(":")
     if colon and version not in DIRECTIONS:
         known = nearest(version, DIRECTIONS)
@@ -56,7 +56,7 @@ def has_compiler() -> bool:
 
 
 def devices(topology: str) -> "list[jax.Device]":
-    """Returns the devices of a slice, ordered so that the last axis of a mesh consists of neighbours.
+    """Returns the devices of a slice, ordered so that the last axis of a mesh consists of adjacent devices.
 
     Args:
       topology: version and number of chips along each direction, such as v5e:16x16.

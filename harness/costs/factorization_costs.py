@@ -47,7 +47,7 @@ def _without_scores(work: Work) -> Work:
 
 
 def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles both halves of an epoch for a topology. The reported memory is that of the larger half.
+    """Compiles both halves of an epoch for a topology. Reports the memory of the larger half.
 
     If the slice has more devices than the study has cores, the study uses the first devices and the others are idle.
     """

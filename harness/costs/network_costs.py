@@ -106,7 +106,7 @@ def _network(key: ProgramsKey, source: Source, workload: Workload) -> Network:
 
 @functools.lru_cache(KEPT)
 def _pieces(key: Hashable) -> list[Any]:
-    """Returns the list of known pieces or programs of a key, to which callers append."""
+    """Returns the list of pieces or programs found so far for a key. Callers append to it."""
     return []
 
 
@@ -185,7 +185,7 @@ def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
 
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
-    """Returns the work, held bytes and equations of an evaluation, which all batch sizes share."""
+    """Returns the work, held bytes and equations of an evaluation. They are the same for all batch sizes."""
     workload, lane = _workload(key, source)
     jaxpr = evaluation_jaxpr(workload, shards, lane)
     parameters = len(jax.tree.leaves(lane[0].params))
@@ -319,7 +319,7 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
 
 
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
-    """Returns a function (examples processed at once, number of trials) -> approximate bytes on a device."""
+    """Returns a function that maps (examples in a part, number of trials) to approximate bytes on a device."""
     few = max(8, workload.group)
     one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
     each = (two - one) / few

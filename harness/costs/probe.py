@@ -79,7 +79,7 @@ class Product(NamedTuple):
 
 
 class ProductRates(NamedTuple):
-    """Rates of a matmul, whose seconds are a sum of terms per FLOP, per byte and per start."""
+    """Rates of a matmul. Its seconds are the sum of a term per FLOP, a term per byte and a constant."""
 
     flop_seconds: float
     byte_seconds: float
@@ -307,7 +307,7 @@ def trained(study: BatchStudy) -> Trained:
 
 
 def _networks() -> list[BatchStudy]:
-    """The studies of ``NETWORKS``."""
+    """Returns the studies of ``NETWORKS``."""
     from results.plans.search_space import Range, SearchSpace
     from workloads import registry
 

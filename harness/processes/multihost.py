@@ -40,7 +40,7 @@ class Hosts:
       index: zero-based index of this process.
       heartbeat_seconds: time without a heartbeat after which a process is considered lost.
       connect_seconds: time that processes wait for each other at startup.
-      cluster: name of the cluster that provided some of these values, or None if all come from the command line.
+      cluster: name of the cluster that provided some of these values, or None if the command line provided all of them.
     """
 
     coordinator: str
@@ -64,7 +64,7 @@ class Hosts:
             raise BadInput(f"launcher.host={self.index} must be from 0 to {self.count - 1}")
 
     def __str__(self) -> str:
-        """The index of this host and the address of the coordinator."""
+        """Returns the index of this host and the address of the coordinator."""
         source = f", according to {self.cluster}" if self.cluster else ""
         return f"host {self.index} of {self.count}, coordinator {self.coordinator}{source}"
 

@@ -49,8 +49,8 @@ def run(
     """Runs trials of a study until each has ended. Trials with a checkpoint are resumed.
 
     Initial parameters and data order depend only on a trial's seed and step. On a CPU, results are therefore bitwise
-    identical for any number of lanes, any order of ``trials`` and any interruptions. The only exception is the length
-    of a pruned trial's curve, which ends in the round in which the trial is pruned.
+    identical for any number of lanes, any order of ``trials`` and any interruptions. The only exception is the curve of
+    a pruned trial. It ends in the round that prunes the trial.
 
     Args:
       study: plan of the study.

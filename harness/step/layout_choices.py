@@ -1,4 +1,4 @@
-"""Suggests layouts for a trial that does not fit in the memory of its devices. Estimates show that it fits in these."""
+"""Suggests layouts for a trial that does not fit in the memory of its devices, based on estimates."""
 
 import math
 from collections.abc import Iterator, Mapping

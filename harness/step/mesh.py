@@ -15,7 +15,7 @@ from workloads.workload import DATA
 
 
 def devices() -> list[jax.Device]:
-    """Returns the devices that a study runs on: those of this process, or of all participating hosts in host order."""
+    """Returns the devices that a study runs on: all devices of this process, or of all participating hosts in order."""
     return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if multihost.are_many() else jax.local_devices()
 
 
@@ -36,10 +36,10 @@ def groups(division: Division) -> int:
 
 
 def mesh(division: Division) -> Mesh:
-    """Returns the mesh [trial, data, ...], whose last axes are those of the division. Devices of a host are adjacent.
+    """Returns the mesh [trial, data, ...], which ends with the axes of the division. Devices of a host are adjacent.
 
     Raises:
-      BadInput: the number of devices is not a multiple of those of the division.
+      BadInput: the number of devices is not a multiple of the number that the division needs.
     """
     found = devices()
     if len(found) % division.devices:
@@ -58,22 +58,22 @@ def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
 
 
 def by_lane(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays with a leading lane axis, replicated over ``data``."""
+    """Returns the sharding for arrays with a leading lane axis, replicated over ``data``."""
     return NamedSharding(mesh, P(TRIAL))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays that are replicated on all devices."""
+    """Returns the sharding for arrays that are replicated on all devices."""
     return NamedSharding(mesh, P())
 
 
 def by_shard(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays whose leading axis is divided over the shards."""
+    """Returns the sharding for arrays whose leading axis is divided over the shards."""
     return NamedSharding(mesh, P(DATA))
 
 
 def fed(mesh: Mesh) -> NamedSharding:
-    """Sharding for prefetched batches [lanes, steps, examples, ...], which differ between lanes."""
+    """Returns the sharding for prefetched batches [lanes, steps, examples, ...], which differ between lanes."""
     return NamedSharding(mesh, P(TRIAL, None, DATA))
 
 

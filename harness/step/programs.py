@@ -31,7 +31,7 @@ class Programs(NamedTuple):
     """Compiled functions and the device-resident data they use.
 
     Attributes:
-      advance: ``(carry, Spans, upcoming) -> carry``. The old carry is donated. The optional last argument is that of
+      advance: ``(carry, Spans, upcoming) -> carry``. The old carry is donated. The optional last argument is passed to
         ``Feeder.take``.
       evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
         trials with a non-finite parameter.

@@ -108,7 +108,7 @@ def constrained(carry: Any, sharding: Sharding | None) -> Any:
 
 
 def of_carry(carry: Any, sharding: Sharding | None) -> Any:
-    """Returns the specs of the state of a trial: those of its parameters, and of the optimizer's state for each."""
+    """Returns the specs of a trial's state: its parameters, and the optimizer state for each parameter."""
     if sharding is None:
         return jax.tree.map(lambda leaf: P(), carry)
     optimizer = like_parameters(carry.params, sharding.specs, carry.optimizer)

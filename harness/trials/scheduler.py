@@ -122,7 +122,7 @@ class TrialScheduler:
         return int(self.grid[live.evaluated])
 
     def stop_after(self, live: Live, step: int) -> int:
-        """Returns the step of the trial's first evaluation after a step, or of its last evaluation if there is none."""
+        """Returns the step of the trial's first evaluation after a step, but never beyond its last evaluation."""
         at = live.evaluated + (step == self.stop(live))
         return int(self.grid[min(at, len(self.grid) - 1)])
 

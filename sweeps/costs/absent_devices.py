@@ -37,7 +37,7 @@ class AbsentDevices(NamedTuple):
 
 
 def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
-    """Returns the devices requested by ``device=NAME devices=N``, or None without ``device=``. N is 1 by default.
+    """Returns the devices requested by ``device=NAME devices=N``, if there is a request. N is 1 by default.
 
     Raises:
       BadInput: the device is unknown, or the number of devices is invalid.
@@ -86,7 +86,7 @@ def _checked(row: str, count: int, settings: Settings) -> AbsentDevices:
 
 
 def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
-    """Returns the number of devices that should share a step, whose counts are for one device.
+    """Returns the number of devices that should share a step, given the counts for one device.
 
     This is the smallest divisor of the number of devices at which activations could fit. The result is None if the
     counted devices suffice or are all devices.

@@ -48,12 +48,12 @@ class StudyCost(NamedTuple):
       verdict: verdict of the compiler, or None without a topology or if the compiler did not finish.
       asked: requested topology.
       device: device that the prediction is for.
-      machine_bytes: memory of a device of this machine or of an absent one, or None if unknown or with a topology.
+      machine_bytes: memory of a device (attached or absent). None if it is unknown or if there is a topology.
       lanes: number of trials that run concurrently on all devices.
       step: predicted seconds per trial-step, or None for unknown devices.
       alone: whether a single trial uses all devices. ``step`` is then the time between steps.
       steps, evaluations: expected number of steps and evaluations per trial.
-      from_store: whether these are derived from curves in the store rather than from the budget.
+      from_store: whether these numbers are derived from curves in the store rather than from the budget.
       device_seconds: predicted seconds of all trials to run, summed over devices.
       by: source of the rates, or the reason why there is no prediction.
       absent: devices that the prediction is for, if they are not attached and the program is not compiled for them.
@@ -83,7 +83,7 @@ class StudyCost(NamedTuple):
 
     @property
     def hours(self) -> Seconds | None:
-        """Predicted hours until the devices have run all trials, or None if unknown."""
+        """Predicted hours until the devices have run all trials, if the time is known."""
         return None if self.device_seconds is None else self.device_seconds.times(1 / 3600 / self.devices)
 
     @property
@@ -278,7 +278,7 @@ def _ask(
 def _on_absent(
     request: Request, counted: Studies, given: dict[str, Answer], absent: AbsentDevices, say: Say
 ) -> dict[str, Answer]:
-    """Returns answers that divide each batch over the fewest devices whose memory could suffice."""
+    """Returns answers with each batch divided over the fewest devices that could have enough memory."""
     found = dict(given)
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:

@@ -77,8 +77,8 @@ class Forecast:
       trials: maximum number of trials to run, by study name.
       workers: number of processes that run studies in parallel.
       limit: time limit of a study in seconds of training and evaluation, or None for no limit.
-      elsewhere: whether studies run on a cluster. If so, each starts its own process, and the number of parallel
-        studies is estimated by the maximum observed so far.
+      elsewhere: whether studies run on a cluster. If so, each study starts a separate process, and the number of
+        parallel studies is estimated by the maximum observed so far.
 
     Attributes:
       studies, trials: total number of studies and of trials.

@@ -95,7 +95,7 @@ class Speeds:
         self._all_evaluations[of.kind].add(others, evaluations)
 
     def of(self, of: Pace) -> tuple[float, float] | None:
-        """Returns the seconds per step and per evaluation, or None if the kind has not been measured."""
+        """Returns the seconds per step and per evaluation if the kind has been measured."""
         if of.kind not in self._costs:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
@@ -130,7 +130,7 @@ class LifeTable:
                 self._ended[at] += count * ended * (steps < budget_steps)
 
     def survival(self, shares: np.ndarray) -> np.ndarray:
-        """Returns the positive fraction of trials that pass each fraction of the budget, in the shape of ``shares``."""
+        """Returns the fraction (> 0) of trials that pass each fraction of the budget, in the shape of ``shares``."""
         hazards = self._ended / (self._past + self._ended + 1.0)
         return np.interp(np.log(np.maximum(shares, SHARES[0])), np.log(SHARES), np.cumprod(1.0 - hazards))
 

@@ -147,7 +147,7 @@ def run_each(
 ) -> Ending:
     """Runs commands one after another as a single attempt and stops at the first failure. See ``run``.
 
-    ``code_of`` converts the exit code of a process to that of its command.
+    ``code_of`` converts the exit code of a process to the exit code of its command.
     """
     end = Ending(exit_codes.DONE, False)
     for words in commands:

@@ -1,4 +1,4 @@
-"""Multi-host launcher: the same command runs on several hosts, which run each study together. Host 0 is the leader."""
+"""Multi-host launcher: several hosts run the same command and share the work of each study. Host 0 is the leader."""
 
 import functools
 import mmap

@@ -165,7 +165,7 @@ def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> Stud
 
 
 def worst_code(codes: Iterable[int]) -> int:
-    """Returns the exit code of an attempt from those of its processes.
+    """Returns the exit code of an attempt, given the exit codes of its processes.
 
     If one process fails or is preempted, the others end as if a peer were lost. Failures therefore take precedence,
     then preemption, then the largest code. Signals are compared by number.

@@ -1,6 +1,6 @@
 """Local launcher: worker processes on this machine, one per physical core or accelerator.
 
-Studies of an exclusive kind run after the others, one at a time, each in its own process on the cores that its plan
+Studies of an exclusive kind run after the others, one at a time, each in a separate process on the cores that its plan
 requests. This module does not initialize JAX.
 """
 

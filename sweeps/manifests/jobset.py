@@ -33,7 +33,7 @@ class Options:
 
     Attributes:
       image: container image with the console script.
-      queue: local queue of Kueue, or None if Kueue is not used.
+      queue: local queue of Kueue, if Kueue is used.
       priority: a WorkloadPriorityClass of Kueue if there is a queue, otherwise a PriorityClass of Kubernetes.
       spot: whether to use spot nodes of GKE.
       placement: ``exclusive`` (one node pool for each slice), ``any``, or a node label that is a topology level of
@@ -110,7 +110,7 @@ def command(words: Sequence[str], store: str, machines: Machines, name: str | No
       words: words of `scaling-limits sweep` for one study.
       store: URL of the store.
       machines: hosts that run the study.
-      name: name of the JobSet. With None, hosts detect the cluster.
+      name: name of the JobSet. Without a name, hosts detect the cluster.
     """
     ours = [f"store={store}"]
     if machines.hosts > 1:
@@ -133,7 +133,7 @@ def jobset(
       store: URL of the store.
       machines: hosts that run the study.
       options: options of the manifest.
-      seconds: time limit of the study, or None for no limit.
+      seconds: time limit of the study, if there is one.
     """
     name = name_of(study, options)
     most = None if seconds is None else math.ceil(seconds) + DEADLINE_SECONDS
@@ -187,7 +187,7 @@ def pod_failure_rules() -> list[Fields]:
 
 
 def failure_rules() -> list[Fields]:
-    """Returns the rules for a failed job. If none matches, a restart counts against ``maxRestarts``."""
+    """Returns the rules for a failed job. If no rule matches, a restart counts against ``maxRestarts``."""
     return [
         {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
         {"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"]},

@@ -43,7 +43,7 @@ class Version(NamedTuple):
 
     Attributes:
       label: value of the label ``ACCELERATOR`` of its nodes.
-      directions: number of directions in which chips are linked.
+      directions: number of directions that chips are linked in.
       machine_types: machine types by number of chips.
       most_cubes: largest number of cubes of 64 chips, if there are three directions.
     """

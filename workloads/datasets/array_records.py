@@ -41,7 +41,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with this project's split generators. It writes to the folder ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. It writes to ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
@@ -174,6 +174,6 @@ def open_records(
     count: int | None = None,
     within: tuple[int, int] | None = None,
 ) -> Records:
-    """Opens the records of a split of a data set in a folder. The other arguments are as in ``Records``."""
+    """Opens the records of a split of a data set in a folder. The other arguments are those of ``Records``."""
     files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
     return Records(files, rows, count, within)

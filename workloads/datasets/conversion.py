@@ -3,7 +3,7 @@
 Each split is converted in two steps. First, its examples are encoded in the order of the originals and written as
 sorted chunks. Then, the chunks are merged into shards, which are moved to TFDS's folder when all splits are done. All
 files are created atomically in a folder that later runs find. A killed process therefore loses at most one chunk or one
-shard. Encodings, key hashes, shard numbers and files are the same as in TFDS.
+shard. Encodings, key hashes, numbers of shards and files are the same as in TFDS.
 """
 
 import contextlib

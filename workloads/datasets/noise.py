@@ -9,7 +9,7 @@ DIMENSIONS = 100
 
 
 def load() -> Splits:
-    """Returns a single noiseless validation example, whose loss is the expected loss, and no training split.
+    """Returns no training split and a single noiseless validation example. The loss on it is the expected loss.
 
     Returns:
       Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.

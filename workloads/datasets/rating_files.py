@@ -4,8 +4,8 @@ All matrices must have the same shape. Parquet files do not store a shape, so wi
 largest ids in all files.
 
 Rows with links in ``heldout`` are the evaluation rows. Without ``history``, they are solved from their links in
-``path`` and are also used in training, so recall measures new links of known rows. With ``history`` and evaluation rows
-that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that also occur in ``path`` or
+``path`` and are also used for training, so recall measures new links of known rows. With ``history`` and evaluation
+rows that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that also occur in ``path`` or
 ``history`` are dropped, and a remark reports their number.
 """
 

@@ -65,7 +65,7 @@ def found(folder: Path) -> list[Chunk]:
     """Returns the chunks in a folder, without reading their records.
 
     Raises:
-      BadInput: a file does not have the size that it was written with.
+      BadInput: the size of a file has changed since it was written.
     """
     chunks: list[Chunk] = []
     while (file := _file(folder, len(chunks))).exists():

@@ -281,7 +281,7 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
 
 @functools.cache
 def _pixels() -> str:
-    """Returns the first digits of a hash of a photograph, decoded both for evaluation and for training.
+    """Returns the first digits of a hash of a photograph that is decoded both for evaluation and for training.
 
     The hash changes if a version of Pillow, libjpeg or ``example`` decodes or resizes differently.
     """

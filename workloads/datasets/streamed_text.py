@@ -39,7 +39,7 @@ class StreamedText(NamedTuple):
       length: tokens per example. Longer texts are truncated.
       vocabulary: number of tokens, including the four special tokens.
       learned_from: number of training texts, starting with the first, from which subwords are learned.
-      test_split: TFDS's split for tests, or empty if there is none.
+      test_split: TFDS's split for tests, or empty if TFDS has no test split.
       test_examples: number of test texts to use.
       evaluated_length: tokens per example during evaluation. Defaults to ``length``.
       lines: whether an example is one line of a text: a random line during training, and the first line during

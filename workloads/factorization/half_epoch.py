@@ -105,7 +105,7 @@ def half_epoch(
 ) -> Callable[[Array, Array, Route, Weights], Any]:
     """Returns ``solved_rows`` over all cores of ``mesh``, compiled on the first call. It donates both tables.
 
-    Its arguments are those of ``solved_rows``, with tables [cores · slots, d] sharded by rows, and route arrays with
+    It takes the arguments of ``solved_rows``, with tables [cores · slots, d] sharded by rows, and route arrays with
     their core axis.
 
     Args:

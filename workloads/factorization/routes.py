@@ -1,10 +1,10 @@
 """Routes: the placement of a sparse matrix's rows on cores, and the chunks of work that solve them.
 
 Rows are renumbered so that a core's shard of the new table is the concatenated output of its chunks. The order is:
-hubs, which are rows so long that they are split into segments over all cores; buckets of rows of similar length, padded
-to the length of the bucket; rows without links; and a zero row, which all padding refers to. This is computed once, on
-the host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and
-the work of its own cores.
+hubs, which are long rows that are split into segments over all cores; buckets of rows of similar length, padded to the
+length of the bucket; rows without links; and a zero row, which all padding refers to. This is computed once, on the
+host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and the
+work of its own cores.
 """
 
 import itertools
@@ -161,7 +161,7 @@ def places(
 
 
 def needed(own: RowPlacement, cores: slice) -> np.ndarray:
-    """Returns bool[rows], True for rows whose links some cores need: their own rows, and hubs."""
+    """Returns bool[rows], True for rows with links that the given cores need: their own rows, and hubs."""
     core = own.slot // own.slots_per_core
     mine = (core >= cores.start) & (core < cores.stop)
     mine[own.hubs[own.hubs >= 0]] = True

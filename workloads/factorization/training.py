@@ -243,7 +243,7 @@ class Training:
         return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
-        """Returns the rows cores send, given those that each host's cores request. See ``routes.with_exchange``."""
+        """Returns the rows that cores send, given each host's requested rows. See ``routes.with_exchange``."""
 
         def of_core(wanted: Array) -> Array:
             return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)

@@ -21,7 +21,7 @@ def convolution(
     feature_group_count: int = 1,
     precision: lax.PrecisionLike = None,
 ) -> Array:
-    """``lax.conv_general_dilated`` for images, computed as a single matmul on CPUs, including its gradients.
+    """Like ``lax.conv_general_dilated`` for images, but computed as a single matmul on CPUs, including its gradients.
 
     Inside a compiled loop on a CPU, XLA's convolution is many times slower than a matmul of the same size. On other
     platforms, XLA's convolution is faster and is used instead.

@@ -8,7 +8,7 @@ from workloads.workload import Array, Model, flax_model
 
 
 def fully_connected(classes: int, widths: Sequence[int]) -> Model:
-    """Hidden layers of sizes ``widths`` and a linear output layer (a model family of Shallue et al. 2018).
+    """Returns a network with hidden layers of sizes ``widths`` (a model family of Shallue et al. 2018).
 
     Args:
       classes: number of outputs.

@@ -223,7 +223,7 @@ def rotated(x_BxTxHxK: Array) -> Array:
 
 
 def heads_apart(count: int, heads: int) -> Callable[..., Array]:
-    """Returns a product for ``dense`` whose outputs are [..., count, heads, K] instead of flat.
+    """Returns a product for ``dense`` with outputs [..., count, heads, K] instead of flat ones.
 
     If heads are divided over devices, the kernel is split first, so each device computes its own heads.
     """

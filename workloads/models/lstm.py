@@ -7,7 +7,9 @@ from workloads.workload import Array, ArrayPair, Model, Product, flax_model, fla
 
 
 def lstm(classes: int, d_model: int) -> Model:
-    """An embedding, one LSTM layer (Hochreiter & Schmidhuber 1997, with forget gates), and a linear output layer.
+    """Returns a network of an embedding, one LSTM layer and a linear output layer.
+
+    The LSTM has forget gates (Hochreiter & Schmidhuber 1997).
 
     Args:
       classes: size of the vocabulary V.
@@ -51,7 +53,7 @@ def lstm(classes: int, d_model: int) -> Model:
 
 
 def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_out: str = "tied") -> Model:
-    """An embedding and an LSTM layer whose output is projected (Sak et al. 2014, arXiv 1402.1128).
+    """Returns a network of an embedding and an LSTM layer with projected output (Sak et al. 2014, arXiv 1402.1128).
 
     ``d_model=512`` with ``width=2048`` is LSTM-2048-512 of Jozefowicz et al. (2016, arXiv 1602.02410), but without
     peepholes and cell clipping. A tied output layer is also the embedding.

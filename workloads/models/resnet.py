@@ -15,7 +15,7 @@ FORMS = ("post_activated", "pre_activated")
 def resnet(
     classes: int, blocks: Sequence[int], width: int, norm: str, group: int, form: str = "post_activated"
 ) -> Model:
-    """A ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
+    """Returns a ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
     A 7×7 convolution with stride 2 and 3×3 max-pooling with stride 2 are followed by stages of bottleneck blocks,
     global average pooling, and a linear output layer. A block has a shortcut, and 1×1, 3×3 and 1×1 convolutions with F,
@@ -173,7 +173,7 @@ def _bottleneck_network(
 
 
 def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> Model:
-    """A ResNet with two 3×3 convolutions per block, like those in the CIFAR experiments of He et al.
+    """Returns a ResNet with two 3×3 convolutions per block, like those in the CIFAR experiments of He et al.
 
     ``blocks=[1, 1, 1]`` with ``width=16`` is ResNet-8. A 3×3 convolution and stages of blocks are followed by global
     average pooling and a linear output layer (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated

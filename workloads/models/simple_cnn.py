@@ -8,7 +8,7 @@ from workloads.workload import Array, Model, flax_model, flax_model_in_training
 
 
 def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 3, dropout: float = 0.0) -> Model:
-    """Convolutions with ``channels`` filters, a fully connected layer of size ``width`` and a linear output layer.
+    """Returns a network of convolutions, a fully connected layer of size ``width`` and a linear output layer.
 
     Generalizes the "Simple CNN" of Shallue et al. (2018), which has two convolutions and one hidden layer.
 
