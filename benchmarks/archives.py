@@ -1,14 +1,14 @@
-"""Generates synthetic archives in the format of the data of Shallue et al. 2018, of any size, with known answers.
+"""Generates synthetic archives of any size, in the format of the data of Shallue et al. 2018, with known answers.
 
     python benchmarks/archives.py PATH [--trials SHARE] [--rows N] [--plausible]
 
-PATH becomes a .tar.bz2, a .tar or, with any other suffix, a folder. It contains all 454 published studies with a
+PATH is written as a .tar.bz2, a .tar or, with any other suffix, a folder. It contains all 454 published studies with a
 fraction of their trials and synthetic numbers. The expected answers of `analysis steps --rule released` are computed
 from the trials.
 
 With --plausible, trials of all 35 workloads reach the targets of every published figure. Steps to a target follow the
-three regimes. For the workloads of Figure 1, the fewest examples and steps are close to the published ones, and the
-others are similar. The further the effective learning rate of a trial is from the best one, the more steps it needs.
+three regimes. For the workloads of Figure 1, the fewest examples and steps are close to the published ones. Other
+workloads are similar. The further the effective learning rate of a trial is from the best one, the more steps it needs.
 The best rate grows with the batch size up to the critical batch size. Larger rates diverge.
 """
 
@@ -48,7 +48,7 @@ class StudyCounts(NamedTuple):
 
 
 class ArchivedTarget(NamedTuple):
-    """A target, in the terms of the archive and of our tables."""
+    """A target, as described in the archive and in our tables."""
 
     column: str
     beyond: float
@@ -64,7 +64,7 @@ TARGETS = (
 
 
 class ArchivedAnswer(NamedTuple):
-    """The fewest steps to a target in the released analysis, and the trial. None if no trial reaches the target."""
+    """The fewest steps to a target in the released analysis, and the trial. Both are None if no trial reaches it."""
 
     path: str
     metric: str
@@ -126,7 +126,7 @@ class PlausibleTrials(NamedTuple):
       metaparameters: float64[n] by name. NaN if a trial does not have the metaparameter.
       rows: int[n], number of measurements of each trial.
       step: int[m], step of each measurement.
-      columns: float64[m] by name in the archive, decimals with few digits.
+      columns: float64[m] by name in the archive. Values are decimals with few digits.
     """
 
     status: np.ndarray
@@ -276,7 +276,7 @@ def write(
 
     Args:
       path: a .tar.bz2, a .tar or a folder.
-      studies: studies to write, by default all published ones.
+      studies: studies to write. Defaults to all published ones.
       trials: fraction of a study's trials to write. At least one trial of each status is written.
       rows: approximate number of measurements of a complete trial.
       seed: seed of the numbers.
@@ -310,7 +310,7 @@ def _scale(count: int, share: float) -> int:
 
 
 def _statuses(counts: StudyCounts, rng: np.random.Generator) -> list[tuple[int, str]]:
-    """Draws ids (starting from 1, with gaps), and a status for each."""
+    """Draws ids (starting from 1, with gaps) and a status for each."""
     statuses = [status.upper() for status in StudyCounts._fields[1:] for _ in range(getattr(counts, status))]
     ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
     return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]
@@ -410,7 +410,7 @@ def _csv(columns: dict[str, np.ndarray]) -> bytes:
 def _files(
     path: str, trials: Sequence[ArchivedTrial], rng: np.random.Generator, plausibly: bool
 ) -> list[tuple[str, bytes]]:
-    """Returns the files of a study in random order, as a folder may list them."""
+    """Returns the files of a study in random order, as they may be listed in a folder."""
     folder = f"{TOP}/{path}"
     groups = [[(f"{folder}/study.json", _study_json(path, plausibly))]]
     for trial in trials:

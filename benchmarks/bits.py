@@ -3,11 +3,11 @@
     python benchmarks/bits.py [--against DIR]
 
 Prints one line for each study: its name, the number of measurements, a hash of the measurements of four trials, and the
-number of released rows that are bitwise identical. Rows are compared only if they were measured on a processor of the
+number of released rows that are bitwise identical. Rows are compared only if they were measured on a processor with the
 same name. Processors with the same name may differ in the last bits, so differences from the release are not errors.
 
-With --against, each checkout runs its own copy of this file, so names may differ between them. Both use the packages
-installed for this Python. The exit code is 1 if any line differs.
+With --against, each checkout runs its own copy of this file, so names may differ between them. Both checkouts use the
+packages installed for this Python. The exit code is 1 if any line differs.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def lines_of(checkout: Path) -> list[str]:
 
 
 def main() -> int:
-    """Prints the lines of this checkout, and whether those of the other checkout are equal."""
+    """Prints the lines of this checkout and whether the lines of the other checkout are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout")
     parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)  # older copies also accept it

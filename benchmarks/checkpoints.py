@@ -1,10 +1,10 @@
-"""How expensive are checkpoints? Measures its share of a study's time, and compares a large trial with Orbax.
+"""How expensive are checkpoints? Measures their share of a study's time, and compares a large trial with Orbax.
 
     python benchmarks/checkpoints.py [--json FILE] [--smoke]
 
 Studies run for five minutes with the default settings, which save all running trials every minute. The alternative is
-Orbax (`StandardCheckpointer`), the usual checkpoint library for Flax. Both save the arrays of ResNet-50 with momentum
-in turn, and each run ends when the arrays are on disk.
+Orbax (`StandardCheckpointer`), the usual checkpoint library for Flax. Both take turns saving the arrays of ResNet-50
+with momentum. A run ends when the arrays are on disk.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Do commands start quickly, and how does their time grow with the size of a sweep or store?
+"""Do commands start quickly, and how does their run time grow with the size of a sweep or store?
 
     python benchmarks/commands.py [--studies N] [--json FILE] [--smoke]
 
@@ -6,9 +6,9 @@ Each command runs in a separate process. Its CPU time, including the start of Py
 commands are help, invalid input, plans, finished sweeps, the ledger, verification and compositions. Stores contain 300,
 1,200 and N (by default 10,000) finished studies of two trials, each measured eight times. `sweeps.status` reads all
 stores, a finished sweep requests the first 500 of 1,200 studies, and the two smaller stores are verified with all
-envelopes rebuilt. Compositions have points over optimizers, batch sizes and seeds. Each point is read, checked and
+envelopes rebuilt. Compositions have points that vary optimizers, batch sizes and seeds. Each point is read, checked and
 looked up in a store. An exponent describes the growth of CPU time from the smallest to the largest size, excluding
-start-up time, which is that of the same command on eight studies.
+start-up time, which is measured by the same command on eight studies.
 """
 
 import datetime

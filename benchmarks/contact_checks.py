@@ -38,7 +38,7 @@ class Number(NamedTuple):
     Attributes:
       name, value, unit: name, value and unit of the number. The value is None if it is not finite.
       goal: goal as text, such as ≥ 20, or None.
-      met: whether the goal is met (True without a goal).
+      met: whether the goal is met, or True if there is no goal.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Number(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The result of a check: its numbers, and a reason for the outcome if it does not follow from the numbers."""
+    """The result of a check: its numbers, and a reason for the outcome if the numbers do not explain it."""
 
     numbers: Sequence[Number]
     why: str = ""
     outcome: str | None = None  # by default derived from the numbers
 
     def judged(self) -> str:
-        """Returns fail if a goal is missed, pass if all goals are met, and measured without goals."""
+        """Returns fail if a goal is missed, pass if all goals are met, and measured if there are no goals."""
         if self.outcome is not None:
             return self.outcome
         if not all(number.met for number in self.numbers):
@@ -214,7 +214,7 @@ def relative(found: Any, exact: Any) -> float:
 
 
 def release(smoke: bool) -> Finding:
-    """Reruns a study of the release as a sweep, and compares both."""
+    """Reruns a study of the release as a sweep, and compares the results."""
     from results import store
 
     with tempfile.TemporaryDirectory() as folder:
@@ -249,7 +249,7 @@ def release(smoke: bool) -> Finding:
 
 
 def lanes(smoke: bool) -> Finding:
-    """Measures trial-steps per second of all lanes and of a single lane, in turn."""
+    """Measures trial-steps per second of all lanes and of a single lane, alternating between both."""
     import jax
     import training
     from report import in_turn, median_ratio
@@ -296,7 +296,7 @@ def resume(smoke: bool) -> Finding:
 
 
 def sweep_command(store: Path, steps: int) -> list[str]:
-    """Returns the arguments of ``python`` for the sweep that is stopped."""
+    """Returns the arguments of ``python`` for the sweep to be stopped."""
     budget = f"task.budget={{steps: {steps}, epochs: null, examples: null, at_least_steps: null}}"
     return ["-m", "sweeps", *RESUMED, budget, f"store={store}"]
 
@@ -304,7 +304,7 @@ def sweep_command(store: Path, steps: int) -> list[str]:
 def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
     """Runs a sweep and stops it after a second of training. Returns its exit code, and the seconds until it ended.
 
-    The exit code is 0 if the sweep ends earlier without an error.
+    The exit code is 0 if the sweep ends before that without an error.
     """
     from harness.run import TRAINING
     from results.storage import heartbeat
@@ -326,7 +326,7 @@ def differences(one: Path, other: Path) -> tuple[int, float, bool]:
 
     Returns:
       The number of trials and evaluations that differ or are missing from one store, the largest relative difference of
-      a loss, and whether the device is a CPU, on which results must be bitwise identical.
+      a loss, and whether the device is a CPU. On a CPU, results must be bitwise identical.
     """
     from results import store
 

@@ -2,13 +2,14 @@
 
     python benchmarks/engine.py [--json FILE] [--smoke]
 
-1. Steps per second, including evaluations: one process of the engine, with lanes split over the physical cores, in turn
-   with a hand-written flax/optax loop. The loop trains one trial after another with a jitted step that donates its
-   arguments and is not recompiled. It uses NumPy batches and blocks only at evaluations, which are the same. A second
-   loop keeps its data on the device. Both loops use Flax's convolutions and pooling.
-2. The fraction of a Transformer's time that is spent on training, with capped evaluations.
-3. Trial-steps of the quickstart's studies with exact pruning, relative to the same studies in which each trial stops at
-   its last target. The answers must be identical.
+1. Steps per second, including evaluations: one process of the engine, with lanes split over the physical cores,
+   alternating with a hand-written flax/optax loop. The loop trains one trial after another with a jitted step that
+   donates its arguments and is not recompiled. It uses NumPy batches and blocks only at evaluations. Evaluations are
+   the same as in the engine. A second loop keeps its data on the device. Both loops use Flax's convolutions and
+   pooling.
+2. The fraction of a Transformer's time spent on training, with capped evaluations.
+3. Trial-steps of the quickstart's studies with exact pruning, relative to the same studies if each trial stops at its
+   last target. The answers must be identical.
 """
 
 import functools
@@ -100,7 +101,7 @@ def ours(plan: BatchStudy) -> Callable[[], float]:
 
 
 def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
-    """Returns the same for a hand-written loop over trials. With ``resident``, the data stay on the device."""
+    """Like ``ours``, but for a hand-written loop over trials. With ``resident``, the data stay on the device."""
     row = registry.DATASETS[plan.dataset]
     splits = row.load()
     model = registry.MODELS[plan.model](classes=row.classes, **plan.model_options)
@@ -161,7 +162,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
 
 def speed(report: BenchmarkReport) -> None:
-    """Adds the rates of the three loops, measured in turn, for every case."""
+    """Adds the rates of the three loops, measured alternately, for every case."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
         plan = study(*gentle(case))
@@ -175,7 +176,7 @@ def speed(report: BenchmarkReport) -> None:
 
 
 def gentle(case: TimedTask) -> list[str]:
-    """Returns a case as overrides, with metaparameters for which no trial diverges."""
+    """Returns a case as overrides, with metaparameters chosen so that no trial diverges."""
     return [
         f"task={case.task}",
         "optimizer=nesterov",

@@ -84,7 +84,7 @@ def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
 
 
 def theirs(folder: Path, case: FactorizationCase) -> Commands:
-    """Returns those of `implicit`: our objective is its c = 1 + 1/α, regularization λ·c, and tables × √(1 + α)."""
+    """Returns the commands of `implicit`. Our objective is its c = 1 + 1/α, regularization λ·c, tables × √(1 + α)."""
     if case.gpu:
         from implicit.gpu.als import AlternatingLeastSquares
     else:

@@ -2,9 +2,9 @@
 
     python benchmarks/figures.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
-The store has the 454 published studies with 168,000 synthetic trials that reach the targets of every figure (1.8 GB).
-Missing studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of the
-measurements. Files are in the page cache. Every run is a separate process and includes the start of Python.
+The store contains the 454 published studies with 168,000 synthetic trials that reach the targets of every figure (1.8
+GB). Missing studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of
+the measurements. Files are in the page cache. Every run is a separate process and includes the start of Python.
 
 1. `python -m analysis figures --name shallue2018`: eleven PNG and eleven SVG files, with fits and bands. All panels and
    lines must be present. Reports the seconds and peak memory of a single run.

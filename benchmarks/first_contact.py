@@ -4,15 +4,15 @@
     python benchmarks/first_contact.py [--json FILE] [--only CHECK ...] [--smoke]
 
 Prints a line when a check begins, and a line for each of its numbers. The JSON file is rewritten after each check, so
-that results survive an interruption. Checks run one after another in separate processes, so that a crash or hang does
-not affect the others. The checks are:
+results survive an interruption. Checks run one after another in separate processes, so a crash or hang does not affect
+the other checks. The checks are:
 
 - device: JAX computes on the machine's accelerator rather than its CPU.
 - precision: float32 matmuls and convolutions have float32 accuracy, compared with float64 in NumPy, rather than the
   device's default of TF32 or bfloat16. With precision=bfloat16, a gradient is rounded as expected for bfloat16.
 - release: a rerun of a published study does not contradict the published results, and its first losses agree up to
   rounding.
-- lanes: 32 concurrent trials of digits against one at a time, measured in turn in one run.
+- lanes: 32 concurrent trials of digits compared with one at a time, measured alternately in one run.
 - resume: a sweep stopped by SIGTERM ends with exit code 75, and the same command resumes it. On a CPU, the tables are
   then equal to those of an uninterrupted sweep. On other devices, losses agree within 0.1 %.
 - speed:NETWORK: steps per second and fraction of the device's peak, as in benchmarks/training.py.
@@ -47,7 +47,7 @@ LEAST_SECONDS = 10.0  # minimum remaining time to start another check
 
 
 def environment(name: str) -> dict[str, str]:
-    """Returns the environment of a check: that of a worker with one device if the check computes on a device."""
+    """Returns the environment of a check, which is a worker's with one device if the check computes on a device."""
     from sweeps.launchers import local
 
     own = local.slots(1)[0][1] if CHECKS[name].on_device else {}
@@ -83,7 +83,7 @@ def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:
 def in_group(
     command: Sequence[str], output: Any, errors: Any, environment: dict[str, str]
 ) -> "Iterator[subprocess.Popen[Any]]":
-    """Yields a process in its own group. The whole group is killed at the end."""
+    """Yields a process in a separate group. The whole group is killed at the end."""
     process = subprocess.Popen(command, stdout=output, stderr=errors, cwd=ROOT, env=environment, start_new_session=True)
     with process:
         try:
@@ -163,7 +163,7 @@ def child(name: str, smoke: bool) -> Finding:
 
 
 def about(kind: str, count: int) -> dict[str, Any]:
-    """Returns the versions of the software, and JAX's name of the device, which a separate process determines.
+    """Returns the versions of the software, and JAX's name of the device, which is determined in a separate process.
 
     Raises:
       BadInput: JAX does not start or does not use the accelerators, for example because the driver is too old.

@@ -1,12 +1,12 @@
-"""Is a fit fast? The target for a fit with everything is 100 ms.
+"""Is a fit fast? The target for a complete fit is 100 ms.
 
     python benchmarks/fits.py [--json FILE] [--smoke]
 
-Everything is: points, weights, *pays up to* and *efficient up to* by both methods, the trials that halve them, the
-critical batch size with interval, verdict and checks, band and regimes. Curves have 100 trials at each of 6, 9, 11 and
-13 batch sizes, like curves from a store. Each curve is fitted at new batch sizes, for which grids of curves must be
-computed, and again at the same batch sizes. The simulations of `analysis coverage`, in which thousands of curves share
-a few grids, are also timed.
+A complete fit computes: points, weights, *pays up to* and *efficient up to* by both methods, the trials that halve
+them, the critical batch size with interval, verdict and checks, band and regimes. Curves have 100 trials at each of 6,
+9, 11 and 13 batch sizes, like curves from a store. Each curve is fitted at new batch sizes, which requires computing
+grids of curves, and again at the same batch sizes. The simulations of `analysis coverage` are also timed. In these,
+thousands of curves share a few grids.
 """
 
 import statistics

@@ -3,10 +3,10 @@
     python benchmarks/input.py [--json FILE] [--smoke]
 
 The input is JPEG files of 500×375 pixels, about 80 kB each, in array_record files like those of ImageNet. They are
-resized to 224×224 as in training. The benchmark reports images per CPU second, in a plain loop over the same functions
-and in a stream, and images per wall-clock second in batches of 8. It then simulates a device that needs 50 ms per step
-at any batch size, and reports the fraction of time that the device is busy, and the largest batch size for which this
-is at least 95 %. This requires the extra `data`.
+resized to 224×224, as during training. The benchmark reports images per CPU second, both in a plain loop over the same
+functions and in a stream, and images per wall-clock second in batches of 8. It then simulates a device that needs 50 ms
+per step at any batch size, and reports the fraction of time that the device is busy, and the largest batch size for
+which this is at least 95 %. This requires the `data` extra.
 """
 
 import io

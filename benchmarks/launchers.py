@@ -2,10 +2,10 @@
 
     python benchmarks/launchers.py [--also slurm] [--also ray] [--json FILE] [--smoke]
 
-Runs `python -m sweeps` with few and with many small studies (one trial of two steps each) that share a program, into
+Runs `python -m sweeps` with few and with many small studies (one trial of two steps each) that share a program, using
 new stores. The cost of a study is the difference per additional study, including its two steps. The cost of the same
 command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm requires a cluster that
-sbatch can reach from this machine, and --also ray requires the extra ray. With both, each study is a separate process
+sbatch can reach from this machine, and --also ray requires the ray extra. With either, each study is a separate process
 that starts JAX.
 """
 

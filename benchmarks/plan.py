@@ -4,13 +4,13 @@
 
 With --planning, measures only the CPU seconds of planning two large sweeps, without cached counts: 1,000 batch sizes
 with five seeds, and all workloads of Shallue et al. Then counts random sizes of each sweep one by one, and compares
-these counts with those of the plan.
+these counts with the counts of the plan.
 
-Otherwise, first compares measured times of matmuls with predictions of a probe from other sizes, each as the median of
-three. Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them.
+Otherwise, first compares the measured times of matmuls with predictions from a probe of other sizes (medians of three
+each). Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them.
 Predictions and measurements are CPU seconds of one worker for compilation, training and evaluation, without cached
-programs. Stores record wall-clock seconds, which include waiting if others use the machine. Predictions after the sweep
-are therefore multiplied by the fraction of time in which the worker was not waiting.
+programs. Stores record wall-clock seconds, which include waiting if other processes use the machine. Predictions after
+the sweep are therefore multiplied by the fraction of time that the worker was not waiting.
 """
 
 import json
@@ -82,7 +82,7 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
 
 
 def products(smoke: bool) -> dict[str, float]:
-    """Returns ratios of measured to predicted seconds of matmuls, of sizes that the probe does not measure."""
+    """Returns ratios of measured to predicted seconds of matmuls whose sizes are not measured by the probe."""
     most = 2e6 if smoke else 2e8
     sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
     others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
@@ -108,7 +108,7 @@ def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, An
 
 
 def planning_time(report: BenchmarkReport, folder: str) -> None:
-    """Reports CPU seconds of planning, and the largest error of counts relative to those of single studies."""
+    """Reports CPU seconds of planning, and the largest error of counts relative to the counts of single studies."""
     sizes = ",".join(map(str, range(1, 4 if report.smoke else 1001)))
     sweeps = {"1,000 batch sizes × 5 seeds": (f"batch_size={sizes}", "seed=0,1,2,3,4")}
     if not report.smoke:

@@ -3,7 +3,7 @@
     python benchmarks/quickstart.py [--against DIR] [--json FILE] [--smoke]
 
 The commands are those of the Makefile after installation, with a new store and a new cache folder. CPU time is the user
-and system time of a command and of all processes that it starts. --against first measures another checkout, with the
+and system time of a command and of all processes that it starts. --against first measures another checkout with the
 packages installed for this Python.
 """
 

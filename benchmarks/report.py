@@ -1,6 +1,6 @@
 """Benchmark reports: figures with units and targets, an exit code, and timing helpers.
 
-With --smoke, a benchmark uses tiny inputs to check that it runs, and targets do not count.
+With --smoke, a benchmark uses tiny inputs to check that it runs, and ignores targets.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class BenchmarkReport:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, name: str, value: float, unit: str, target: float | None = None) -> None:
-        """Adds a figure. ``target`` is the minimum value that passes."""
+        """Adds a figure. ``target`` is the smallest value that passes."""
         value = float(value)  # JSON does not support NumPy types
         target = None if self.smoke else target
         met = target is None or value >= target
@@ -87,7 +87,7 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> dict[str, list[Any]]:
-    """Runs all pieces of work in turn, round by round. Returns the results of each."""
+    """Alternates between all pieces of work, round by round. Returns the results of each."""
     results: dict[str, list[Any]] = {name: [] for name in work}
     for _ in tqdm(range(rounds), desc=label, disable=None):
         for name, piece in work.items():

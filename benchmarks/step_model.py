@@ -1,9 +1,9 @@
-"""Fits the constants of the cost model to published steps, and compares the forms that were tried.
+"""Fits the constants of the cost model to published steps, and compares the model forms that were tried.
 
     python benchmarks/step_model.py
 
-The constants belong in ``results/costs/step_constants.py``, and the tables in ``docs/predictions.md``. All errors are
-log₂ of predicted over published seconds, as median / 90 % quantile of their size.
+The constants belong in ``results/costs/step_constants.py``, and the tables in ``docs/predictions.md``. Errors are log₂
+of predicted over published seconds. The median and the 90 % quantile of their absolute values are shown.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from results.costs.step_model import Terms
 
 
 def matmuls(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Seconds of matmuls and attention: constant 0 is the fraction of the peak, 1 the cost of attention."""
+    """Returns the seconds of matmuls and attention. Constant 0 is the fraction of the peak, 1 the cost of attention."""
     return np.asarray((t.products + c[1] * t.attention) / c[0])
 
 
@@ -24,7 +24,7 @@ def combined(power: float, weights: float, *, joined: bool = False) -> Form:
 
     Args:
       power: the exponent.
-      weights: number of times that weights pass through the memory, or 0 if they count like activations.
+      weights: number of times that weights pass through memory, or 0 if they count like activations.
       joined: whether memory and links take turns, so their seconds are added first.
     """
 
@@ -37,7 +37,7 @@ def combined(power: float, weights: float, *, joined: bool = False) -> Form:
 
 
 def longest(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Returns the form without any sum: the longest of matmuls, memory and links."""
+    """Returns the form without a sum: the longest of matmuls, memory and links."""
     memory = c[2] * t.activations + 2 * t.weights
     return np.asarray(np.maximum(np.maximum(matmuls(c, t), memory), t.links) * (1 + c[3] * t.doublings))
 
@@ -53,7 +53,7 @@ def fitted_links(c: np.ndarray, t: Terms) -> np.ndarray:
 
 
 def fitted_weights(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Returns the form in which constant 4 is the number of times that weights pass through the memory."""
+    """Returns the form in which constant 4 is the number of times that weights pass through memory."""
     return combined(1.5, float(c[4]))(c, t)
 
 
@@ -90,7 +90,7 @@ def row(name: str, found: dict[str, object]) -> str:
 
 
 def of_predictor(predictor: Fitting, steps: list[PublishedStep]) -> dict[str, object]:
-    """Returns the left-out errors of a predictor."""
+    """Returns the held-out errors of a predictor."""
     by_generation = step_errors.left_out(steps, step_errors.generation, predictor)
     by_family = step_errors.left_out(steps, step_errors.family, predictor)
     return {

@@ -2,10 +2,10 @@
 
     python benchmarks/stores.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
-The store has the 454 published studies with 168,000 synthetic trials and 70 million measurements (1.3 GB). Missing
+The store contains the 454 published studies with 168,000 synthetic trials and 70 million measurements (1.3 GB). Missing
 studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of the
 measurements, and drops targets that depend on their number. Files are in the page cache, and the start of Python is not
-timed. The runs of part 1 are separate processes that take turns. Ratios are medians over pairs.
+timed. The runs of part 1 are separate processes that alternate. Ratios are medians over pairs.
 
 1. First step at a target for every workload and batch size, computed in three ways: scanning with commit records,
    `analysis steps` from envelopes by both rules (the fastest of twenty), and reading everything into pandas. All must
@@ -148,7 +148,7 @@ def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> No
 
 
 def commits(report: BenchmarkReport, folder: Path) -> None:
-    """Adds the cost of durability relative to an fsync, measured in turn."""
+    """Adds the cost of durability relative to an fsync, alternating between both."""
     costs: dict[str, list[float]] = {"fsync": [], "create": [], "commit": []}
     small = synthetic_store.studies(1e-3, most=SMOKE_STUDIES if report.smoke else COMMITS)
     tables = [(synthetic.study, synthetic_store.tables(synthetic, np.random.default_rng(0))) for synthetic in small]
@@ -167,9 +167,9 @@ def commits(report: BenchmarkReport, folder: Path) -> None:
 
 
 def verify(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
-    """Adds the number of measurements that one core verifies per second. More cores would contend for the GIL.
+    """Adds the number of measurements that one core verifies per second. Additional cores would contend for the GIL.
 
-    It is the fastest of five runs, because other load on the machine can only slow a run down.
+    The fastest of five runs counts, because other load on the machine can only slow a run down.
     """
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     program = (
@@ -196,7 +196,7 @@ def _run(way: str, folder: Path, every: int) -> TimedAnswers:
 
 
 def _agreement(runs: dict[str, list[TimedAnswers]]) -> float:
-    """Returns the fraction of the studies read by pandas for which scan and envelopes give the same answer."""
+    """Returns the fraction of the studies read by pandas for which the scan and the envelopes give the same answer."""
     (truth, *_), (scan, *_), (enveloped, *_) = (runs[way] for way in ("pandas", "scan", "envelopes"))
     same = [scan.answers.get(name) == enveloped.answers.get(name) == steps for name, steps in truth.answers.items()]
     return float(np.mean(same)) if scan.answers.keys() == enveloped.answers.keys() else 0.0

@@ -34,9 +34,9 @@ ARGUMENTS = {"--store": {"type": Path}, "--share": {"type": float, "default": 1.
 
 
 class SyntheticStudy(NamedTuple):
-    """A study to write, its number of trials by status, and the number of evaluations per complete trial.
+    """A study to write, with the number of trials by status and the number of evaluations per complete trial.
 
-    ``path`` is its folder in the published archive if trials must be plausible, otherwise empty.
+    ``path`` is the study's folder in the published archive if trials must be plausible, otherwise empty.
     """
 
     study: Recorded
@@ -79,7 +79,7 @@ def _space(path: str) -> SearchSpace:
 
 
 def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    """Draws the three tables of a study. As in the archive, evaluations become rarer over a trial."""
+    """Draws the three tables of a study. As in the archive, evaluations become rarer during a trial."""
     if synthetic.path:
         return _plausible_tables(synthetic, rng)
     status = rng.permutation(np.repeat(STATUSES, synthetic.counts))
@@ -151,7 +151,7 @@ def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dic
 
 
 def write(folder: Path, synthetics: Sequence[SyntheticStudy], seed: int = 0) -> Iterator[int]:
-    """Writes missing studies on all cores, and yields the number of rows of each."""
+    """Writes missing studies using all cores, and yields the number of rows of each."""
     folder.mkdir(parents=True, exist_ok=True)
     visible = {commit.name for commit in store.catalogue(folder)}
     jobs = [(folder, each, (seed, i)) for i, each in enumerate(synthetics) if each.study.name not in visible]

@@ -7,10 +7,10 @@
     python benchmarks/targets.py results/local/pilot
 
 The target is the lowest validation loss that any trial of the pilot reaches within a fraction of its budget, rounded up
-to two digits. The fraction is an eighth on digits and a half on pydoc, so that optimizers or batch sizes that are
-slower by up to a factor of eight or two can also reach the target. The budget of pydoc is two epochs. In an eighth of
-it, models learn little more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs. Trials of
-the pilot are not part of any sweep, because the trials of a study depend on its targets.
+to two digits. The fraction is an eighth for digits and a half for pydoc. Optimizers or batch sizes that are slower by
+up to a factor of eight or two can then also reach the target. The budget for pydoc is two epochs. In an eighth of this
+budget, models learn little more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs. Trials
+of the pilot are not part of any sweep, because the trials of a study depend on its targets.
 """
 
 import argparse

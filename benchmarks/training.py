@@ -2,17 +2,17 @@
 
     python benchmarks/training.py [--against DIR] [--precision bfloat16] [--json FILE] [--smoke]
 
-1. Steps per second of one trial on one device, without evaluations: the engine's compiled calls in turn with a
-   hand-written flax/optax loop over a jitted step with donated arguments. The loop has the same data on the device and
+1. Steps per second of one trial on one device, without evaluations: the engine's compiled calls, alternating with a
+   hand-written flax/optax loop over a jitted step with donated arguments. The loop uses the same data on the device and
    the same precision. ResNet-50 and Transformer base run at full size on accelerators and in a tiny version on CPUs.
    The small tasks run on both.
 2. Model FLOPs utilization = M × steps per second / peak. M is the number of FLOPs of the matmuls and convolutions in
-   the loss and gradient of one step, two per multiply-add (``harness.compiled.jaxpr_cost``). The peak is the vendor's
-   number for dense bfloat16 matmuls (``PEAKS``).
+   the loss and gradient of one step, counting two per multiply-add (``harness.compiled.jaxpr_cost``). The peak is the
+   vendor's number for dense bfloat16 matmuls (``PEAKS``).
 3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or into
    four microbatches, relative to one lane per device.
-4. With --against DIR: CPU seconds of training whole studies, in another checkout and this one in turn. Each checkout
-   runs its own copy of this file.
+4. With --against DIR: CPU seconds of training whole studies, alternating between another checkout and this one. Each
+   checkout runs its own copy of this file.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Network(NamedTuple):
     Attributes:
       dataset: name in the registry during the benchmark.
       inputs, labels: shapes of one example.
-      classes: number of classes of the labels.
+      classes: number of label classes.
       model, options: model in the registry and its options.
       batch_size: number of examples per step.
       steps: number of steps per call.
@@ -213,7 +213,7 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 def by_hand(key: Any, steps: int) -> Callable[[], float]:
     """Returns a function that measures steps per second of a hand-written loop with a donated jitted step.
 
-    Its float32 matmuls have full precision, like ours. Accelerators reduce it by default.
+    Like our engine, it uses full-precision float32 matmuls. Accelerators reduce the precision by default.
     """
     import jax
     import jax.numpy as jnp
@@ -260,7 +260,7 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
 
 
 def speed(report: Any, precision: str) -> None:
-    """Adds the rates of the engine and the hand-written loop, measured in turn, and the fraction of the peak."""
+    """Adds the rates of the engine and the hand-written loop, measured alternately, and the fraction of the peak."""
     import jax
     from report import in_turn, median_ratio
 
@@ -341,7 +341,7 @@ def measured(smoke: bool) -> None:
 
 
 def against(report: Any, other: Path) -> None:
-    """Adds the CPU time of another checkout relative to this one, measured in turn."""
+    """Adds the CPU time of another checkout relative to this one, measured alternately."""
 
     def by(checkout: Path) -> dict[str, float]:
         environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}

@@ -2,7 +2,7 @@
 
     python benchmarks/workers.py [--json FILE] [--smoke]
 
-Runs the complete sweep with the local launcher into temporary stores: once to fill the compilation cache, then with one
+Runs the complete sweep with the local launcher and temporary stores: once to fill the compilation cache, then with one
 worker and with two. Each worker is bound to one core.
 """
 

@@ -1,4 +1,4 @@
-"""Runners of each kind of study: functions that run its trials and answer questions about its costs.
+"""Runners for each kind of study: functions that run its trials and answer questions about its costs.
 
 Modules that import JAX are imported when a study of their kind first runs, so that listing the runners is fast.
 """
@@ -45,7 +45,7 @@ class Job:
       best: results of trials that have already run. Exact pruning starts from them.
       on_progress: called with the progress of the run.
       on_finished: called with newly finished trials.
-      confirming: called when all trials have ended and been reported. Returns further trials that confirm the best
+      confirming: called when all trials have ended and been reported. Returns additional trials that confirm the best
         ones.
       shutdown: shutdown state of this process. The process does not end during a write.
     """
@@ -68,25 +68,25 @@ class Runner(NamedTuple):
     Attributes:
       run: function that runs a job and returns the outcome of each trial.
       evaluations: function that returns the steps at which a study's trials are evaluated and may end, up to the
-        budget. By default these are all steps.
+        budget. By default, these are all steps.
       programs: function that returns the key of a study's compiled programs. Studies with equal keys share them.
       over_hosts: whether multi-host runs are supported.
-      saves_in_parts: whether each process of a multi-host run saves a part of a trial. All then need access to one
-        folder.
-      after_death: function that removes a possible cause of the death of a study's process before a retry.
-      counts: function that counts the costs of a study from shapes only, given its plan, the source of its data and
-        settings. None for kinds without predicted costs.
+      saves_in_parts: whether each process of a multi-host run saves a part of a trial. If so, all processes need access
+        to the same folder.
+      after_death: function called before the retry of a crashed process. It removes a possible cause of the crash.
+      counts: function that counts the costs of a study from its shapes, given the plan, the data source and settings.
+        None for kinds without predicted costs.
       counts_of_sizes: function that counts the costs of studies of a family, by number of examples in a step. Its
-        arguments are those of ``counts`` for one of the studies, and the numbers of examples. Studies of other kinds
-        are counted one by one.
-      family: function that returns a key of a study. Studies with equal keys only differ in the batch size and in
+        arguments are those of ``counts`` for one of the studies, and the numbers of examples. By default, studies are
+        counted one by one.
+      family: function that returns a key of a study. Studies with equal keys differ only in the batch size and in
         numbers that do not change programs.
-      verdict: function that compiles a study for a topology, given the same arguments and the topology. None for kinds
-        without predicted costs.
+      verdict: function that compiles a study for a topology, given the arguments of ``counts`` and the topology. None
+        for kinds without predicted costs.
       process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
         process.
       examples: function that returns the number of examples in a step, on which its cost depends.
-      lanes: whether a program runs several trials, and can divide a batch over devices.
+      lanes: whether a program can run several trials and divide a batch over devices.
     """
 
     run: Callable[[Job], Outcomes]
@@ -182,7 +182,7 @@ RUNNERS = {
 
 
 def answer(question: Question) -> Answer:
-    """The answer to a question, as plain data."""
+    """Returns the answer to a question as plain data."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
     assert runner.counts is not None and runner.verdict is not None  # checked by callers
@@ -195,10 +195,10 @@ def answer(question: Question) -> Answer:
 
 
 def answer_all() -> None:
-    """Answers the questions of ``harness.costs.questions`` from standard input, one line of JSON each.
+    """Answers the questions of ``harness.costs.questions`` from standard input (one JSON line each).
 
-    Prints one line per question: the fields of ``Counts``, those of ``Verdict`` if it has a topology, or ``refused``.
-    Studies of a family are counted together when the first of them is answered.
+    Prints one line per question: the fields of ``Counts``, the fields of ``Verdict`` if there is a topology, or
+    ``refused``. Studies of a family are counted together when the first of them is answered.
     """
     gc.set_threshold(GARBAGE)
     questions = [_question(line) for line in sys.stdin]
@@ -218,7 +218,7 @@ def _question(line: str) -> Question:
 
 
 def _family(question: Question) -> Hashable:
-    """Returns a key of questions that are answered together. Compiling is answered one by one."""
+    """Returns a key of questions that are answered together. Questions that compile are answered one by one."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
     if question.topology is not None or runner.counts_of_sizes is None:

@@ -25,19 +25,20 @@ class Settings:
     """Settings of a run. On a CPU, only ``shards`` and ``microbatches`` affect the results of a finished trial.
 
     Attributes:
-      lanes: number of trials to run concurrently, rounded up to a multiple of the devices they are divided over. The
-        default depends on the study.
+      lanes: number of trials to run concurrently, rounded up to a multiple of the number of devices they are divided
+        over. The default depends on the study.
       lane_strategy: ``map``, ``vmap``, or ``auto``, which is map on a CPU and vmap on GPUs and TPUs.
       time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit), or None for no limit.
       flush_seconds: interval at which finished trials are reported while others train.
       shards: number of devices that each batch is divided over. Values above 1 change results within rounding. By
         default (None), the smallest number that fits in memory.
-      mesh: devices of each trial, such as ``data:2 model:4``. Batches are divided over the axis ``data``, as with
-        ``shards``, which is the mesh by default.
+      mesh: devices of each trial, such as ``data:2 model:4``. Batches are divided over the ``data`` axis. By default,
+        the mesh has only this axis, of size ``shards``.
       layout: tensor axes of the model that are divided over mesh axes, such as ``embed:data mlp:model``, or the name of
         a preset. Changes results within rounding.
-      microbatches: number of parts in which each shard of a batch is processed, one after another, to save memory.
-        Values above 1 change results within rounding. By default (None), the smallest number that fits in memory.
+      microbatches: number of parts that each shard of a batch is divided into. They are processed one after another to
+        save memory. Values above 1 change results within rounding. By default (None), the smallest number that fits in
+        memory.
       checkpoint_seconds: minimum interval between checkpoints of running trials. With None, they are saved only when
         the run is stopped. Resuming does not change results.
       checkpoint_dir: folder or URL of the checkpoints. By default (None), they are stored with the results of their
@@ -91,7 +92,8 @@ class Record:
       metrics: arrays [rows] by name: float32 metrics, then additional columns of the kind (see
         ``results.plans.kinds``).
       compile_seconds: seconds spent on building programs in this run (for a factorization, before its first epoch).
-      train_seconds, evaluate_seconds, run_seconds: seconds in training, in evaluations and in total, without compiling.
+      train_seconds, evaluate_seconds, run_seconds: seconds spent on training, on evaluations and in total, excluding
+        compilation.
       trial_steps: number of steps taken, summed over trials. Even in a partial record, this number and the seconds
         cover all trials of the run so far. They are None if the run did not take a step.
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.

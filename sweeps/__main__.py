@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 def _note_withdrawn(folder: Folder) -> None:
-    """Reports stored studies that this sweep does not resume because their data were withdrawn."""
+    """Reports stored studies that this sweep does not resume because their data have been withdrawn."""
     from results.catalog import withdrawn
 
     for note in withdrawn.of_store(folder) if folder.is_dir() else ():
@@ -79,7 +79,7 @@ def _dry_run(request: "Request") -> int:
 
 
 def _sweep(request: "Request", hook: "Hook") -> int:
-    """Runs the trials of a request that its store lacks, and returns the exit code."""
+    """Runs the trials of a request that are missing from its store, and returns the exit code."""
     from sweeps import planning
     from sweeps.kind_configs import READERS
 
@@ -130,7 +130,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
 
 
 def _show_no_rows() -> None:
-    """Prints an empty table if CSV or JSON was asked for."""
+    """Prints an empty table if CSV or JSON was requested."""
     if printing.is_data():
         printing.show(_HEADER, (), str)
 

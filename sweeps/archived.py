@@ -1,6 +1,6 @@
-"""Replaces ``protocol=archive`` by the numbers of a study in the imported archive of Shallue et al. 2018.
+"""Replaces ``protocol=archive`` with the numbers of a study in the imported archive of Shallue et al. 2018.
 
-This happens while a command line is composed, so plans and the words of single studies do not need the archive again.
+This happens while a command line is composed, so plans and the words of single studies do not depend on the archive.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def with_numbers(config: Config, words: Words) -> tuple[dict[str, Any], Words]:
-    """Returns the configuration and the words of a study, with ``protocol=archive`` replaced by its numbers.
+    """Returns the configuration and the words of a study, with ``protocol=archive`` replaced by the archive's numbers.
 
     Raises:
       BadInput: the archive was not imported, or it does not have the study.

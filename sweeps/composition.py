@@ -1,4 +1,4 @@
-"""Composes the configuration of every study on a command line, with one-line errors."""
+"""Composes the configuration of every study on a command line. Errors are one line each."""
 
 import dataclasses
 import functools
@@ -50,10 +50,10 @@ class _Base(NamedTuple):
 
 @dataclasses.dataclass
 class _Model:
-    """A composed point. Points that differ from it only in scalar values are derived from copies.
+    """A composed point. Points that differ only in scalar values are derived from copies of it.
 
     Attributes:
-      config: configuration of the point, on which new values are tried.
+      config: configuration of the point, used to try new values.
       plain: configuration as plain data.
       texts: overrides of the point, by key.
       known: values by override, converted to the schema's types.
@@ -66,7 +66,7 @@ class _Model:
 
     @classmethod
     def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
-        """Returns the model of a point, or None if an override could change several values, as with interpolation."""
+        """Returns the model of a point, or None if an override could change several values (by interpolation)."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
@@ -135,7 +135,7 @@ def compose_points(line: CommandLine) -> list[Point]:
 
 
 def _composed(line: CommandLine) -> list[Point]:
-    """Composes every study as ``compose_points``, but keeps ``protocol=archive``."""
+    """Like ``compose_points``, but keeps ``protocol=archive``."""
     parsed = overrides.parse(line.overrides)
     for override in parsed:
         overrides.check(override)
@@ -169,7 +169,7 @@ def _composed(line: CommandLine) -> list[Point]:
 
 
 def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
-    """Splits a command line into one for each preset it combines. Empty for a single preset that has its own file.
+    """Splits a command line into one per preset that it combines. Empty for a single preset that has its own file.
 
     Raises:
       BadInput: there are several presets, or a preset is a sweep, but -m is missing.
@@ -251,7 +251,7 @@ def _words(point: Iterable[Override]) -> Words:
 
 
 def _copied(plain: Any) -> Any:
-    """Copies plain data, faster than the general ``copy.deepcopy``."""
+    """Copies plain data. This is faster than ``copy.deepcopy``."""
     if isinstance(plain, dict):
         return {key: _copied(value) for key, value in plain.items()}
     return [_copied(value) for value in plain] if isinstance(plain, list) else plain
@@ -296,7 +296,7 @@ def _searched(key: str, config: DictConfig) -> str:
 
 
 def _with(base: _Base, point: Overrides) -> DictConfig:
-    """Returns a base with the values of a point, as Hydra would compose it. Raises the same errors."""
+    """Returns a base with the values of a point, as Hydra would compose it. Raises the same errors as Hydra."""
     config = base.config.copy()
     try:
         for override in point:

@@ -1,4 +1,4 @@
-"""Shows the progress of a sweep, as a bar on a terminal or as a line every few seconds, and writes heartbeats."""
+"""Shows the progress of a sweep (a bar on a terminal, otherwise a line every few seconds) and writes heartbeats."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ BAR_COLUMNS = 17  # width of the bar and its percentage
 
 
 class Display:
-    """The display of a running sweep. Used as a context manager, it removes its heartbeats on exit.
+    """The display of a running sweep. Use it as a context manager, which removes its heartbeats on exit.
 
     Args:
       store: folder of the store.
@@ -128,7 +128,7 @@ class Display:
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _write(self, line: str, event: str, study: str) -> None:
-        """Writes a line above the bar (without a bar: with the time of day), and sends it as an event of a study."""
+        """Writes a line above the bar (or, without a bar, with the time of day). Sends it as an event of a study."""
         self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
         self._notify(event, line, study=study)
 
@@ -180,7 +180,7 @@ def _time() -> str:
 
 
 def short_names(slugs: StringMap) -> dict[str, str]:
-    """Returns slugs without the words that all of them start with, by the same keys."""
+    """Returns slugs without their common leading words, by the same keys."""
     words = {name: slug.split("-") for name, slug in slugs.items()}
     columns = list(zip(*words.values(), strict=False))
     shared = sum(itertools.accumulate((len(set(column)) == 1 for column in columns), min)) if len(words) > 1 else 0
@@ -195,5 +195,5 @@ def clock(seconds: float) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Truncates a text to a width, marked with …."""
+    """Truncates a text to a width and marks the cut with …."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"

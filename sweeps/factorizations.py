@@ -27,7 +27,7 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
     """Returns the study of a factorization's configuration, and its data source (registry name and options).
 
     Raises:
-      BadInput: the configuration is invalid. Only checks that do not read the data are made.
+      BadInput: the configuration is invalid. Checks that would read the data are omitted.
     """
     ratings = config["ratings"]
     als = config["als"]
@@ -63,7 +63,7 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
       say: called with messages for the user about the data and emulated cores.
 
     Raises:
-      BadInput: the data cannot be used, or do not match a study.
+      BadInput: the data cannot be used or do not match a study.
     """
     by_data = grouped(studies, lambda one: (one.study.dataset, one.study.dataset_version))
     lines = []
@@ -84,7 +84,7 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
 
 
 def notes(studies: Sequence[Factorization]) -> list[str]:
-    """Returns notes for readers of their plans."""
+    """Returns notes for readers of the studies' plans."""
     return ["a step of als is an epoch, and its studies run one after another"]
 
 

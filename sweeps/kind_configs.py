@@ -16,15 +16,15 @@ class Reader(NamedTuple):
     """A reader of configurations of one kind of study.
 
     Attributes:
-      noun: name of such studies in messages.
-      shape: dataclass of the keys of this kind, in addition to those of all studies.
-      sections: keys that only tasks of this kind set. In studies of other kinds they are null.
+      noun: name of these studies in messages.
+      shape: dataclass of the keys of this kind, in addition to the keys of all studies.
+      sections: keys that are set only by tasks of this kind. In studies of other kinds, they are null.
       read: function that reads a configuration (plain data) into a study. Raises BadInput if it is invalid.
       command: command of ``python -m analysis`` that reads the results.
       notes: function that returns notes for readers of some plans.
       data_lines: function that returns lines for the user about the data of studies, called before they run.
       examples: function that returns the number of examples or links in a step of a study, or infinity if unknown.
-      make_ready: function that prepares the data of studies, and reports on them line by line.
+      make_ready: function that prepares the data of studies and reports on them line by line.
     """
 
     noun: str

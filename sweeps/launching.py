@@ -1,4 +1,4 @@
-"""Launchers by their names in `conf/launcher`: ways to run the studies of a sweep."""
+"""Launchers by name in `conf/launcher`: ways to run the studies of a sweep."""
 
 import dataclasses
 

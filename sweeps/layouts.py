@@ -94,7 +94,7 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
 
 
 def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
-    """Returns the plan's fields of a Transformer, and its named axes."""
+    """Returns the plan's fields about a Transformer, and its named axes."""
     shape = _shape(step)
     changed = [f"{name}{value}".lower() for name, value in sorted(step["shape"].items())]
     fields = {
@@ -108,7 +108,7 @@ def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
 
 
 def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
-    """Returns the options of a task's own data set, the plan's fields of its step, and the model's named axes."""
+    """Returns the options of a task's own data set, the plan's fields about its step, and the model's named axes."""
     from harness.step import shardings
 
     step = config["step"]
@@ -147,7 +147,7 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
 
 
 def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) -> None:
-    """Raises BadInput unless the model has the tensors that are kept."""
+    """Raises BadInput unless the model has the tensors to keep."""
     from harness.runners import layouts
 
     known = layouts.kept_names(study, source)
@@ -156,7 +156,7 @@ def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) 
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
-    """Returns notes for readers of their plans."""
+    """Returns notes for readers of the studies' plans."""
     engines = {study.engine_name for study in studies}
     texts = {
         EMULATED: "emulated devices show results, redundancy, memory and bytes, but not speed",

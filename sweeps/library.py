@@ -6,10 +6,10 @@
     tables = sweeps.measure(studies, "results/mine")
 
 Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
-and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script.
-A model of your own is a function in a module: ``study(model=my_models.net)``, or ``model={"name": my_models.net,
+and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script. To use
+your own model, pass a function from a module: ``study(model=my_models.net)``, or ``model={"name": my_models.net,
 "width": 64}`` with options. Workers import it, so it cannot be defined in the script or the notebook. Imports are
-inside functions so that importing this module is fast.
+inside functions, which makes importing this module fast.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ def study(**values: Any) -> Study:
       values: numbers, strings, booleans, None, lists and dicts by key, such as ``batch_size=64``.
 
     Raises:
-      BadInput: the study is invalid. The checks are those of a command line.
+      BadInput: the study is invalid. The checks are the same as for a command line.
     """
     if "experiment" in values:
         raise BadInput("experiment is the name of a sweep. Pass it to sweep().")
@@ -50,8 +50,8 @@ def sweep(**values: Any) -> list[Study]:
     """Returns the validated studies of a sweep without running them. Does not import JAX.
 
     Args:
-      values: as for ``study``, but a list or tuple is an axis, and each combination is a study. To pass a list as a
-        value, wrap it in another list. ``experiment="quickstart"`` selects a preset, which other values override.
+      values: like those of ``study``, but a list or tuple is an axis, and each combination is a study. To pass a list
+        as a value, wrap it in another list. ``experiment="quickstart"`` selects a preset, which other values override.
 
     Raises:
       BadInput: a study is invalid.
@@ -72,16 +72,16 @@ def measure(
     Args:
       studies: studies from ``study`` or ``sweep``.
       store: folder of the store. It is created if it does not exist.
-      workers: number of processes, by default one per physical core or accelerator.
+      workers: number of processes. Defaults to one per physical core or accelerator.
       settings: settings of the run, such as the time limit.
       report: called with messages about the data.
 
     Returns:
-      The pandas tables ``studies``, ``trials`` and ``measurements``, as from ``results.store.read``.
+      The pandas tables ``studies``, ``trials`` and ``measurements``, like those from ``results.store.read``.
 
     Raises:
-      BadInput: the store is not writable or has a different plan, or the data do not match a study.
-      RuntimeError: studies failed. The others are stored. Repeating the call retries the failed ones.
+      BadInput: the store is not writable or contains a different plan, or the data do not match a study.
+      RuntimeError: some studies failed. The others are stored. Repeating the call retries the failed ones.
     """
     import pandas as pd
 
@@ -110,7 +110,7 @@ def measure(
 
 
 def _named(values: Fields) -> Fields:
-    """Returns values with the qualified names of models that are given as functions."""
+    """Returns values in which models given as functions are replaced by their qualified names."""
     model = values.get("model")
     if callable(model):
         return {**values, "model": packages.name_of(model)}

@@ -1,4 +1,4 @@
-"""Limits of a sweep and its studies: hours, device-hours and failures. At a limit, studies are saved and ended."""
+"""Limits of a sweep and its studies: hours, device-hours and failures. Reaching one saves and ends the studies."""
 
 import math
 import time
@@ -69,7 +69,7 @@ class Limits:
         return None
 
     def is_over(self, name: str) -> bool:
-        """Returns whether a running study has reached its own limit or a limit of the sweep."""
+        """Returns whether a running study has reached one of its own limits or a limit of the sweep."""
         most = self.study.max_device_hours
         if most is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR
@@ -80,7 +80,7 @@ class Limits:
 
 
 def of_configuration(asked: Config) -> tuple[Bounds, Bounds]:
-    """Returns the limits of a sweep and of each study from the configuration ``limits``. Raises BadInput."""
+    """Returns the limits of a sweep and of each study from the ``limits`` configuration. Raises BadInput if invalid."""
     for key in ("sweep", "study"):
         for name, value in asked[key].items():
             if value is not None and not (value > 0 and math.isfinite(value)):

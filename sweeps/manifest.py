@@ -1,6 +1,6 @@
 """python -m sweeps.manifest …: writes one JobSet for each study of `python -m sweeps …`, to run it on Kubernetes.
 
-The output is YAML for `kubectl apply -f -`. Words are those of a sweep, without `launcher`, and these:
+The output is YAML for `kubectl apply -f -`. Words are those of a sweep, except for `launcher`, and these:
 
   topology=v6e:4x4       TPU slice of each study: v4, v5e, v5p, v6e or tpu7x, and its chips
   machine=TYPE           machine type of the hosts (default: the one with the fewest hosts)
@@ -17,8 +17,8 @@ The output is YAML for `kubectl apply -f -`. Words are those of a sweep, without
   restarts=3             restarts that are not free
   out=DIR                writes a file for each JobSet instead of printing them
 
-Preempted studies restart for free if they took a step. limits.study.max_hours limits the time of each study. Manifests
-do not contain credentials. This command contacts neither the cluster nor the store.
+Preempted studies restart for free if they have taken a step. limits.study.max_hours limits the time of each study.
+Manifests do not contain credentials. This command contacts neither the cluster nor the store.
 """
 
 import shlex
@@ -149,7 +149,7 @@ def _count(given: dict[str, str], key: str) -> int | None:
 
 
 def _texts(request: "Request", store: str, machines: Machines, options: jobset.Options) -> dict[str, str]:
-    """Returns the YAML of each study's JobSet, by its name."""
+    """Returns the YAML of each study's JobSet, by name."""
     import yaml
 
     from sweeps.launchers.launcher import devices_asked
@@ -175,7 +175,7 @@ def _texts(request: "Request", store: str, machines: Machines, options: jobset.O
 
 
 def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: jobset.Options) -> str:
-    """Returns the line that submits a study with the program gcluster of GoogleCloudPlatform/cluster-toolkit."""
+    """Returns the line that submits a study with gcluster, a program in GoogleCloudPlatform/cluster-toolkit."""
     command = shlex.join(jobset.command(words, store, machines, None))
     line = ["gcluster", "job", "submit", "-n", name, "-e", command, "--compute-type", machines.compute_type]
     if machines.topology:

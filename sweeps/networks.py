@@ -25,7 +25,7 @@ class Tuning(NamedTuple):
     """The part of a study that a protocol replaces: fields of ``BatchStudy``, with ranges as in a configuration.
 
     Attributes:
-      study: folder of the study in the archive that has this protocol, or empty.
+      study: archive folder of the study that has this protocol, or empty.
     """
 
     schedule: str
@@ -152,7 +152,7 @@ def _default_targets(dataset: Dataset) -> tuple[Target, ...]:
 
 
 def _confirm_top(config: Config) -> int:
-    """Returns the number of candidates: as requested, or by default several with whole curves and one without."""
+    """Returns the number of candidates, as requested. The default is several with whole curves and one without."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
     return DEFAULT_CANDIDATES if config["confirm"] and _pruning(config) == "off" else 1
@@ -163,7 +163,7 @@ def _pruning(config: Config) -> str:
 
 
 def _model(chosen: object) -> Config:
-    """Returns the key model, a name or a dict of a name and options, as a dict."""
+    """Returns the ``model`` key (a name, or a dict with a name and options) as a dict."""
     model = {"name": chosen} if isinstance(chosen, str) else chosen
     if not isinstance(model, Mapping) or not isinstance(model.get("name"), str):
         raise BadInput(f"model={chosen!r} is neither a name nor a dict with a name, such as {{name: vgg, width: 8}}")
@@ -171,10 +171,10 @@ def _model(chosen: object) -> Config:
 
 
 def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
-    """Returns the options of a task's model, as its plan lists them, and the model.
+    """Returns the options of a task's model, as listed in its plan, and the model.
 
     Raises:
-      BadInput: an option is wrong, or the model does not take this data set.
+      BadInput: an option is wrong, or the model does not accept this data set.
     """
     name, of = task["model"].get("name"), task["dataset"]
     registry.check("model", name)
@@ -199,7 +199,7 @@ def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
 
 
 def _check_layout(dataset: Dataset, model: str, options: Config, config: Config, division: Division) -> None:
-    """Raises BadInput for a layout that the model does not have. Traces the model, without using a device."""
+    """Raises BadInput for a layout that the model does not support. Traces the model without using a device."""
     from harness.step import shardings
 
     workload = registry.workload(dataset, model, options, config["optimizer"]["name"])
@@ -252,8 +252,8 @@ def _evaluation_spacing(task: Config, dataset: Dataset, batch_size: int) -> floa
     """Returns the steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
 
     An evaluated example counts as much as a training example, although it does not need a backward pass, because large
-    evaluation batches use caches less efficiently. Work is counted rather than timed, so that the grid is the same on
-    every machine.
+    evaluation batches use caches less efficiently. Work is counted rather than timed, so the grid is the same on every
+    machine.
     """
     share = task["evaluation_share"]
     if not 0 < share <= 1:

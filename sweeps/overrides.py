@@ -66,10 +66,11 @@ own_files: dict[str, dict[str, Path]] = {"task": {}, "optimizer": {}}
 def read_own(words: Sequence[str]) -> Words:
     """Adds the folder in ``tasks=DIR`` to the choices of groups, and returns the words with its absolute path.
 
-    The folder has a YAML file for each task, and optionally a folder ``optimizer`` with a file for each optimizer.
+    The folder contains a YAML file for each task and, optionally, an ``optimizer`` folder with a file for each
+    optimizer.
 
     Raises:
-      BadInput: there is no such folder, it has no files, or a name is already taken.
+      BadInput: the folder does not exist or contains no files, or a name is already taken.
     """
     found = [word for word in words if word.startswith("tasks=")]
     check_once(found)
@@ -100,7 +101,7 @@ def file_of(group: str, name: str) -> Path:
 
 
 def task(name: str) -> Fields:
-    """Returns the keys of a task that trains a network, as plain data. Raises BadInput for any other name."""
+    """Returns the keys of a task that trains a network as plain data. Raises BadInput for any other name."""
     check_choice("step.task", name, options("task"))
     path = file_of("task", name)
     if path.read_text().startswith("# @package _global_"):
@@ -129,7 +130,7 @@ class _Presets(NamedTuple):
 
     Attributes:
       united: presets that a preset combines.
-      words: overrides that a preset stands for.
+      words: overrides that a preset expands to.
       places: file that lists a preset, and its key in that file.
     """
 
@@ -142,7 +143,7 @@ class _Presets(NamedTuple):
 def _presets() -> _Presets:
     """Reads presets that combine others, and presets listed in tables.
 
-    A table is a file with a mapping ``presets`` from names to overrides or to lists of presets. The table itself is a
+    A table is a file with a ``presets`` mapping from names to overrides or to lists of presets. The table itself is a
     preset that combines all of its entries, unless its name is ``presets.yaml``.
 
     Raises:
@@ -183,7 +184,7 @@ def _words_in(path: Path, key: str, content: Any) -> Words:
 
 
 def tasks(kind: str) -> list[str]:
-    """Returns the names of the tasks whose studies are of a kind."""
+    """Returns the names of the tasks for studies of a given kind."""
     return [
         name
         for name in options("task")
@@ -192,7 +193,7 @@ def tasks(kind: str) -> list[str]:
 
 
 def launcher_keys(name: str) -> list[str]:
-    """Returns the keys of a launcher, which are those in its file in conf/launcher, such as `name` and `workers`."""
+    """Returns the keys in a launcher's file in conf/launcher, such as `name` and `workers`."""
     return [str(key) for key in OmegaConf.load(Path(conf.__path__[0]) / "launcher" / f"{name}.yaml")]
 
 
@@ -203,7 +204,7 @@ def united(preset: str) -> list[str]:
 
 
 def words_of(preset: str) -> Words:
-    """Returns the overrides that a preset stands for: those in its table, or ``+experiment=NAME``."""
+    """Returns the overrides that a preset expands to: those in its table, or ``+experiment=NAME``."""
     return _presets().words.get(preset, (f"+experiment={preset}",))
 
 
@@ -246,7 +247,7 @@ def as_text(text: str) -> str:
 
 
 def as_words(values: Fields) -> Words:
-    """Returns overrides for values by key, as in ``sweeps.sweep``. A list or tuple is an axis.
+    """Returns overrides for the keyword arguments of ``sweeps.sweep``. A list or tuple is an axis.
 
     Raises:
       BadInput: an axis is empty, or a value cannot be written in Hydra's grammar.
@@ -336,7 +337,7 @@ def _check_named(what: str, word: str, known: Sequence[str]) -> None:
 
 
 def values(override: Override) -> Iterator[str]:
-    """Yields each ``key=value`` that an override stands for."""
+    """Yields each ``key=value`` that an override expands to."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         yield f"{key}={override.get_value_element_as_str()}"

@@ -1,7 +1,7 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and the predicted cost.
 
 This command does not run any study. It predicts FLOPs, memory, seconds per step and device-hours of each study from
-shapes, without reading data. Columns with predictions are labelled "predicted" and give a range that includes 90 % of
+shapes, without reading data. Columns with predictions are labelled "predicted" and contain a range that covers 90 % of
 runs.
 
   device=h100 devices=8   predicts for devices that this machine does not have, from counts and a table of hardware
@@ -244,7 +244,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
 
 
 def _excess(cost: "StudyCost") -> float | None:
-    """Returns the bytes by which a study exceeds a device's memory. None if it fits, or if unknown."""
+    """Returns the bytes by which a study exceeds a device's memory, or None if it fits or this is unknown."""
     verdict = cost.verdict
     if cost.fits is not False:
         return None
@@ -408,7 +408,7 @@ def _idle(costs: Sequence["StudyCost"]) -> list[str]:
 
 
 def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
-    """Returns lines about studies that do not fit, or only fit with divided batches."""
+    """Returns lines about studies that do not fit, or fit only with divided batches."""
     lines = []
     for cost in costs:
         verdict = cost.verdict

@@ -1,4 +1,4 @@
-"""Requests: reads a command line or studies into plans, finds missing trials, and runs them."""
+"""Turns a command line or studies into requests, finds missing trials, and runs them."""
 
 import dataclasses
 import os
@@ -53,12 +53,12 @@ class Request:
       settings: settings of each run.
       store: folder of the results.
       launcher: configuration of the launcher, including its name.
-      mixed_backends: whether a study may continue on a backend other than the one it was measured on.
+      mixed_backends: whether a study may resume on a backend other than the one it was measured on.
       ask_above_device_hours: predicted device-hours above which the sweep does not start, or None for no limit.
       notify: target of a ``sweeps.notify.Hook``.
       limits: limits of the sweep and of each study.
-      words: command lines that request a single study, by study name, without store and launcher. A study that is
-        requested in several ways has several command lines.
+      words: command lines that request a single study, by study name, without store and launcher. A study has several
+        command lines if it is requested in several ways.
     """
 
     studies: tuple[Plan, ...]
@@ -79,7 +79,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     Args:
       line: parsed command line.
       absent: requirements that are not checked because studies do not run: ``configured_study.DATA`` and ``DEVICES``.
-      written: whether the store will be written to. If not, it may be a release.
+      written: whether the store will be written to. Otherwise, it may be a release.
 
     Raises:
       BadInput: a study of the sweep is invalid.
@@ -149,7 +149,7 @@ def assemble(
       written: as for ``request``.
 
     Raises:
-      BadInput: the settings are invalid, or the store is not writable or has a different plan.
+      BadInput: the settings are invalid, or the store is not writable or contains a different plan.
     """
     studies: dict[str, Plan] = {}  # by plan
     sources = {}
@@ -177,7 +177,7 @@ def assemble(
 
 
 def _stored(folder: Folder, studies: Mapping[str, Plan], *, written: bool) -> dict[str, Plan]:
-    """Returns studies with the names that they have in a store. Raises BadInput if the store cannot be used."""
+    """Returns studies with their names in a store. Raises BadInput if the store cannot be used."""
     if written:
         store.check_destination(folder)
     with durable.system(folder).snapshot(folder):
@@ -246,7 +246,7 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
 
 
 def make_ready(request: Request, studies: Studies, say: Say) -> None:
-    """Prepares the data of a request's studies, without writing to the store.
+    """Prepares the data of a request's studies without writing to the store.
 
     Raises:
       BadInput: the data cannot be used.

@@ -1,4 +1,4 @@
-"""The protocol of a study: a schedule, ranges, a budget and evaluations that replace those of its task."""
+"""The protocol of a study: a schedule, ranges, a budget and evaluations that replace the settings of its task."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ _END = "end_learning_rate_factor"
 
 
 def lines(configs: Iterable[Config]) -> list[str]:
-    """Returns lines for the user about budgets and evaluations that the archive does not have."""
+    """Returns lines for the user about budgets and evaluations that are missing from the archive."""
     chosen = [config["protocol"] for config in configs if config.get("protocol") is not None]
     timed = [each["study"] for each in chosen if not each["train_steps"]]
     unmeasured = [each["study"] for each in chosen if not each["evaluations"]]
@@ -30,7 +30,7 @@ def lines(configs: Iterable[Config]) -> list[str]:
 
 
 def read(value: object) -> Config | None:
-    """Returns the key ``protocol`` as numbers, or None if it is not set.
+    """Returns the ``protocol`` key as numbers, or None if it is not set.
 
     Raises:
       BadInput: the value is not a protocol.
@@ -68,7 +68,7 @@ def schedule_and_space(protocol: Config, budget_steps: int) -> tuple[str, dict[s
 
 
 def spacings(protocol: Config, budget_steps: int) -> tuple[tuple[int, int], ...]:
-    """Returns the spacings of a protocol's evaluations up to the budget, where the last evaluation is.
+    """Returns the spacings of a protocol's evaluations. The last evaluation is at the end of the budget.
 
     After the last recorded step, evaluations continue at the widest recorded spacing.
     """
@@ -109,7 +109,7 @@ def fraction_of(steps: Range, budget_steps: int) -> Range:
 
 
 def _merged(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Joins consecutive pairs of equal spacing."""
+    """Merges consecutive pairs of equal spacing."""
     return [(by, list(own)[-1][1]) for by, own in itertools.groupby(pairs, key=lambda pair: pair[0])]
 
 

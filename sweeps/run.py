@@ -50,7 +50,7 @@ class StudyUpdate(NamedTuple):
 
     Attributes:
       study: plan of the study.
-      progress: progress of the study, or None if it waits again or has ended.
+      progress: progress of the study, or None if it is waiting again or has ended.
       outcome: outcome of the study once it has ended.
       silent: seconds since the last sign of life of its process, or None if the update itself is a sign of life. If
         ``silent`` is set, the other fields repeat the last update.
@@ -71,11 +71,11 @@ def run_study(
     source: Source = None,
     shutdown: Shutdown | None = None,
 ) -> RunSummary:
-    """Runs the trials of ``study`` that are missing from a store. Safe to repeat, and to run twice concurrently.
+    """Runs the trials of ``study`` that are missing from a store. It is safe to repeat or to run twice concurrently.
 
     Args:
       folder: folder of the store.
-      study: plan of the study. A stored study keeps its stored name.
+      study: plan of the study. A study that is already stored keeps its name.
       settings: settings of the run.
       on_progress: called with the progress of the run.
       source: data source, if the plan does not contain it. See ``sweeps.planning.Request``.

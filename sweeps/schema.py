@@ -54,7 +54,7 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
-    """Types of the keys of all launchers. Each file in conf/launcher has one launcher's keys and their defaults."""
+    """Types of the keys of all launchers. Each file in conf/launcher lists one launcher's keys and their defaults."""
 
     name: str = "local"
     workers: int | None = None
@@ -83,7 +83,7 @@ class LauncherConfig:
 
 @dataclasses.dataclass
 class Bounds:
-    """The limits of a sweep, or of each of its studies. By default they are unlimited.
+    """The limits of a sweep, or of each of its studies. By default, there are no limits.
 
     Attributes:
       max_hours: hours since the start, in this run of the command.
@@ -138,7 +138,7 @@ class TableConfig:
 
 @dataclasses.dataclass
 class ArchiveConfig:
-    """The imported archive of Shallue et al. 2018, and the folder of a workload in it."""
+    """The imported archive of Shallue et al. 2018 and the folder of a workload in the archive."""
 
     store: str = MISSING
     workload: str | None = None

@@ -2,14 +2,14 @@
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
-requested trials are missing. The same `python -m sweeps` command then runs only the missing trials.
-`running 12/32` means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are
-`released`. The default is store=results/local. While any study is running, queued or failed, the first line counts
-studies by state. `retrying` studies are running or waiting again after a failed attempt. --failed shows failed and
-retrying studies, most failures first.
+requested trials are missing. The same `python -m sweeps` command then runs only the missing trials. `running 12/32`
+means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are `released`. The
+default is store=results/local. While any study is running, queued or failed, the first line counts studies by state.
+`retrying` studies are running or waiting again after a failed attempt. --failed shows failed and retrying studies, most
+failures first.
 
 The table shows the host and the attempt of each running study, and the time since its last sign of life. The log is
-listed below the table. If the last attempt at an unfinished study failed, the cause and the log are listed. Further
+listed below the table. If the last attempt at an unfinished study failed, the cause and the log are listed. Additional
 lines show how similar studies differ.
 
 --watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     damaged = dict[str, Damaged]()
 
     def row_of(name: str, beat: "Heartbeat | None", unknown: int | None = None) -> tuple:
-        """Returns the row of a study. The ledger of a corrupt study is omitted, so that the others are still shown."""
+        """Returns the row of a study. The ledger of a corrupt study is omitted, so the others are still shown."""
         try:
             return _row(folder, name, beat)
         except Damaged as error:
@@ -239,7 +239,7 @@ def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
 
 
 def _planned(folder: "Folder", name: str) -> "Plan | None":
-    """Returns the requested study. In a bucket, its newest commit was already read, and may have the same request."""
+    """Returns the requested study. In a bucket, its newest commit was already read and may contain the same request."""
     from results import durable, store
     from results.plans.trial_request import NO_REPEATS, TrialRequest
     from results.storage.commits import list_study, newest_commit
@@ -253,7 +253,7 @@ def _planned(folder: "Folder", name: str) -> "Plan | None":
 
 
 def differences(folder: "Folder", names: Sequence[str]) -> list[str]:
-    """Returns, for each study that shares its slug with others, a line about its differences from the most similar one.
+    """For each study that shares its slug with others, returns a line about its differences from the most similar one.
 
     Args:
       folder: folder of the store.
@@ -278,13 +278,13 @@ def _differing(folder: "Folder", names: Sequence[str]) -> Iterator[str]:
 
 
 def different(one: Fields, other: Fields) -> dict[str, tuple[Any, Any]]:
-    """Returns the fields in which two plans differ, with both values. Missing fields have None."""
+    """Returns the fields in which two plans differ, with both values. Missing fields are None."""
     keys = list(dict.fromkeys(itertools.chain(one, other)))
     return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
 
 
 def _fields(plan: Any, prefix: str = "") -> Fields:
-    """Flattens a plan to values by dotted keys. Lists of plain values count as values."""
+    """Flattens a plan to values by dotted keys. A list of plain values counts as a value."""
     if isinstance(plan, Mapping):
         items: Any = plan.items()
     elif isinstance(plan, list) and any(isinstance(each, Mapping | list) for each in plan):

@@ -1,4 +1,4 @@
-"""Watches a store while sweeps run: a table that is redrawn every second, or lines without a terminal."""
+"""Watches a store while sweeps run. Redraws a table every second or, without a terminal, prints lines."""
 
 import shutil
 import signal
@@ -31,7 +31,7 @@ class Study(NamedTuple):
 
     @property
     def settled(self) -> int:
-        """Number of trials that do not need another run."""
+        """Number of trials that do not have to run again."""
         return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
 
 
@@ -61,7 +61,7 @@ def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
 
 class _Looks:
-    """Reads the studies of a store. Studies that are not running and whose folders are unchanged are skipped."""
+    """Reads the studies of a store. Skips studies that are not running if their folders are unchanged."""
 
     def __init__(self, folder: Folder, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder = folder
@@ -118,7 +118,7 @@ def _cells(study: Study) -> tuple[str, str, str, str]:
 
 
 class _Screen:
-    """Standard output. On a terminal, new lines replace old ones. Elsewhere, the first line is printed at intervals."""
+    """Standard output. On a terminal, new lines replace old ones. Otherwise, the first line is printed at intervals."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()

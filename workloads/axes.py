@@ -1,7 +1,7 @@
 """Named axes of parameters and activations, and how they are sharded while a program is traced.
 
-Models name the axes of parameters with ``named`` and those of activations with ``activation``. The names have an effect
-only if a program is traced in the context ``sharded``.
+Models name the axes of parameters with ``named`` and the axes of activations with ``activation``. The names have an
+effect only if a program is traced in the ``sharded`` context.
 """
 
 import contextlib
@@ -35,10 +35,11 @@ class Sharding(NamedTuple):
 
     Attributes:
       layout: mesh axis of each tensor axis that the partitioner divides.
-      specs: pytree like the parameters of ``PartitionSpec`` over mesh axes. Parts over DATA are gathered before use.
-      precision: dtype that they are rounded to before they are gathered.
+      specs: pytree of ``PartitionSpec`` over mesh axes, with the structure of the parameters. Parts over DATA are
+        gathered before use.
+      precision: dtype that these parts are rounded to before they are gathered.
       rematerialized: whether stacked layers are computed again in the backward pass.
-      kept: names of the tensors of these layers that are stored instead. See ``kept``.
+      kept: names of tensors of these layers that are stored instead. See ``kept``.
     """
 
     layout: Mapping[str, str]
@@ -54,7 +55,7 @@ _NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
 
 
 def named(init: Callable[..., Array], *names: str) -> Callable[..., Named]:
-    """Returns an initializer of a parameter whose axes have these names. An axis without a name is empty."""
+    """Returns an initializer of a parameter with named axes. The name of an unnamed axis is empty."""
     return lambda *arguments: Named(init(*arguments), names)
 
 
@@ -74,11 +75,11 @@ def of_parameters(init: Callable[[Array, Array], Any], inputs: Array) -> Any:
 
 
 def activation(x: Array, *names: str) -> Array:
-    """Names the axes of an activation. In a sharded program, its named axes are divided and the others are whole.
+    """Names the axes of an activation. In a sharded program, only its named axes are divided.
 
     Args:
       x: array of any dtype.
-      names: name of each axis, or empty.
+      names: name of each axis, or an empty string.
     """
     seen = _SEEN.get()
     if seen is not None:
@@ -90,19 +91,19 @@ def activation(x: Array, *names: str) -> Array:
 
 
 def are_divided() -> bool:
-    """Returns whether the partitioner divides named axes of the program that is traced."""
+    """Returns whether the partitioner divides named axes of the program being traced."""
     sharding = _SHARDING.get()
     return sharding is not None and bool(sharding.layout)
 
 
 def batch_is_divided() -> bool:
-    """Returns whether the partitioner divides the batch of the program that is traced."""
+    """Returns whether the partitioner divides the batch of the program being traced."""
     sharding = _SHARDING.get()
     return sharding is not None and bool(sharding.layout.get("batch"))
 
 
 def rematerialized(layer: Any) -> Any:
-    """Returns a Flax layer. If the program that is traced asks for it, the backward pass computes the layer again."""
+    """Returns a Flax layer. If the program being traced asks for it, the backward pass computes the layer again."""
     from flax import linen as nn
 
     sharding = _SHARDING.get()
@@ -113,7 +114,7 @@ def rematerialized(layer: Any) -> Any:
 
 
 def kept(x: Array, name: str) -> Array:
-    """Names a tensor of a stacked layer, which a rematerialized program can store instead of computing it again."""
+    """Names a tensor of a stacked layer. A rematerialized program can store it instead of computing it again."""
     names = _NAMES.get()
     if names is not None:
         names.append(name)
@@ -123,7 +124,7 @@ def kept(x: Array, name: str) -> Array:
 
 @contextlib.contextmanager
 def sharded(sharding: Sharding | None) -> Iterator[None]:
-    """Shards the named axes of programs that are traced in this context."""
+    """Shards the named axes of programs traced in this context."""
     token = _SHARDING.set(sharding)
     try:
         yield
@@ -152,7 +153,7 @@ def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Nam
 
 
 def rounded(tree: Any, precision: str) -> Any:
-    """Returns arrays of which those in float32 are rounded to a precision, float32 or bfloat16."""
+    """Returns arrays with float32 values rounded to a precision, float32 or bfloat16."""
     if precision == "float32":
         return tree
     return jax.tree.map(lambda a: a.astype(precision) if a.dtype == jnp.float32 else a, tree)
@@ -161,7 +162,7 @@ def rounded(tree: Any, precision: str) -> Any:
 def gathered(params: Params, precision: str) -> Params:
     """Returns whole and rounded parameters from their parts over DATA.
 
-    Layers that are stacked are gathered and rounded by ``stacked``, one at a time.
+    Stacked layers are gathered and rounded by ``stacked``, one at a time.
 
     Args:
       params: parameters, float32.
@@ -202,7 +203,7 @@ def _stack(path: tuple[Any, ...]) -> bool:
 
 
 def _whole(array: Array, spec: P, precision: str) -> Array:
-    """Returns an array whose parts over DATA are rounded and gathered, in the backward pass once more."""
+    """Returns an array whose parts over DATA are rounded and gathered, and gathered again in the backward pass."""
     return checkpoint_name(_gather(array, tuple(spec), precision), GATHERED) if DATA in spec else array
 
 
@@ -226,7 +227,7 @@ _gather.defvjp(_forward, _backward)
 
 
 def _of_parts(exchange: Callable[[Array], Array], array: Array, spec: tuple[str | None, ...]) -> Array:
-    """Calls a function on the parts of an array over other axes than DATA. The partitioner would gather them first."""
+    """Calls a function on the parts of an array over axes other than DATA. The partitioner would gather them first."""
     rest = P(*(None if axis == DATA else axis for axis in spec))
     others = {axis for axis in rest if axis is not None}
     if not others:

@@ -1,8 +1,8 @@
-"""Streams of batches for data that do not fit in memory. Other processes decode the records ahead of time.
+"""Streams of batches for data that do not fit in memory. Separate processes decode the records ahead of time.
 
 Batch k of a trial is a function of (seed, k). Grain shuffles the records in each epoch, and the last partial batch is
 dropped: position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order. A stream is
-therefore stateless: it can start anywhere, and does not depend on the number of processes.
+therefore stateless: it can start anywhere and does not depend on the number of processes.
 """
 
 import collections
@@ -68,17 +68,17 @@ def processes() -> int:
 
 
 def record_index(examples: int, step: int, position: int, batch_size: int) -> int:
-    """Returns the index in the repeated order of the record at a position of a batch."""
+    """Returns the index, in the repeated order, of the record at a position of a batch."""
     epoch, in_epoch = divmod(step, examples // batch_size)
     return epoch * examples + in_epoch * batch_size + position
 
 
 class Stream:
-    """The batches of a source, as ``Dataset.feed`` of a streamed data set.
+    """The batches of a source, for use as ``Dataset.feed`` of a streamed data set.
 
     Args:
       source: the training split.
-      workers: number of decoding processes, by default ``processes()``.
+      workers: number of decoding processes. Defaults to ``processes()``.
     """
 
     def __init__(self, source: Source, workers: int | None = None):
@@ -208,7 +208,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def keep(ends: Mapping[int, int]) -> None:
-    """Drops batches decoded ahead in all streams for other trials than these. Decoding stops at the ends of these.
+    """Drops batches decoded ahead for trials that are not in ``ends``, in all streams. Decoding stops at the ends.
 
     Args:
       ends: number of steps of each trial, by its seed.
@@ -245,9 +245,9 @@ def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
 def _end_broken() -> None:
     """Shuts down pools that have lost a process, so that waiting for them raises an error.
 
-    An executor detects a lost process, unless it is reading a result that the process had only partly written. It then
-    waits for the rest while the pipe has a writer, and it holds a writer itself, which cannot be closed through a
-    public API.
+    An executor detects a lost process, unless it is reading a result that the process has only partly written. It then
+    waits for the rest as long as the pipe has a writer. The executor holds a writer itself, which cannot be closed
+    through a public API.
     """
     for pool in _POOLS.values():
         own = list((pool._processes or {}).values())

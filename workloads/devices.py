@@ -1,4 +1,4 @@
-"""The device that a program is traced for. Some layers have a faster form on GPUs."""
+"""The device that a program is traced for. Some layers have a faster implementation on GPUs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ FLASH_CAPABILITY = 8.0  # least CUDA compute capability of cuDNN's attention
 
 @contextlib.contextmanager
 def traced_for(device: Any) -> Iterator[None]:
-    """Traces programs for a ``jax.Device``. Without one, they have the form for CPUs and TPUs, which GPUs also run."""
+    """Traces programs for a ``jax.Device``. By default, they are traced for CPUs and TPUs. GPUs can also run them."""
     token = _DEVICE.set(device)
     try:
         yield

@@ -1,6 +1,6 @@
-"""Losses for predicted classes or numbers, and metrics that are sums of them.
+"""Losses for predicted classes or numbers, and metrics that are computed from sums.
 
-Functions import JAX when they are called, so that the registry can be read without JAX.
+Functions import JAX when they are called, so the registry can be read without JAX.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,17 +34,17 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
 
 
 def spread_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Returns −Σ q ln p, where the label has 1 − label_smoothing of q, and the other classes share the rest equally.
+    """Returns −Σ q ln p, where q is 1 − label_smoothing for the label, and the other classes share the rest equally.
 
-    This is the label smoothing of Shallue et al. (2018). Arguments are as in ``softmax_cross_entropy``, which gives the
-    label a share of the rest, too.
+    This is the label smoothing of Shallue et al. (2018). Arguments are those of ``softmax_cross_entropy``, which also
+    gives the label a share of the rest.
     """
     classes = logits.shape[-1]
     return softmax_cross_entropy(logits, labels, label_smoothing * (classes / (classes - 1)))
 
 
 def misclassified(logits: Array, labels: Array) -> Array:
-    """Returns 1 for labels that do not have the largest logit, else 0. Shapes are as in ``softmax_cross_entropy``."""
+    """Returns 1 for labels without the largest logit, else 0. Shapes are those of ``softmax_cross_entropy``."""
     import jax.numpy as jnp
 
     return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
@@ -125,9 +125,9 @@ def total_loss(
 def _total_in_chunks(
     loss: Loss, outputs: Product, labels: Array, weights: Array | None, label_smoothing: Array
 ) -> Array:
-    """Returns the total loss of a lazy product, of which at most ``CHUNK_BYTES`` are in memory at a time.
+    """Returns the total loss of a lazy product. At most ``CHUNK_BYTES`` of the product are in memory at a time.
 
-    Gradients are computed together with the outputs, so that the backward pass does not compute outputs again.
+    Gradients are computed together with the outputs, so the backward pass does not compute the outputs again.
     """
     import jax
     import jax.numpy as jnp

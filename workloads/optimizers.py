@@ -1,7 +1,7 @@
 """Optimizers as optax update rules with traced metaparameters, and learning-rate schedules.
 
-The kind and length of a schedule are also traced, so that all schedules share one program. Functions import JAX and
-optax when they are called, so that the registry can be read without them.
+The kind and length of a schedule are also traced, so all schedules share one program. Functions import JAX and optax
+when they are called, so the registry can be read without them.
 """
 
 import operator
@@ -18,7 +18,7 @@ TUNED_DECAY = tuple(NO_DECAY)
 
 
 def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_decay: Array) -> Any:
-    """Returns gradient descent with momentum, which is one program for sgd, momentum and nesterov.
+    """Returns gradient descent with momentum. The optimizers sgd, momentum and nesterov share this program.
 
     Each step sets v ← momentum · v + g. The update is −learning_rate · v, or −learning_rate · (momentum · v + g) for
     Nesterov momentum (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``. The gradient g
@@ -61,7 +61,7 @@ def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
     """Returns ``optax.lars``, layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888).
 
-    As in the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
+    Following the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
     decay, and use momentum with the plain learning rate. With weight decay, the denominator of a trust ratio is the
     norm of the sum of gradient and decay, as in optax. The paper adds the two norms.
     """
@@ -80,9 +80,9 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
 
 
 def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
-    """Returns LAMB (You et al. 2020, arXiv 1904.00962), from the four parts of ``optax.lamb``.
+    """Returns LAMB (You et al. 2020, arXiv 1904.00962), built from the four parts of ``optax.lamb``.
 
-    As in the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
+    Following the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
     Adam. ``optax.lamb`` can only mask the decay.
     """
     import optax
@@ -98,8 +98,8 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 def adaptation_mask(params: Params) -> Any:
     """Returns a mask of the parameters with layer-wise rates: False for biases and norm parameters.
 
-    As in the authors' code of LARS, they are identified by their names, which are ``bias`` and ``scale`` in Flax. A
-    rule based on the number of dimensions would also exclude the noisy quadratic, whose only layer is a vector.
+    Following the authors' code for LARS, they are identified by their names, which are ``bias`` and ``scale`` in Flax.
+    A rule based on the number of dimensions would also exclude the noisy quadratic, because its only layer is a vector.
     """
     import jax
 
@@ -168,7 +168,7 @@ def _of_layers(*parts: Any) -> Any:
 
 
 def _chain(*parts: Any) -> Any:
-    """Chains optax's transformations under the dtype promotion that they need (float32 ** int32)."""
+    """Chains optax's transformations with the dtype promotion that they require (float32 ** int32)."""
     import jax
     import optax
 
@@ -190,8 +190,8 @@ def decay_factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array
     Args:
       kind: int32[], value in SCHEDULES.
       step: int32[], number of steps taken.
-      decay_steps: float32[], number of steps over which the factor decreases from 1 to ``end_factor``. It is constant
-        afterwards.
+      decay_steps: float32[], number of steps over which the factor decreases from 1 to ``end_factor``. The factor is
+        constant afterwards.
       end_factor: float32[].
 
     Returns:

@@ -1,4 +1,4 @@
-"""Data sets, models and optimizers of other packages, by qualified names such as ``mine:net``.
+"""Data sets, models and optimizers from other packages, given by qualified names such as ``mine:net``.
 
 A package announces them as entry points in the groups ``scaling_limits.datasets``, ``scaling_limits.models`` and
 ``scaling_limits.optimizers``:
@@ -6,8 +6,8 @@ A package announces them as entry points in the groups ``scaling_limits.datasets
     [project.entry-points."scaling_limits.models"]
     net = "mine.networks:net"
 
-A name can also be that of a module and of a function in it, such as ``my_models:net``. Nothing is imported before a
-study needs it.
+A name can also consist of a module and a function in it, such as ``my_models:net``. Nothing is imported before a study
+needs it.
 """
 
 import functools
@@ -29,7 +29,7 @@ _HEX = 16  # hex digits of a source's hash in a plan
 
 
 class Found(NamedTuple):
-    """An object of another package.
+    """An object from another package.
 
     Attributes:
       value: the data set, model or optimizer.
@@ -59,7 +59,7 @@ def find(kind: str, name: str) -> Found:
 
     Args:
       kind: one of ``KINDS``.
-      name: such as ``mine:net``.
+      name: qualified name, such as ``mine:net``.
 
     Raises:
       BadInput: the package is not installed, cannot be imported, or does not have the name.
@@ -78,7 +78,7 @@ def find(kind: str, name: str) -> Found:
 
 
 def identity(kind: str, name: str) -> dict[str, str]:
-    """Returns the identity of the code behind a qualified name: the version of its package, and its module's hash."""
+    """Returns the identity of the code behind a qualified name: its package's version and its module's hash."""
     found = find(kind, name)
     source = getattr(sys.modules[found.module], "__file__", None)
     digest = hashlib.sha256(Path(source).read_bytes() if source else b"").hexdigest()[:_HEX]
@@ -127,12 +127,12 @@ def _attribute(module: ModuleType, path: str, kind: str, name: str) -> Any:
 
 
 def _version(module: str) -> str:
-    """Returns the version of the package that contains a module, or empty outside any package."""
+    """Returns the version of the package that contains a module, or an empty string outside any package."""
     for package in importlib.metadata.packages_distributions().get(module.partition(".")[0], ()):
         return importlib.metadata.version(package)
     return ""
 
 
 def _same(one: str, other: str) -> bool:
-    """Returns whether two names are the same package: case, - and _ do not count."""
+    """Returns whether two names refer to the same package, ignoring case and the difference between - and _."""
     return re.sub(r"[-_.]+", "-", one).lower() == re.sub(r"[-_.]+", "-", other).lower()

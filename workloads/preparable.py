@@ -36,7 +36,7 @@ class Preparable(NamedTuple):
       examples: expected number of examples by split.
       checksums: whether TFDS has checksums for the originals.
       notes: additional lines on time, disk space and memory.
-      finish: function that creates derived files in the data set's folder, such as subwords, unless they exist.
+      finish: function that creates missing derived files, such as subwords, in the data set's folder.
       is_finished: function that returns whether these files exist, given the folder of all data sets.
     """
 

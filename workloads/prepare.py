@@ -1,6 +1,6 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files.
 
-TFDS and the registry are imported inside functions, so that ``--help`` is fast.
+TFDS and the registry are imported inside functions, so ``--help`` is fast.
 """
 
 from results import cli
@@ -170,7 +170,7 @@ def _reason(error: BaseException) -> str:
 def _write(what: Preparable, within: Path, planned: Conversion) -> None:
     """Downloads and writes a data set. TFDS writes to a temporary folder and renames it at the end.
 
-    Everything that is already converted is kept in the folder of the conversion until then.
+    Until then, converted files are kept in the folder of the conversion.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
@@ -238,8 +238,8 @@ def alone(name: str, within: Path) -> Iterator[bool]:
 def remove_leftovers(place: Path, fetched: Path | None) -> None:
     """Removes unfinished downloads and files. Call it only in the process that holds the lock of ``alone``.
 
-    TFDS writes each of them to a new folder with a random name that it never reuses. The folder of a conversion is only
-    removed if the data set is complete.
+    TFDS writes each of them to a new folder with a random name that it never reuses. The folder of a conversion is
+    removed only if the data set is complete.
 
     Args:
       place: folder of the data set's files.

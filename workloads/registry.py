@@ -52,14 +52,15 @@ SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the labe
 def _row(
     module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
 ) -> Dataset:
-    """Returns the registry row of a data set whose labels are classes.
+    """Returns the registry row of a data set with classes as labels.
 
     Args:
       module: module of the data set. Its functions ``load``, ``version``, ``shapes`` and ``check`` take a name.
       name: argument of these functions.
       splits, classes: as in Dataset.
       many: whether an example may have several classes.
-      spread: whether label smoothing goes to the other classes only, as in Shallue et al. (2018). Plans record it.
+      spread: whether label smoothing is spread only over the other classes, as in Shallue et al. (2018). Plans record
+        it.
       more: additional fields of Dataset.
     """
     calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
@@ -200,7 +201,7 @@ def check(kind: str, name: str) -> None:
 
 
 def get_model(name: str) -> Callable[..., Model]:
-    """Returns a model, as a function of the number of classes and of options. See ``check`` for unknown names."""
+    """Returns a model as a function that takes the number of classes and options. See ``check`` for unknown names."""
     return packages.find("model", name).value if packages.is_qualified(name) else MODELS[name]
 
 
@@ -215,7 +216,7 @@ def get_optimizer(name: str) -> Optimizer:
 
 
 def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, Any]:
-    """Returns the identity of the code behind each qualified name, see ``packages.identity``."""
+    """Returns the identity of the code behind each qualified name. See ``packages.identity``."""
     named = {"dataset": dataset, "model": model, "optimizer": optimizer}
     return {name: packages.identity(kind, name) for kind, name in named.items() if packages.is_qualified(name)}
 
@@ -234,8 +235,8 @@ def model_defaults(name: str) -> dict[str, Any]:
 def plan_options(name: str, given: Options) -> dict[str, Any]:
     """Returns the options of a model as its plan lists them.
 
-    Plans list the defaults of models of other packages. They omit those of this package, because options that are added
-    later must not change the plans that exist.
+    Plans list default options only for models from other packages. This package's defaults are omitted, because options
+    that are added later must not change existing plans.
     """
     defaults = model_defaults(name)
     if packages.is_qualified(name):
@@ -262,7 +263,7 @@ def ratings(choice: Options) -> RatingsSource:
     """Returns a source of ratings.
 
     Args:
-      choice: dict of ``name``, which is a key of RATINGS, and options.
+      choice: dict with ``name``, a key of RATINGS, and options.
     """
     options = dict(choice)
     return RATINGS[options.pop("name")](**options)

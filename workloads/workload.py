@@ -53,7 +53,7 @@ class Metric(NamedTuple):
     """A metric in terms of sums over examples, which can be computed in parts.
 
     Attributes:
-      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. Sums of several parts are added.
+      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. Sums over several parts are added.
         Weights are float32[B] by example, float32[B, ...] by label, or None for all ones.
       finish: ``(sums) -> float32[]``, which returns the metric.
     """
@@ -75,19 +75,19 @@ class Dataset(NamedTuple):
       loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one value per label.
         Training minimizes its mean.
       metrics: metrics by kind (loss, error).
-      shapes: function that returns the shapes of the splits, so that programs can be compiled without data. With None,
-        the shapes of the loaded splits are used.
+      shapes: function that returns the shapes of the splits, so programs can be compiled without data. With None, the
+        shapes of the loaded splits are used.
       tuned: metaparameters of the loss that a search space may contain.
-      padding: label that marks padding, which is ignored by loss and metrics, or None without padding.
+      padding: label that marks padding, which is ignored by loss and metrics. None if there is no padding.
       draw: ``(key, batch_size) -> Examples``, which generates a batch of an infinite stream on the devices, or None for
         epochs.
       feed: ``(seed, step, batch_size, positions) -> Examples`` as NumPy arrays, for training data that are streamed to
-        the devices. It returns some positions of the batch at a step of the trial with this seed, so that each host can
-        load its own. ``load`` then does not return a training split.
+        the devices. It returns some positions of the batch at a step of the trial with this seed, so each host can load
+        its own. ``load`` then does not return a training split.
       check: function that raises BadInput if ``load`` would, without reading large files.
       options: options of a user's own data that ``version`` does not include, such as the split. Part of every study's
         identity.
-      models: names of the models that accept the inputs, or None for all.
+      models: names of the models that accept the inputs, or None for all models.
       targets: default targets (metrics and values) for tasks without targets.
       lines: notes about the data for the user.
       targets_line: note for the user about the default targets, for studies that use them.
@@ -133,11 +133,12 @@ class Model(NamedTuple):
       init: ``(key, inputs [B, ...]) -> (params, state)``. The state contains arrays that are updated without gradients,
         such as running statistics. It may be an empty tree.
       apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``. Each
-        example has a key for randomness in training. Keys are None if ``train`` is False. Outputs may be a Product.
-      group: number of neighbours in a batch that are normalized together. Microbatches must not cut a group, but shards
-        may share one.
-      axes: ``(inputs [B, ...]) -> pytree`` like the parameters: the names of the axes of each as a ``PartitionSpec``.
-        Inputs may be a ``jax.ShapeDtypeStruct``. Other models cannot be sharded. See ``workloads.axes``.
+        example has a key for randomness during training. Keys are None if ``train`` is False. Outputs may be a Product.
+      group: number of adjacent examples in a batch that are normalized together. Microbatches must not split a group,
+        but shards may share one.
+      axes: ``(inputs [B, ...]) -> pytree`` with the structure of the parameters: the names of the axes of each as a
+        ``PartitionSpec``. Inputs may be a ``jax.ShapeDtypeStruct``. Models without axes cannot be sharded. See
+        ``workloads.axes``.
     """
 
     init: Callable[[Array, Array], Variables]
@@ -147,7 +148,7 @@ class Model(NamedTuple):
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
-    """Returns the model of a stateless Flax network, which is built on first use, so that plans do not need Flax."""
+    """Returns the model of a stateless Flax network, which is built on first use, so plans do not need Flax."""
     made = functools.cache(network)
 
     def init(key: Array, inputs: Array) -> Variables:
@@ -202,7 +203,7 @@ class Optimizer(NamedTuple):
         that share an update rule share compiled programs.
       tuned: names of the metaparameters that a search space must contain.
       defaults: values of the other metaparameters. A space may override those in ``registry.OPTIONAL``.
-      evaluated: ``(params, state) -> params``, which returns the parameters to evaluate, by default the trained ones.
+      evaluated: ``(params, state) -> params``, which returns the parameters to evaluate. Defaults to the trained ones.
     """
 
     update_rule: Callable[..., Any]
@@ -227,7 +228,7 @@ class Workload(NamedTuple):
       evaluation_examples: maximum number of examples per split that an evaluation uses.
       update_rule, evaluated: as in Optimizer.
       precision: as in ``registry.workload``.
-      axes: function that returns the names of the axes of all parameters, if Model has them.
+      axes: function that returns the names of the axes of all parameters, if the model names them.
     """
 
     shapes: Splits

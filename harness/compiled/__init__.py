@@ -1,1 +1,1 @@
-"""Reading compiled programs, and compiling ahead of time."""
+"""Reads compiled programs and compiles ahead of time."""

@@ -1,7 +1,7 @@
 """Ahead-of-time compilation for TPUs that are not attached: memory, collectives and schedule of a program.
 
-This runs in a subprocess started by ``harness.costs.questions.ask``, because the compiler takes a lock and may run
-for a long time. It requires the extra ``plan``.
+This runs in a subprocess started by ``harness.costs.questions.ask``, because the compiler takes a lock and may run for
+a long time. It requires the ``plan`` extra.
 """
 
 import math
@@ -112,14 +112,14 @@ def usable_bytes(device_kind: str) -> float | None:
 
 
 def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how: str) -> Verdict:
-    """Returns the verdict on a program over a mesh.
+    """Returns the verdict on a program that runs on a mesh.
 
     Args:
       made: result of compiling a step.
       on: mesh that the program runs on.
       beside: bytes that each device holds in addition to its arguments.
       lanes: number of trials on each device.
-      how: readable description of the lanes and the batch partition.
+      how: human-readable description of the lanes and the batch partition.
     """
     kind = on.devices.flat[0].device_kind
     usable = made.usable or usable_bytes(kind)

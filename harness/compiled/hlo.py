@@ -1,8 +1,8 @@
 """Parses the collectives, matmuls, convolutions and loops of a compiled program from its HLO text.
 
-Every number is for one device. The body of a loop is multiplied by the trip count. A loop with unknown trip count, such
-as one over a traced number of steps, counts once and is listed separately. Lines that cannot be parsed are kept, and
-``check`` raises an error if there are any.
+Every number is for one device. The costs of a loop's body are multiplied by the trip count. A loop with an unknown trip
+count, such as one over a traced number of steps, counts once and is listed separately. Lines that cannot be parsed are
+kept, and ``check`` raises an error if there are any.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Unparsed(ValueError):
 
 
 class Product(NamedTuple):
-    """A matmul or convolution: its FLOPs, two per multiply-add, and the trip counts of the enclosing loops."""
+    """A matmul or convolution: its FLOPs (two per multiply-add) and the trip counts of the enclosing loops."""
 
     flops: int
     turns: Turns
@@ -46,9 +46,9 @@ class Compiled:
 
     Attributes:
       devices: number of devices that run it.
-      collectives, products: collectives, and matmuls and convolutions, of the program.
+      collectives, products: the program's collectives, and its matmuls and convolutions.
       cycles: cycles in the compiler's schedule on TPUs, 0 on other devices.
-      loops: number of loops with known and with unknown trip count.
+      loops: numbers of loops with known and with unknown trip counts.
       unparsed: lines that could not be parsed.
     """
 
@@ -69,7 +69,7 @@ class Compiled:
 
     @property
     def flops(self) -> int:
-        """FLOPs of all matmuls and convolutions. A loop with unknown trip count counts once."""
+        """FLOPs of all matmuls and convolutions. A loop with an unknown trip count counts once."""
         return sum(each.flops * times(each.turns) for each in self.products)
 
 
@@ -260,9 +260,9 @@ def _behind(each: _Instruction | None, beside: Mapping[str, _Instruction]) -> _I
 def _flops_of_convolution(
     attributes: str, given: Sequence[int], kernel: Sequence[int], out: Sequence[int]
 ) -> int | None:
-    """Returns the FLOPs of a convolution without those on padding and dilation zeros, or None if it cannot be parsed.
+    """Returns the FLOPs of a convolution, excluding zeros from padding and dilation, or None if it cannot be parsed.
 
-    The TPU compiler turns batched matmuls into convolutions in which most taps multiply zeros.
+    The TPU compiler turns batched matmuls into convolutions, and most of their taps multiply zeros.
     """
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", attributes)
     window = dict(re.findall(r"(\w+)=([\dx_\-]+)", (re.search(r"window=\{([^}]*)\}", attributes) or [""])[0]))
@@ -305,7 +305,7 @@ _REDUCING = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort",
 
 
 def _computations(text: str) -> tuple[str, Computations]:
-    """The name of the entry computation, and the instructions of each computation by name."""
+    """Returns the name of the entry computation, and the instructions of each computation by name."""
     found: Computations = {}
     entry = ""
     current = None
@@ -364,7 +364,7 @@ def _dims(kind: str) -> list[int]:
 
 
 def _arrays(kind: str) -> list[float]:
-    """The bytes of each array of a type."""
+    """Returns the bytes of each array of a type."""
     return [math.prod(_numbers(dims)) * _bits(dtype) / 8 for dtype, dims in _SHAPE.findall(kind)]
 
 
@@ -378,7 +378,7 @@ def _bits(dtype: str) -> int:
 
 
 def _payload(each: _Instruction, operation: str, types: StringMap) -> float:
-    """Returns the bytes of the whole arrays of a collective."""
+    """Returns the bytes of the undivided arrays of a collective."""
     if operation in ("all-gather", "collective-broadcast"):
         arrays = _arrays(each.type)
         if each.opcode.endswith("-start") and len(arrays) > 1:  # the operands and the results
@@ -418,7 +418,7 @@ def _groups(attributes: str, operation: str, devices: int) -> Groups:
 
 
 def _ordered(dims: str, order: str | None) -> np.ndarray:
-    """Returns the numbers from 0 in an array of these dimensions, transposed."""
+    """Returns 0, 1, 2, ... as an array of these dimensions, transposed."""
     sizes = _numbers(dims)
     ids = np.arange(math.prod(sizes)).reshape(sizes)
     return ids.transpose(_numbers(order)) if order else ids
@@ -429,7 +429,7 @@ def _rows(ids: np.ndarray, size: int) -> Groups:
 
 
 def _of_mesh(sizes: str, device_ids: str | None, named: str) -> Groups:
-    """Groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
+    """Returns groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
     if device_ids is None:

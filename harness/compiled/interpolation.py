@@ -1,8 +1,8 @@
-"""Costs of programs of many sizes, interpolated between two of them that have the same operations.
+"""Costs of programs of many sizes, interpolated between two sizes whose programs have the same operations.
 
 If each dimension of each array is an affine function of the size, so are FLOPs, bytes and numbers of operations. The
-peak memory is the maximum of affine functions. Its interpolation is exact, too, because it uses the arrays instead of
-the peaks.
+peak memory is a maximum of affine functions. Its interpolation is also exact, because it uses the arrays instead of the
+peaks.
 """
 
 import functools
@@ -43,7 +43,7 @@ def counted(jaxpr: Any, parameters: int = 0) -> ProgramCost:
 
 
 class Piece(NamedTuple):
-    """Sizes from ``first`` to ``last``, between whose programs costs are interpolated."""
+    """A range of sizes, from ``first`` to ``last``, for which costs are interpolated."""
 
     first: int
     last: int
@@ -60,17 +60,17 @@ def costs(
 ) -> dict[int, ProgramCost]:
     """Returns the costs of a program at each size. Only some of the programs are traced.
 
-    The smallest and the largest program are counted. If their operations are the same, and ``part`` is affine at random
-    sizes between them, the others are interpolated. Otherwise the sizes are divided into two halves, which are
-    handled in the same way.
+    The smallest and the largest program are counted. If their operations are the same and ``part`` is affine at random
+    sizes between them, the others are interpolated. Otherwise, the sizes are split in half, and each half is handled in
+    the same way.
 
     Args:
       sizes: distinct sizes.
-      program: returns the program of a size.
-      part: returns a part of the program that determines the rest, and that is faster to trace. By default, only the
-        operations of counted programs are compared.
-      pieces: pieces that are known from other calls for the same program. New ones are added.
-      parameters: number of the first arguments of the program that are weights.
+      program: function that returns the program of a size.
+      part: function that returns a part of the program that determines the rest and is faster to trace. By default,
+        only the operations of counted programs are compared.
+      pieces: pieces known from earlier calls for the same program. New ones are added.
+      parameters: number of leading arguments of the program that are weights.
     """
     pieces = [] if pieces is None else pieces
     program = functools.lru_cache(KEPT)(program)
@@ -96,7 +96,7 @@ def costs(
 
 
 def outline(jaxpr: Any) -> Outline:
-    """Returns the outline of a program, including programs inside it."""
+    """Returns the outline of a program, including nested programs."""
     operations: list[str] = []
     dimensions: list[int] = []
     for name, sizes in _walk(getattr(jaxpr, "jaxpr", jaxpr)):
@@ -136,7 +136,7 @@ def _is_affine(sizes: Sequence[int], program: Program, part: Program | None) -> 
 
 
 def _between(sizes: Sequence[int], piece: Piece, parameters: int) -> dict[int, ProgramCost]:
-    """Returns the costs at sizes of a piece."""
+    """Returns the costs at sizes within a piece."""
     first, last = piece.first, piece.last
     ends = counted(piece.few, parameters), counted(piece.more, parameters)
     held = jaxpr_cost.held_bytes_between(piece.few, piece.more, (np.array(sizes) - first) / (last - first))

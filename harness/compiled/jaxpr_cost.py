@@ -38,11 +38,11 @@ _MOVES = {
 
 
 def of(jaxpr: Any, parameters: int = 0) -> Work:
-    """Returns the work of a program. Loops count as in ``matrix_flops``.
+    """Returns the work of a program. Loops are counted as in ``matrix_flops``.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.
-      parameters: number of its first arguments that are weights.
+      parameters: number of leading arguments that are weights.
     """
     program = _open(jaxpr)
     moved, _ = _moved(program, [at < parameters for at in range(len(program.invars))])
@@ -70,13 +70,13 @@ def held_bytes(jaxpr: Any) -> int:
 
 
 def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
-    """Returns the peak bytes of programs between two programs that only differ in sizes of arrays.
+    """Returns the peak bytes of programs, interpolated between two programs that differ only in the sizes of arrays.
 
-    The bytes of each array are interpolated, and the peaks are those of ``held_bytes``.
+    The bytes of each array are interpolated. Peaks are computed as in ``held_bytes``.
 
     Args:
       few, more: results of ``jax.make_jaxpr`` with the same operations.
-      places: float64[N], positions of the programs: 0 is that of ``few``, and 1 is that of ``more``.
+      places: float64[N], positions of the programs, with ``few`` at 0 and ``more`` at 1.
     """
 
     def bytes_between(variables: Sequence[Any]) -> np.ndarray:
@@ -87,9 +87,9 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
 
 
 def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
-    """Returns the peak bytes of programs like this one, in which other counts take the place of a prime.
+    """Returns the peak bytes of versions of a program in which a prime is replaced by other counts.
 
-    Dimensions that the prime divides are proportional to the count, and the others do not depend on it.
+    Dimensions that are multiples of the prime scale with the count. The others do not depend on it.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``. Its other dimensions are smaller than the prime.
@@ -199,11 +199,11 @@ def _bytes_of_one(variables: Sequence[Any]) -> int:
 
 
 def _peak(programs: Sequence[Any], size: _Size, *, given: bool) -> Any:
-    """Returns the maximum number of bytes live at once, with or without the arguments.
+    """Returns the maximum number of bytes live at the same time, with or without the arguments.
 
     Args:
       programs: programs with the same operations.
-      size: returns the bytes of an array, as a number or as an array of numbers.
+      size: function that returns the bytes of an array, as a number or as an array of numbers.
       given: whether arguments are included.
     """
     first = programs[0]
@@ -236,7 +236,7 @@ def _arguments(program: Any) -> list[Any]:
 
 
 def _same(owners: Sequence[Any], variables: Callable[[Any], Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yields each variable with the same one of the other programs."""
+    """Yields each variable with its counterparts in the other programs."""
     return zip(*map(variables, owners), strict=True)
 
 
@@ -245,7 +245,7 @@ def _open(jaxpr: Any) -> Any:
 
 
 def array_bytes(var: Any) -> int:
-    """The bytes of an array in a program."""
+    """Returns the bytes of an array in a program."""
     shape = getattr(var.aval, "shape", None)
     if shape is None:
         return 0
@@ -253,10 +253,10 @@ def array_bytes(var: Any) -> int:
 
 
 def matrix_flops(jaxpr: Any) -> int:
-    """Returns the FLOPs of all matmuls and convolutions of a program, two per multiply-add.
+    """Returns the FLOPs of all matmuls and convolutions of a program, counting two per multiply-add.
 
     Loop bodies are multiplied by the trip count, or count once if it is unknown. For conditionals, the most expensive
-    branch counts. As in model FLOPs, all other operations, such as sums and exponentials, are excluded.
+    branch counts. All other operations, such as sums and exponentials, are excluded, as is usual for model FLOPs.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.
@@ -281,7 +281,7 @@ def matrix_flops(jaxpr: Any) -> int:
 
 
 def _products_of_convolution(equation: Any) -> int:
-    """Returns the multiply-adds of a convolution, without those on padding and dilation zeros."""
+    """Returns the multiply-adds of a convolution, excluding zeros from padding and dilation."""
     lhs, rhs, out = (var.aval.shape for var in (*equation.invars, equation.outvars[0]))
     params = equation.params
     numbers = params["dimension_numbers"]

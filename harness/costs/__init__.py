@@ -1,1 +1,1 @@
-"""Counting and measuring costs with JAX."""
+"""Counts and measures costs with JAX."""

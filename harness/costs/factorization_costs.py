@@ -21,7 +21,7 @@ HALVES = ("row half", "column half")
 
 
 def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
-    """Counts the costs of an epoch, which is a step of the study, and of the objective on one core."""
+    """Counts the costs of an epoch (one step of the study) and of the objective on one core."""
     of = outline.outline(_size(study, source), study.cores, study)
     mesh: Any = AbstractMesh((study.cores,), (AXIS,), (AxisType.Auto,))
     # The fused kernel is an opaque C++ call. XLA's program does the same work.
@@ -42,12 +42,12 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
 
 
 def _without_scores(work: Work) -> Work:
-    """Returns the work of a program without attention, whose matmuls with batch dimensions are like all others."""
+    """Returns the work of a program without attention. Its batched matmuls are counted like all others."""
     return work._replace(activation_bytes=work.activation_bytes + work.score_bytes, score_bytes=0.0)
 
 
 def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles both halves of an epoch for a topology. The reported memory is that of the larger half.
+    """Compiles both halves of an epoch for a topology. Reports the memory of the larger half.
 
     If the slice has more devices than the study has cores, the study uses the first devices and the others are idle.
     """

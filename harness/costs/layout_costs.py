@@ -1,4 +1,4 @@
-"""Costs of layouts: a step of one device's share, counted from shapes or compiled for a topology."""
+"""Costs of layouts: one device's share of a step, counted from shapes or compiled for a topology."""
 
 import functools
 

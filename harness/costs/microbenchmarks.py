@@ -62,9 +62,9 @@ def read(device_kind: str) -> Json | None:
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Returns rates of a device kind from its probe, for matmuls of a precision, or None if it has not been probed.
+    """Returns the probed rates of a device kind for a matmul precision, or None if it has not been probed.
 
-    The rates of the tables are scaled by the measured time of small networks relative to their predicted time, as if
+    The rates in the tables are scaled by the measured time of small networks relative to their predicted time, as if
     these runs were in a store. Steps of small networks are much slower than the rates of a large matmul or vector
     suggest. For a device that is not in the tables, the rates measured by the probe are scaled instead.
     """

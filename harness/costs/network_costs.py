@@ -40,9 +40,9 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
 def counts_of_sizes(
     study: BatchStudy, source: Source, settings: Settings, batch_sizes: Sequence[int]
 ) -> dict[int, Counts]:
-    """Counts the costs of studies that only differ in the batch size, by batch size.
+    """Counts the costs of studies that differ only in the batch size, by batch size.
 
-    Few programs are traced if there are many sizes, see ``harness.compiled.interpolation``.
+    For many sizes, only a few programs are traced. See ``harness.compiled.interpolation``.
     """
     key = family(study)
     workload, lane = _workload(key, json.dumps(source))
@@ -79,7 +79,7 @@ def _workload(key: ProgramsKey, source: str) -> tuple[Workload, Lane]:
 
 
 class Network(NamedTuple):
-    """The choices that determine the program of a step, which several data sets may share.
+    """The choices that determine the program of a step. Several data sets may share a program.
 
     Attributes:
       key: key of programs without data set and batch size.
@@ -106,7 +106,7 @@ def _network(key: ProgramsKey, source: Source, workload: Workload) -> Network:
 
 @functools.lru_cache(KEPT)
 def _pieces(key: Hashable) -> list[Any]:
-    """Returns the pieces or programs of a key that are known, as a list that grows."""
+    """Returns the list of pieces or programs found so far for a key. Callers append to it."""
     return []
 
 
@@ -120,7 +120,7 @@ def _steps(
 ) -> dict[int, ProgramCost]:
     """Returns the costs of a step by number of examples on a device.
 
-    Shares are interpolated between shares whose loss is computed in chunks of the same size.
+    Costs are interpolated only between shares whose loss is computed in chunks of the same size.
     """
     labels = math.prod(workload.shapes.validation.labels.shape[1:])
 
@@ -162,8 +162,8 @@ def _least_bytes(
     Small networks need little memory anyway and are not counted again.
 
     Args:
-      workload, network, lane: the workload, its choices that determine programs, and the shapes of a trial.
-      held: bytes on a device that processes its share at once, by share.
+      workload, network, lane: the workload, the choices that determine its programs, and the shapes of a trial.
+      held: bytes on a device that processes its share in one part, by share.
       settings: settings of the run.
     """
     fewest = workload.group
@@ -185,7 +185,7 @@ def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
 
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
-    """Returns the work, held bytes and equations of an evaluation, which all batch sizes share."""
+    """Returns the work, held bytes and equations of an evaluation. They are the same for all batch sizes."""
     workload, lane = _workload(key, source)
     jaxpr = evaluation_jaxpr(workload, shards, lane)
     parameters = len(jax.tree.leaves(lane[0].params))
@@ -197,7 +197,7 @@ def step_jaxpr(
 ) -> Any:
     """Returns the program of a step of one shard, from selecting its examples to the new parameters.
 
-    Examples of several shards may be normalized together, so the axis over which they sum has a size.
+    Examples of several shards may be normalized together, so the axis that is summed over has a size.
     """
     step, given = a_step(workload, examples, microbatches, lane)
     sizes = [(DATA, shards)] if shards > 1 else None
@@ -212,7 +212,7 @@ def step_work(workload: Workload, examples: int) -> Work:
 
 
 def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> Any:
-    """Returns the program of the loss of some examples of one shard, whose gradient is most of a step."""
+    """Returns the program that computes the loss of some examples of one shard. Its gradient is most of a step."""
     carry, spans = lane
     draw, train = workload.draw, workload.shapes.train
     if draw is not None:
@@ -278,7 +278,7 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1, lane: Lane | None = No
 def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str) -> Verdict:
     """Compiles a step of a study for a topology, partitioned as the engine would partition it.
 
-    Like the engine, this function takes the first partition that fits. It skips partitions whose arrays need several
+    Like the engine, this function chooses the first partition that fits. It skips partitions whose arrays need several
     times the memory of a device.
     """
     workload = programs.workload_of(programs_key(study), source)
@@ -319,7 +319,7 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
 
 
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
-    """Returns a function (examples processed at once, number of trials) -> approximate bytes on a device."""
+    """Returns a function that maps (examples in a part, number of trials) to approximate bytes on a device."""
     few = max(8, workload.group)
     one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
     each = (two - one) / few

@@ -2,8 +2,8 @@
 
 Predictions use the time to compile and train some small networks, the speed of bfloat16 matmuls relative to float32,
 and, with several devices, all-reduces over all of them. For a device that is not in the tables, they also use the times
-of matmuls, memory traffic and single operations. Gathers, empty programs and all-to-alls are printed only. On a CPU,
-one physical core is probed because a study uses one.
+of matmuls, memory traffic and single operations. Times of gathers, empty programs and all-to-alls are only printed. On
+a CPU, one physical core is probed because a study uses only one.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ EXCHANGES = ("all_reduce", "all_to_all")
 
 
 class Product(NamedTuple):
-    """A measured matmul: sizes m × k × n, and seconds."""
+    """A measured matmul: its sizes m × k × n and its seconds."""
 
     m: int
     k: int
@@ -69,17 +69,17 @@ class Product(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """FLOPs, two per multiply-add."""
+        """FLOPs (two per multiply-add)."""
         return 2.0 * self.m * self.k * self.n
 
     @property
     def numbers(self) -> int:
-        """The number of elements of both matrices and of the result."""
+        """The number of elements in both matrices and the result."""
         return self.m * self.k + self.k * self.n + self.m * self.n
 
 
 class ProductRates(NamedTuple):
-    """Seconds of a matmul: the sum of terms per FLOP, per byte, and per start."""
+    """Rates of a matmul. Its seconds are the sum of a term per FLOP, a term per byte and a constant."""
 
     flop_seconds: float
     byte_seconds: float
@@ -179,7 +179,7 @@ def measured(backend: str) -> Json:
 
 
 def best(run: Callable[[], Any]) -> float:
-    """Returns the seconds of a call, repeated until the loop is long enough to be timed. The fastest round counts.
+    """Returns the seconds per call in the fastest round. A round repeats the call until it is long enough to be timed.
 
     On a CPU, CPU seconds are measured, because one core is probed while others may be busy.
     """
@@ -206,7 +206,7 @@ def best(run: Callable[[], Any]) -> float:
 
 
 def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: float) -> list[Product]:
-    """Times matmuls as they occur in a program: many in a loop, so that the overhead of the call is excluded."""
+    """Times matmuls inside a program, which runs many in a loop to exclude the overhead of the call."""
     import jax
     import jax.numpy as jnp
 
@@ -261,7 +261,7 @@ def _gather_rate() -> float:
 
 
 def _operation_seconds() -> float:
-    """Returns the seconds of an operation with almost no work, from steps of a small network on one example."""
+    """Returns the seconds of an operation with almost no work, measured in steps of a small network on one example."""
     import jax
     import jax.numpy as jnp
 
@@ -281,7 +281,7 @@ def _operation_seconds() -> float:
 def trained(study: BatchStudy) -> Trained:
     """Trains a network twice, as a run does, and recompiles its programs each time. The faster run counts.
 
-    On a CPU, seconds are multiplied by this process's share of its core, since others may be busy.
+    On a CPU, seconds are multiplied by this process's share of its core, because other processes may use it.
     """
     from harness.costs import network_costs
     from harness.run import Settings
@@ -307,7 +307,7 @@ def trained(study: BatchStudy) -> Trained:
 
 
 def _networks() -> list[BatchStudy]:
-    """The studies of ``NETWORKS``."""
+    """Returns the studies of ``NETWORKS``."""
     from results.plans.search_space import Range, SearchSpace
     from workloads import registry
 

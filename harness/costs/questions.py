@@ -42,7 +42,7 @@ class Question:
     """A request for the costs of a study.
 
     Attributes:
-      plan, trials: the study's plan as plain data, and the number of its trials.
+      plan, trials: the study's plan as plain data, and its number of trials.
       source: source of its data, as plain data. None if the plan specifies it.
       settings: settings of the run.
       topology: TPU topology to compile for, which does not need to be attached. With None, costs are only counted.
@@ -55,7 +55,7 @@ class Question:
     topology: str | None = None
 
     def key(self, by: dict[str, str] | None = None) -> str:
-        """Returns the cache key of the answer. ``by`` are the ``versions``, which take time to find."""
+        """Returns the cache key of the answer. ``by`` is the result of ``versions``, which is slow to compute."""
         by = by or versions(self.topology is not None)
         flags = {name: os.environ.get(name) for name in FLAGS}
         text = json.dumps([dataclasses.asdict(self), by, flags], sort_keys=True)
@@ -67,7 +67,7 @@ class Unanswered(Exception):
 
 
 def versions(with_compiler: bool) -> dict[str, str]:
-    """Returns the versions that an answer depends on: jax, this code, and libtpu if the question compiles."""
+    """Returns the versions that an answer depends on: jax, this code, and libtpu if programs are compiled."""
     names = ["jax", "jaxlib", "flax", "optax"]
     if with_compiler:
         names.append("libtpu")
@@ -81,7 +81,7 @@ def ask(
     *,
     refuses: bool = True,
 ) -> list[Answer | None]:
-    """The answers to questions, as plain data, or None for those not answered before the timeout.
+    """Returns the answers to questions as plain data, with None for those not answered before the timeout.
 
     A single subprocess answers all questions in order, except those with a cached answer.
 
@@ -151,7 +151,7 @@ def _read(cache: Path | None, key: str) -> Answer | None:
 
 
 def read_json(file: Path) -> Answer | None:
-    """The object in a cached file, which is untrusted, or None without a valid one."""
+    """Returns the object in a cached file, which is untrusted, or None if it is invalid."""
     try:
         found = json.loads(durable.read(file, durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
@@ -166,7 +166,7 @@ def _write(cache: Path | None, key: str, answer: Fields) -> None:
 
 
 def _process(questions: Sequence[Question], timeout_seconds: float | None, on_answer: OnCount) -> list[Answer]:
-    """The subprocess's answers in order, fewer than the questions if it timed out.
+    """Returns the subprocess's answers in order. If it timed out, the last questions have no answers.
 
     Calls ``on_answer`` with the number of answers after each one.
     """

@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 def find(environment: Environment) -> Place | None:
-    """The place of this process in the first cluster that is detected, or None without a cluster.
+    """Returns the place of this process in the first cluster that is detected, or None if there is no cluster.
 
     Raises:
       BadInput: a cluster's environment variables are invalid.

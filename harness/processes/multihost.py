@@ -1,8 +1,9 @@
 """Multi-host runs: one process per host, all of which run a study in lockstep.
 
 Every process runs the same scheduler on the same metrics, so processes exchange very little. The first process is the
-leader. It makes all decisions that depend on the store, a clock or a signal, and is the only one to read and write the
-store. In a single-process run, that process is the leader, and the functions in this module have no overhead.
+leader. It makes all decisions that depend on the store, a clock or a signal, and is the only process that reads and
+writes the store. In a single-process run, that process is the leader, and the functions in this module have no
+overhead.
 
 JAX is imported inside functions because planning commands import this module.
 """
@@ -37,9 +38,9 @@ class Hosts:
       coordinator: HOST:PORT of the first process.
       count: number of processes.
       index: zero-based index of this process.
-      heartbeat_seconds: time without a heartbeat after which a process counts as lost.
-      connect_seconds: time that processes wait for each other at the start.
-      cluster: name of the cluster that provided some of these values, or None if all come from the command line.
+      heartbeat_seconds: time without a heartbeat after which a process is considered lost.
+      connect_seconds: time that processes wait for each other at startup.
+      cluster: name of the cluster that provided some of these values, or None if the command line provided all of them.
     """
 
     coordinator: str
@@ -63,7 +64,7 @@ class Hosts:
             raise BadInput(f"launcher.host={self.index} must be from 0 to {self.count - 1}")
 
     def __str__(self) -> str:
-        """The index of this host and the address of the coordinator."""
+        """Returns the index of this host and the address of the coordinator."""
         source = f", according to {self.cluster}" if self.cluster else ""
         return f"host {self.index} of {self.count}, coordinator {self.coordinator}{source}"
 
@@ -76,7 +77,7 @@ def find(
     environment: Environment,
     connect_seconds: int = rendezvous.SECONDS,
 ) -> Hosts:
-    """Returns the addresses of the processes. Values that are None, and a coordinator ``auto``, come from the cluster.
+    """Returns the addresses of the processes. Values that are None, or ``auto`` as coordinator, come from the cluster.
 
     Raises:
       BadInput: a value is missing or invalid.
@@ -109,7 +110,7 @@ def _check_address(coordinator: str) -> None:
 
 
 def start(hosts: Hosts, command: str = "", code: str = "") -> str:
-    """Connects to the other processes. Call it before any use of JAX. Returns a line to report.
+    """Connects to the other processes. Call it before using JAX. Returns a line to report.
 
     Args:
       hosts: addresses of the processes.
@@ -148,7 +149,7 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
 
 
 class _Pulse:
-    """Detects that this process was suspended, because messages sent before may arrive long after it resumes.
+    """Detects that this process was suspended. Messages sent before may arrive long after it resumes.
 
     Its last heartbeat may already be half of ``heartbeat_seconds`` old, so the others give up on it after the other
     half.
@@ -241,7 +242,7 @@ def place() -> tuple[int, int]:
 
 
 def preempted() -> bool:
-    """Returns whether any process received SIGTERM. All must call it equally often, and all get the same result.
+    """Returns whether any process received SIGTERM. All must call it equally often. All get the same result.
 
     JAX reports the signal at exactly one step: the step after the latest one at which any process had polled when the
     signal arrived. Steps are therefore counted over the lifetime of the process and do not restart with a new study.
@@ -287,7 +288,7 @@ def _copied(sharding: Any) -> Any:
 
 
 def leave(code: int, why: str = "") -> NoReturn:
-    """Ends this process without notifying the others. They may be gone, and JAX's shutdown would wait, then abort."""
+    """Ends this process without notifying the others. If they are gone, JAX's shutdown would wait and then abort."""
     if why:
         say(why)
     sys.stdout.flush()

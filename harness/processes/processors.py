@@ -36,14 +36,14 @@ PLUGINS = {
 
 
 def affinity() -> Cpus:
-    """Logical processors that this process may run on, in order."""
+    """Returns the logical processors that this process may run on, in order."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def physical_cores() -> list[Cpus]:
-    """The physical cores that this process may use, each as its logical processors.
+    """Returns the physical cores that this process may use, each as a list of its logical processors.
 
     CPU affinity or a cgroup quota may reduce their number. If the system does not report which logical processors share
     a core, each counts as a core.
@@ -58,9 +58,10 @@ def physical_cores() -> list[Cpus]:
 
 @functools.cache
 def unclaimed_cores(count: int) -> list[Cpus]:
-    """Up to ``count`` physical cores that no other process has claimed with this function.
+    """Claims and returns up to ``count`` physical cores that no other process has claimed with this function.
 
-    A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them.
+    A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them to
+    cores.
     """
     folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
     claimed: list[Cpus] = []

@@ -33,7 +33,7 @@ def software() -> Json:
 
 
 def device(cores: int | None = None) -> Json:
-    """Returns columns about the devices that were used: the first ``cores``, or all. Initializes JAX if necessary.
+    """Returns columns about the devices used: the first ``cores`` devices, or all. Initializes JAX if necessary.
 
     Raises:
       BadInput: JAX finds no device.
@@ -57,7 +57,7 @@ def device(cores: int | None = None) -> Json:
 
 
 def installed(names: Sequence[str]) -> dict[str, str]:
-    """Returns the versions of the installed ones of these packages."""
+    """Returns the versions of those packages that are installed."""
     found = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

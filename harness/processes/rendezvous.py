@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
 
 
 def meet(coordinator: str, own: Arrival, seconds: float = SECONDS) -> None:
-    """Returns when all hosts have arrived.
+    """Waits until all hosts have arrived.
 
     Args:
       coordinator: HOST:PORT of the first host. No process may be listening on it yet.
@@ -141,7 +141,7 @@ def _listening(port: int, count: int) -> socket.socket:
 
 
 def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.socket]:
-    """The sockets that can be read, as soon as there are any. Unlike poll, select fails for descriptors above 1,023."""
+    """Returns the readable sockets as soon as there are any. Unlike poll, select fails for descriptors above 1,023."""
     poll = select.poll()
     by_descriptor = {each.fileno(): each for each in sockets}
     for descriptor in by_descriptor:

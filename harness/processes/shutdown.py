@@ -46,7 +46,7 @@ class Shutdown:
 
     @contextlib.contextmanager
     def first(self, hand_over: Callback) -> Iterator[None]:
-        """A context in which the process calls ``hand_over`` before it ends, and training polls ``requested``."""
+        """Enters a context in which the process calls ``hand_over`` before it ends and training polls ``requested``."""
         before = self._first
         self._first = hand_over
         try:

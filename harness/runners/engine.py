@@ -49,8 +49,8 @@ def run(
     """Runs trials of a study until each has ended. Trials with a checkpoint are resumed.
 
     Initial parameters and data order depend only on a trial's seed and step. On a CPU, results are therefore bitwise
-    identical for any number of lanes, any order of ``trials`` and any interruptions. The only exception is the length
-    of a pruned trial's curve, which ends in the round in which the trial is pruned.
+    identical for any number of lanes, any order of ``trials`` and any interruptions. The only exception is the curve of
+    a pruned trial. It ends in the round that prunes the trial.
 
     Args:
       study: plan of the study.
@@ -60,8 +60,8 @@ def run(
       best: results of trials that have already run. Exact pruning starts from them.
       on_progress: called before compilation, before training and after each evaluation.
       on_finished: called with newly finished trials every ``flush_seconds`` and at the end.
-      confirming: called whenever all trials have ended and been reported. Returns further trials that confirm the best
-        ones.
+      confirming: called whenever all trials have ended and been reported. Returns additional trials that confirm the
+        best ones.
       shutdown: shutdown state of this process. Before the process ends, a separate thread reports finished trials.
       checkpoints: the study's checkpoints. With None, trials are not saved.
 

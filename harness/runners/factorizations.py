@@ -128,7 +128,7 @@ class _FactorizationRun:
         self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
 
     def trial(self, trial: Trial) -> tuple[list[Row], TrialOutcome]:
-        """Runs a trial to its end. Returns the measurements after each of its epochs, and its outcome."""
+        """Runs a trial until it ends. Returns the measurements after each epoch, and the outcome."""
         weights = Weights(*(np.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
             return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
@@ -172,7 +172,7 @@ class _FactorizationRun:
             self.shutdown.saved = True
 
     def record(self, trial: Trial, rows: list[Row], end: TrialOutcome) -> Record:
-        """The measurements of a trial, with the seconds that the run has taken so far."""
+        """Returns the measurements of a trial, with the seconds that the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
         measured = _evaluated_rows(rows)
         return Record(
@@ -201,7 +201,7 @@ class _FactorizationRun:
         return epoch % self.study.evaluate_every == 0 or epoch == self.study.epochs
 
     def _epoch(self, tables: FactorTables, weights: Weights, evaluate: bool) -> tuple[FactorTables, Row, bool]:
-        """Runs one epoch. Returns the tables after it, its row, and whether everything is finite."""
+        """Runs one epoch. Returns the new tables, the row of the epoch, and whether all values are finite."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self.training.row_half(tables, weights))
         halfway = time.perf_counter()
@@ -251,7 +251,7 @@ class _FactorizationRun:
 
 
 def _evaluated_rows(rows: Sequence[Row]) -> dict[int, Row]:
-    """The rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
+    """Returns the rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
     by_epoch = {}
     last = 0
     for epoch, row in enumerate(rows, 1):

@@ -37,7 +37,7 @@ UNHURRIED: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_d
 
 
 class LaidOutStudy(NamedTuple):
-    """A study with its workload, the number of its classes, the sizes of its axes, its mesh and its layout."""
+    """A study with its workload, number of classes, axis sizes, mesh and layout."""
 
     study: LayoutStudy
     workload: Workload
@@ -47,7 +47,7 @@ class LaidOutStudy(NamedTuple):
     layout: Layout
 
     def on(self, devices: list[Any]) -> PartitionedStep:
-        """Returns the step on devices, of which the mesh takes the first."""
+        """Returns the step on the first devices of a list."""
         study = self.study
         return partitioned(
             self.workload,
@@ -110,7 +110,7 @@ def run(
 
 
 def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
-    """Runs the steps of a trial on the devices of this process, and times further steps."""
+    """Runs the steps of a trial on the devices of this process, then times additional steps."""
     began = time.perf_counter()
     study = one.study
     step = one.on(jax.devices())
@@ -208,7 +208,7 @@ def whole_step(one: LaidOutStudy) -> PartitionedStep:
 
 
 def ideal_flops(one: LaidOutStudy) -> float:
-    """Returns the FLOPs of the matmuls and convolutions of a step and its optimizer, each done once."""
+    """Returns the FLOPs of the matmuls and convolutions of a step and its optimizer, each executed once."""
     step = whole_step(one)._replace(rematerialized=False)
     return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.step)(step.carry, step.batch(one.study.batch_size), SEED))
 
@@ -251,7 +251,7 @@ def _steps(
     state: TrainState,
     steps: range,
 ) -> tuple[TrainState, list[float]]:
-    """Returns the state after some steps, and the loss before each."""
+    """Returns the state after some steps, and the loss before each step."""
     losses = []
     for at in steps:
         state, loss = program(state, _batch(one, step, trial, at), np.uint32(trial.seed))
@@ -284,7 +284,7 @@ def _changes(before: TrainState, after: TrainState) -> Gradients:
 
 
 def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
-    """Returns the same multiples on one device. Every layout must agree with them."""
+    """Returns ``_changes`` of a step on one device. Every layout must agree with it."""
     study = one.study
 
     def compute() -> Gradients:
@@ -298,7 +298,7 @@ def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
 
 
 def _difference(gradients: Gradients, others: Gradients) -> float:
-    """Returns the largest relative difference of two gradients over all parameters, in the Euclidean norm."""
+    """Returns the largest relative difference between two gradients over all parameters, in the Euclidean norm."""
     pairs = [(gradients[name], others[name]) for name in others]
     return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs)
 

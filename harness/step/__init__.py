@@ -1,1 +1,1 @@
-"""The compiled step: meshes, training, evaluation, feeding and programs."""
+"""The compiled step: meshes, training, evaluation, prefetching and programs."""

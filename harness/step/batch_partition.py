@@ -21,8 +21,8 @@ class Division(NamedTuple):
     Attributes:
       shards: size of the mesh axis ``data``.
       microbatches: number of parts of each shard.
-      mesh: names and sizes of further mesh axes, which divide parameters and activations.
-      layout: the mesh axis that each tensor axis is divided over, as pairs. Other tensor axes are whole.
+      mesh: names and sizes of additional mesh axes, which divide parameters and activations.
+      layout: the mesh axis that each tensor axis is divided over, as pairs. Other tensor axes are not divided.
     """
 
     shards: int = 1
@@ -52,7 +52,7 @@ class Division(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A requested partition, whose attributes are those of ``Division``. With None, any value is allowed."""
+    """A requested partition. Its attributes are those of ``Division``. None allows any value."""
 
     shards: int | None = None
     microbatches: int | None = None
@@ -61,7 +61,7 @@ class Request(NamedTuple):
 
     @property
     def devices(self) -> int:
-        """Returns the number of devices that a trial runs on, at least."""
+        """Returns the minimum number of devices that a trial runs on."""
         return self.least.devices
 
     @property
@@ -94,7 +94,7 @@ def requested(shards: int | None, microbatches: int | None, mesh: str | None, la
 
 
 def of_settings(settings: Settings) -> Request:
-    """Returns the partition that the settings of a run request. Raises BadInput if it is invalid."""
+    """Returns the partition requested by the settings of a run. Raises BadInput if it is invalid."""
     return requested(settings.shards, settings.microbatches, settings.mesh, settings.layout)
 
 

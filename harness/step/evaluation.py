@@ -22,7 +22,7 @@ CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywh
 
 
 def chunk_size(workload: Workload, split: str) -> int:
-    """Returns the number of examples of a split that are evaluated at once."""
+    """Returns the number of examples of a split that are evaluated in one chunk."""
     inputs = getattr(workload.shapes, split).inputs
     params, state = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
 
@@ -36,7 +36,7 @@ def chunk_size(workload: Workload, split: str) -> int:
 
 
 def _sizes(jaxpr: Any) -> list[int]:
-    """The bytes of each array that a program computes, including those inside loops and branches, in order."""
+    """Returns the bytes of each array that a program computes, including those inside loops and branches, in order."""
     found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
     for equation in jaxpr.eqns:
         found += map(jaxpr_cost.array_bytes, equation.outvars)
@@ -85,13 +85,13 @@ def _chunk_sizes(workload: Workload) -> dict[str, int]:
 def evaluate_lane(
     workload: Workload, division: Division, carry: TrainState, active: Array, splits: tuple[Examples, ...]
 ) -> ArrayPair:
-    """Metrics float32[M] of a trial, and whether all are finite.
+    """Returns the metrics of a trial, float32[M], and whether all are finite.
 
     Metrics are NaN if the lane is idle or any parameter is not finite.
 
     Args:
       workload: defines the metrics and the evaluated splits.
-      division: division of a batch, whose shards also divide the examples here.
+      division: division of a batch. Evaluated examples are divided over the same shards.
       carry: state of the trial.
       active: bool[], True if the lane has a trial.
       splits: results of ``prepared``, by evaluated split.
@@ -136,9 +136,9 @@ def _sums(
     chunk_examples: int,
     shapes: dict[Any, Sums],
 ) -> Sums:
-    """The sums of all metrics over this shard's examples of a split. ``predict`` takes inputs.
+    """Returns the sums of all metrics over this shard's examples of a split. ``predict`` takes inputs.
 
-    ``shapes`` are those of the sums of a chunk, which splits with equal examples share.
+    ``shapes`` are the shapes of a chunk's sums. Splits with equal examples share them.
     """
     evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
     size = min(own, chunk_examples)

@@ -1,4 +1,4 @@
-"""Layouts under which a trial is estimated to fit in the memory of its devices, named if it does not fit otherwise."""
+"""Suggests layouts for a trial that does not fit in the memory of its devices, based on estimates."""
 
 import math
 from collections.abc import Iterator, Mapping

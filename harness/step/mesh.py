@@ -1,4 +1,4 @@
-"""The mesh that a study runs on: axes for lanes and for the examples of a batch, and those of its layout."""
+"""The mesh that a study runs on: axes for lanes, for the examples of a batch, and for the layout."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,12 @@ from workloads.workload import DATA
 
 
 def devices() -> list[jax.Device]:
-    """Returns the devices that a study runs on: those of this process, or of all participating hosts in host order."""
+    """Returns the devices that a study runs on: all devices of this process, or of all participating hosts in order."""
     return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if multihost.are_many() else jax.local_devices()
 
 
 def device_bytes() -> int | None:
-    """Returns the smallest device memory of all hosts, or None if unknown. CPU devices share the free memory."""
+    """Returns the smallest device memory on any host, or None if unknown. CPU devices share the free memory."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -36,10 +36,10 @@ def groups(division: Division) -> int:
 
 
 def mesh(division: Division) -> Mesh:
-    """Returns the mesh [trial, data, ...], whose last axes are those of the division. Devices of a host are adjacent.
+    """Returns the mesh [trial, data, ...], which ends with the axes of the division. Devices of a host are adjacent.
 
     Raises:
-      BadInput: the number of devices is not a multiple of those of the division.
+      BadInput: the number of devices is not a multiple of the number that the division needs.
     """
     found = devices()
     if len(found) % division.devices:
@@ -58,22 +58,22 @@ def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
 
 
 def by_lane(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays with a leading lane axis, replicated over ``data``."""
+    """Returns the sharding for arrays with a leading lane axis, replicated over ``data``."""
     return NamedSharding(mesh, P(TRIAL))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays that are replicated on all devices."""
+    """Returns the sharding for arrays that are replicated on all devices."""
     return NamedSharding(mesh, P())
 
 
 def by_shard(mesh: Mesh) -> NamedSharding:
-    """Sharding for arrays whose leading axis is divided over the shards."""
+    """Returns the sharding for arrays whose leading axis is divided over the shards."""
     return NamedSharding(mesh, P(DATA))
 
 
 def fed(mesh: Mesh) -> NamedSharding:
-    """Sharding for prefetched batches [lanes, steps, examples, ...], which differ between lanes."""
+    """Returns the sharding for prefetched batches [lanes, steps, examples, ...], which differ between lanes."""
     return NamedSharding(mesh, P(TRIAL, None, DATA))
 
 
@@ -81,9 +81,9 @@ def over_shards(of_shard: Callable[..., Any], shards: int, in_specs: Any, out_sp
     """Maps a function over the shards of a batch, inside ``programs.over_lanes``.
 
     Args:
-      of_shard: function that may sum over the axis ``data``.
+      of_shard: function that may sum over the ``data`` axis.
       shards: number of shards.
-      in_specs, out_specs: how arguments and results are divided over the axis ``data``.
+      in_specs, out_specs: how arguments and results are divided over the ``data`` axis.
     """
     if shards == 1:
         return of_shard
@@ -98,7 +98,7 @@ def divided(arrays: Any, shards: int) -> Any:
 
 
 def summed(values: Any, shards: int) -> Any:
-    """Arrays summed over the axis ``data``."""
+    """Returns arrays summed over the ``data`` axis."""
     return values if shards == 1 else jax.lax.psum(values, DATA)
 
 

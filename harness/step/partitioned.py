@@ -1,6 +1,6 @@
 """A training step of any workload that the compiler's partitioner divides over a mesh, including the batch.
 
-Unlike in ``training``, arrays are whole in the program, and the layout names the mesh axis of every axis.
+Unlike ``training``, the program operates on whole arrays, and the layout names the mesh axis of every axis.
 """
 
 import functools
@@ -24,7 +24,7 @@ METAPARAMETERS = {"learning_rate": 1e-3, "momentum": 0.9, "b1": 0.9, "beta": 0.9
 
 
 class PartitionedStep(NamedTuple):
-    """A step and how it is divided.
+    """A step and its partitioning.
 
     Attributes:
       workload: the data, model and update rule.
@@ -132,7 +132,7 @@ def partitioned(
 
 
 def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Examples:
-    """Returns random numbers in the shapes of a batch of a step. Classes and tokens are below ``classes``.
+    """Returns random numbers in the shapes of a step's batch. Classes and tokens are below ``classes``.
 
     Args:
       workload: the shapes of the data.

@@ -1,4 +1,4 @@
-"""Prefetches streamed data: the batches of a call form one array, built while the devices train on the last one."""
+"""Prefetches streamed data. The batches of a call form one array, built while the devices train on the previous one."""
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -17,7 +17,7 @@ class Feeder:
 
     Args:
       make: function that builds the superbatch of a call: ``fed`` with its other arguments bound.
-      steps: the most steps of a call.
+      steps: maximum number of steps per call.
     """
 
     def __init__(self, make: Callable[[Spans], Examples], steps: int):
@@ -27,11 +27,12 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans, upcoming: np.ndarray | None = None) -> Examples:
-        """Returns the superbatch of a call, and prefetches the next one, assuming that it continues from this call.
+        """Returns the superbatch of a call. Prefetches the next one, assuming that it continues where this one ends.
 
         Args:
           spans: work of each lane in the call.
-          upcoming: int32[L], steps at which the next call ends at the latest. By default, it is as long as possible.
+          upcoming: int32[L], steps at which the next call ends at the latest. By default, that call is as long as
+            possible.
         """
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
@@ -61,7 +62,7 @@ def fed(
       workload: workload that has ``feed``.
       batch_size: number of examples in the whole batch.
       division: partition of each batch.
-      steps: the most steps of a call.
+      steps: maximum number of steps per call.
       sharding: sharding of the superbatch. Each host loads only the batches of its own lanes and shards.
       spans: work of each lane in the call.
     """

@@ -31,20 +31,20 @@ class Programs(NamedTuple):
     """Compiled functions and the device-resident data they use.
 
     Attributes:
-      advance: ``(carry, Spans, upcoming) -> carry``. The old carry is donated. The optional last argument is that of
+      advance: ``(carry, Spans, upcoming) -> carry``. The old carry is donated. The optional last argument is passed to
         ``Feeder.take``.
       evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
         trials with a non-finite parameter.
       empty: ``() -> carry``. Also puts the data on the devices.
       put: ``(carry, {lane: arrays}) -> carry``. Replaces the leaves of the given lanes' carries.
       lane_shapes: shapes of the leaves of one lane's carry.
-      metrics: names of the metrics, M in number.
+      metrics: names of the M metrics.
       lanes: number of lanes, L.
       strategy: map or vmap.
       division: division of each batch.
-      call_steps: the most steps of a call. None means any number.
-      bytes: peak memory of a device, from the compiler's account of each program and the size of all data.
-      feeding: a context for the calls of one study that drops prefetched batches at its end.
+      call_steps: maximum number of steps per call. None means no limit.
+      bytes: peak memory of a device, computed from the compiler's report on each program and the size of all data.
+      feeding: a context for the calls of one study that drops prefetched batches on exit.
     """
 
     advance: Callable[..., Any]
@@ -93,7 +93,8 @@ def programs_for(
 
     Args:
       key: key of the study's programs.
-      lanes: number of trials that run concurrently. It must be a multiple of the devices on the axis ``trial``.
+      lanes: number of trials that run concurrently. It must be a multiple of the number of devices along the ``trial``
+        axis.
       strategy: map or vmap.
       division: division of each batch.
       source: options of the user's own data set, as in ``registry.dataset``.
@@ -137,14 +138,14 @@ def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
 
 
 def over_lanes(on: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: bool = False) -> Callable[..., Any]:
-    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the axis ``trial``.
+    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the ``trial`` axis.
 
     Args:
       on: mesh with the axes trial and data.
       strategy: map (one lane after another) or vmap.
-      lane: function of one lane, for whole batches. The partitioner divides its arrays over the axis ``data``, except
-        inside ``mesh.over_shards``.
-      own_data: whether the data have a leading lane axis, so that each lane has its own.
+      lane: function that processes one lane, with whole batches. The partitioner divides its arrays over the ``data``
+        axis, except inside ``mesh.over_shards``.
+      own_data: whether the data have a leading lane axis, so each lane has its own data.
     """
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
@@ -196,7 +197,7 @@ def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -
 
 
 def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes, division: Division) -> jax.stages.Lowered:
-    """Returns the program ``(carry, active, splits) -> (metrics, finite)``, which computes active lanes only.
+    """Returns the program ``(carry, active, splits) -> (metrics, finite)``, which computes only active lanes.
 
     Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
     """

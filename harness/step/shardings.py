@@ -20,7 +20,7 @@ CONTRACTED = {"embed": "act_embed", "inputs": "act_inputs", "qkv": "heads"}
 
 
 def tensors(workload: Workload, batch_size: int) -> Tensors:
-    """Returns all named axes of a workload's model. The size of an axis is the largest that divides all its sizes.
+    """Returns all named axes of a workload's model. The size of an axis is the greatest common divisor of its sizes.
 
     Raises:
       BadInput: the model does not name its axes.
@@ -94,7 +94,7 @@ def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callab
 
 
 def summed(grads: Params, division: Division, sharding: Sharding | None) -> Params:
-    """Returns gradients summed over shards. Those of divided parameters already are, since gathers add gradients."""
+    """Returns gradients summed over shards. Those of divided parameters are already summed by the gathers."""
     if sharding is None or division.shards == 1:
         return mesh.summed(grads, division.shards)
     return jax.tree.map(lambda g, spec: g if DATA in spec else mesh.summed(g, division.shards), grads, sharding.specs)
@@ -108,7 +108,7 @@ def constrained(carry: Any, sharding: Sharding | None) -> Any:
 
 
 def of_carry(carry: Any, sharding: Sharding | None) -> Any:
-    """Returns the specs of the state of a trial: those of its parameters, and of the optimizer's state for each."""
+    """Returns the specs of a trial's state: its parameters, and the optimizer state for each parameter."""
     if sharding is None:
         return jax.tree.map(lambda leaf: P(), carry)
     optimizer = like_parameters(carry.params, sharding.specs, carry.optimizer)
@@ -121,10 +121,10 @@ def by_hand(specs: Params) -> Params:
 
 
 def like_parameters(params: Params, specs: Params, state: Any) -> Any:
-    """Returns specs of a state, such as an optimizer's. Each array that belongs to a parameter has its spec.
+    """Returns specs of a state, such as an optimizer's. Arrays that belong to a parameter have the parameter's spec.
 
-    An array belongs to a parameter if its path ends with the parameter's and its shape is the same, or that of one of
-    several stacked layers. Others are replicated.
+    An array belongs to a parameter if its path ends with the parameter's path and it has the parameter's shape, or the
+    shape of one of its stacked layers. Other arrays are replicated.
     """
     known = {
         names(path): (leaf.shape, spec)
@@ -145,5 +145,5 @@ def like_parameters(params: Params, specs: Params, state: Any) -> Any:
 
 
 def names(path: Any) -> tuple[str, ...]:
-    """Returns the keys of a path, without indices of lists."""
+    """Returns the keys of a path, without list indices."""
     return tuple(str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey))

@@ -24,11 +24,11 @@ class Spans(NamedTuple):
 
     Attributes:
       start, stop: int32[L], number of steps taken before and after the call. A new trial starts from 0. Both are 0 for
-        an idle lane, whose state does not change.
+        an idle lane. Its state does not change.
       seed: uint32[L], seed of the trial.
       schedule: int32[L], value in ``optimizers.SCHEDULES``.
       decay_steps, end_factor: float32[L], parameters of the schedule.
-      metaparameters: float32[L] by name: those of the update rule, and label_smoothing.
+      metaparameters: float32[L] by name, for the update rule and label_smoothing.
     """
 
     start: Array
@@ -72,8 +72,8 @@ def with_rows(examples: Examples, *leading: int, sharding: Any = None) -> Exampl
 def fresh(workload: Workload, spans: Spans) -> TrainState:
     """Returns the initial state of a trial. The optimizer state is initialized by the rule that takes the first step.
 
-    Some rules keep metaparameters in their state. As in optax's ``init``, a learning rate in the state is that of the
-    first step. A rule that needs the current learning rate gets it in its update.
+    Some rules keep metaparameters in their state. If the state contains a learning rate, it is the one of the first
+    step, like in optax's ``init``. A rule that needs the current learning rate gets it in its update.
     """
     init_key, _ = rng.keys(spans.seed)
     params, state = workload.init(init_key)
@@ -94,10 +94,11 @@ def train_lane(
     spans: Spans,
     train: Examples | None,
 ) -> TrainState:
-    """Takes one trial from step ``start`` to ``stop``. An idle lane is unchanged.
+    """Advances one trial from step ``start`` to ``stop``. An idle lane is unchanged.
 
     Batched lanes take a bounded number of steps and compute the orders of all epochs at the start of the call.
-    Computing an order at the start of its epoch would stall the other lanes, whose epochs start at different steps.
+    Computing an order at the start of its epoch would stall the other lanes, because their epochs start at different
+    steps.
 
     Args:
       workload: workload to train.
@@ -181,12 +182,12 @@ def gradients(
     label_smoothing: Array,
     sharding: Sharding | None = None,
 ) -> Variables:
-    """The gradient of the mean loss over all labels of the whole batch, and the network state after the step.
+    """Returns the gradient of the mean loss over all labels of the whole batch, and the network state after the step.
 
     This is called on one shard of the batch, inside ``over_batch``.
 
     Since the number of labels is known in advance, the mean is a sum of scaled terms, and sums over shards and
-    microbatches do not need further scaling. Each part updates the same network state, and the updates are averaged.
+    microbatches do not need additional scaling. Each part updates the same network state, and the updates are averaged.
     """
 
     count: Array | np.float32 = np.float32(batch.labels)
@@ -276,7 +277,7 @@ def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
 
 
 def _rows(array: Array, rows: Array) -> Array:
-    """Returns rows of an array, flattened to a matrix: a CPU would divide by every dimension to find an element."""
+    """Returns rows of an array, flattened to a matrix, because a CPU divides by every dimension to find an element."""
     flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
     return flat.reshape(len(rows), *array.shape[1:])
 

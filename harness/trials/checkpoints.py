@@ -111,20 +111,20 @@ class Checkpoints:
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
     def remove_older(self, steps: Mapping[int, int]) -> None:
-        """Removes checkpoints of trials, except those of these steps that were saved in parts."""
+        """Removes checkpoints of trials, except those that were saved in parts at the given steps."""
         if multihost.leads():
             for trial, name in list_study(self.folder).checkpoints:
                 if trial in steps and not name.startswith(f"{parts.checkpoint_file(trial)}-{steps[trial]}-"):
                     (self.folder / name).unlink(missing_ok=True)
 
     def load(self, trial: int, key: str, part: Part = WHOLE) -> Checkpoint | None:
-        """The checkpoint of a trial, or None if it is missing, damaged, or has another key."""
+        """Returns the checkpoint of a trial, or None if it is missing, damaged, or has another key."""
         if part != WHOLE:
             return self._load(trial, key, part)
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
     def load_newest(self, trial: int, key: str, shapes: Sequence[Any]) -> Checkpoint | None:
-        """Returns the newest checkpoint of a trial with whole arrays, however it was saved.
+        """Returns the newest checkpoint of a trial with whole arrays, regardless of how it was saved.
 
         Every process calls this and reads the parts of all processes.
 
@@ -273,7 +273,7 @@ class Saver:
     """Saves and restores the trials in lanes. Each checkpoint holds a trial's rows and its carry.
 
     Args:
-      study, programs, scheduler: the study that runs, its programs and its scheduler.
+      study, programs, scheduler: the running study, its programs and its scheduler.
       rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` adds the rows of resumed trials.
       checkpoints: the study's checkpoints. With None, trials are not saved.
     """
@@ -368,7 +368,7 @@ class Saver:
                 del self._saved[i]
 
     def _could_be(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        """Returns whether a checkpoint, which is untrusted, has the expected arrays and rows."""
         grid = self._scheduler.grid
         count = len(checkpoint.rows)
         names = {"step", *self._programs.metrics}

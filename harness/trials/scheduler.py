@@ -89,7 +89,7 @@ class TrialScheduler:
         """Yields, round by round, the trials to advance to their next evaluation.
 
         Args:
-          confirming: called each time all trials have ended. Returns further trials, which are never pruned.
+          confirming: called each time all trials have ended. Returns additional trials, which are never pruned.
         """
         yield from iter(self.next, [])
         self._prunes = False
@@ -122,7 +122,7 @@ class TrialScheduler:
         return int(self.grid[live.evaluated])
 
     def stop_after(self, live: Live, step: int) -> int:
-        """Returns the step of the trial's first evaluation after a step, at most that of its last evaluation."""
+        """Returns the step of the trial's first evaluation after a step, but never beyond its last evaluation."""
         at = live.evaluated + (step == self.stop(live))
         return int(self.grid[min(at, len(self.grid) - 1)])
 

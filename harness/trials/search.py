@@ -11,9 +11,9 @@ from results.rules.confirmation import original
 
 
 def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
-    """Returns the trials of a study with these ids, as a pure function of (the study's stream, id).
+    """Returns the trials of a study with these ids. They depend only on the study's ``stream`` and the ids.
 
-    A longer search starts with the trials of a shorter one. The scrambling is seeded by the study's stream, so two
+    A longer search starts with the trials of a shorter one. The scrambling is seeded by the study's ``stream``, so two
     studies of networks do not share points (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
     Factorizations of the same data do share them. A repeat of a trial has the same metaparameters but its own seed.
 

@@ -1,1 +1,1 @@
-"""Estimated costs of a sweep: from counts, from stored runs, and while it runs."""
+"""Estimated costs of a sweep, from counts, from stored runs, and while it runs."""

@@ -1,4 +1,4 @@
-"""Devices that a plan is for and that this machine does not have: their rates are from tables only."""
+"""Devices that a plan is for but this machine does not have. Their rates come only from tables."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class AbsentDevices(NamedTuple):
     """Devices of one kind, as JAX counts devices.
 
     Attributes:
-      row: name in ``results.costs.hardware.HARDWARE``, with options of its links.
+      row: name in ``results.costs.hardware.HARDWARE``, with options for its links.
       number: number of devices.
     """
 
@@ -37,8 +37,7 @@ class AbsentDevices(NamedTuple):
 
 
 def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
-    """Returns the devices that ``device=NAME devices=N`` requests. N is 1 by default. The result is missing without
-    ``device=``.
+    """Returns the devices requested by ``device=NAME devices=N``, if there is a request. N is 1 by default.
 
     Raises:
       BadInput: the device is unknown, or the number of devices is invalid.
@@ -87,10 +86,10 @@ def _checked(row: str, count: int, settings: Settings) -> AbsentDevices:
 
 
 def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
-    """Returns the number of devices that should share a step, whose counts are for one device.
+    """Returns the number of devices that should share a step, given the counts for one device.
 
-    This is the smallest divisor of the number of devices at which activations could fit. The result is missing if the
-    counted devices suffice, or are all devices.
+    This is the smallest divisor of the number of devices at which activations could fit. The result is None if the
+    counted devices suffice or are all devices.
     """
     if counts.held_bytes <= devices.memory_bytes or counts.devices >= devices.number:
         return None

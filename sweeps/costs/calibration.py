@@ -47,14 +47,14 @@ class Device(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Ratios of measured to uncalibrated predicted seconds of a device, for steps and for compiling."""
+    """Ratios of measured to uncalibrated predicted seconds on a device, for steps and for compilation."""
 
     steps: Calibration | None = None
     compiling: Calibration | None = None
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
-    """Returns the number of trials that share a step: 1 on CPUs unless batched, and by default 1 for streamed data."""
+    """Returns the number of trials that share a step: 1 on CPUs unless batched, and 1 for streamed data by default."""
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
@@ -84,8 +84,8 @@ class Measured(NamedTuple):
     Attributes:
       device: device of the runs.
       study: plan of the study.
-      seconds, compiling: measured seconds per trial-step, and of compilation (None if everything was cached).
-      predicted, predicted_compiling: uncalibrated predictions of the same.
+      seconds, compiling: measured seconds per trial-step, and seconds of compilation (None if everything was cached).
+      predicted, predicted_compiling: uncalibrated predictions of ``seconds`` and ``compiling``.
       trial_steps: number of measured steps.
       flops: FLOPs of a step on one device.
     """
@@ -126,7 +126,7 @@ class MeasuredRun(NamedTuple):
 def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Measured]:
     """Returns measured studies with predictions from tables. Probes are not used.
 
-    Studies that cannot be counted, and devices that are not in a table, are skipped.
+    Skips studies that cannot be counted and devices that are not in a table.
     """
     runs = [run for commit in commits for run in runs_of(commit)]
     asked = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
@@ -206,7 +206,7 @@ class StoreRatios:
         self._measured: dict[tuple, list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
-        """Returns the ratios of runs on the same device kind, of the same model if there are enough of them.
+        """Returns the ratios of runs on the same device kind (and of the same model, if there are enough of them).
 
         Only runs of a similar size are used.
 
@@ -225,7 +225,7 @@ class StoreRatios:
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
-        """Returns the measured studies of a kind on a device, of one model or of all models."""
+        """Returns the measured studies of a kind on a device, for one model or for all models."""
         key = device, kind, model
         if key not in self._measured:
             own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]

@@ -1,7 +1,7 @@
 """Predicts memory, seconds per step and device-hours of the studies of a sweep.
 
-A subprocess counts FLOPs and bytes (``harness.costs.questions``). Predictions are scaled by runs in the store on the
-same kind of device. Measured and predicted seconds are never in the same column.
+A subprocess counts FLOPs and bytes (``harness.costs.questions``). Predictions are scaled to match runs in the store on
+the same kind of device. Measured and predicted seconds are never in the same column.
 """
 
 import dataclasses
@@ -48,12 +48,12 @@ class StudyCost(NamedTuple):
       verdict: verdict of the compiler, or None without a topology or if the compiler did not finish.
       asked: requested topology.
       device: device that the prediction is for.
-      machine_bytes: memory of a device of this machine or of an absent one, or None if unknown or with a topology.
+      machine_bytes: memory of a device (attached or absent). None if it is unknown or if there is a topology.
       lanes: number of trials that run concurrently on all devices.
       step: predicted seconds per trial-step, or None for unknown devices.
-      alone: whether a single trial uses all devices, so that ``step`` is the time between steps.
+      alone: whether a single trial uses all devices. ``step`` is then the time between steps.
       steps, evaluations: expected number of steps and evaluations per trial.
-      from_store: whether these are derived from curves in the store rather than from the budget.
+      from_store: whether these numbers are derived from curves in the store rather than from the budget.
       device_seconds: predicted seconds of all trials to run, summed over devices.
       by: source of the rates, or the reason why there is no prediction.
       absent: devices that the prediction is for, if they are not attached and the program is not compiled for them.
@@ -83,7 +83,7 @@ class StudyCost(NamedTuple):
 
     @property
     def hours(self) -> Seconds | None:
-        """Predicted hours until the devices have run all trials. They are missing if the time is unknown."""
+        """Predicted hours until the devices have run all trials, if the time is known."""
         return None if self.device_seconds is None else self.device_seconds.times(1 / 3600 / self.devices)
 
     @property
@@ -126,7 +126,7 @@ def span(of: Seconds, unit: float = 1.0) -> str:
 
 
 def here() -> Device:
-    """Returns the kind of device of this machine."""
+    """Returns the device kind of this machine."""
     backend, _ = processors.accelerators()
     return Device(processors.model() if backend == "cpu" else processors.accelerator_model(backend), backend)
 
@@ -144,10 +144,10 @@ def of_request(
     Args:
       request: the request.
       missing: number of trials to run, by study name.
-      topology: topology of TPUs, which this machine need not have. None predicts for this machine.
+      topology: TPU topology, which need not be attached. With None, costs are predicted for this machine.
       timeout_seconds: timeout for compiling all studies.
       say: called with messages for the user.
-      absent: devices that this machine does not have, in place of a topology. Programs are only counted.
+      absent: devices that this machine does not have, instead of a topology. Programs are only counted.
 
     Raises:
       BadInput: the topology does not exist, or a study cannot be compiled for it.
@@ -195,7 +195,7 @@ def of_request(
 def _counted(
     request: Request, verdicts: Mapping[str, Verdict], absent: AbsentDevices | None, say: Say
 ) -> tuple[dict[str, Counts], dict[str, str]]:
-    """Returns counts, and the reasons why others are missing, by study name."""
+    """Returns counts, and the reasons for missing counts, by study name."""
     counted = [study for study in request.studies if _is_counted(study)]
     given = _ask(request, counted, verdicts, say)
     if absent is not None:
@@ -211,7 +211,7 @@ def _counted(
 
 
 def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
-    """Returns the predicted device-seconds of a sweep on this machine. None if small, or if unknown, which is reported.
+    """Returns the predicted device-seconds of a sweep on this machine. None if small or (after a report) if unknown.
 
     Counting takes some seconds, so it is skipped for sweeps with few examples.
     """
@@ -251,7 +251,7 @@ def _ask(
 ) -> dict[str, Answer]:
     """Returns answers by study name. Studies that share programs share an answer. Missing answers are omitted.
 
-    Counts are per device, with the batch partition of ``verdicts`` or the number of ``shards`` if given.
+    Counts are per device, with the batch partition of ``verdicts`` or, if given, the number of ``shards``.
     """
     shared: dict[Any, Question] = {}
     keys = {}
@@ -278,7 +278,7 @@ def _ask(
 def _on_absent(
     request: Request, counted: Studies, given: dict[str, Answer], absent: AbsentDevices, say: Say
 ) -> dict[str, Answer]:
-    """Returns answers that divide each batch over the fewest devices whose memory could suffice."""
+    """Returns answers with each batch divided over the fewest devices that could have enough memory."""
     found = dict(given)
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:
@@ -350,7 +350,7 @@ def _cost(
 
 
 def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
-    """Returns the number of trials that run at once on the absent devices that share a step, as memory allows."""
+    """Returns the number of trials that fit in memory together on the absent devices that share a step."""
     groups = max(1, absent.number // counts.devices)
     return max(1, min(math.ceil(lanes / groups), int(absent.memory_bytes // max(1.0, counts.held_bytes))))
 
@@ -364,7 +364,7 @@ def _obstacle(cost: StudyCost) -> str | None:
 
 
 def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
-    """Returns the predicted seconds per trial-step of a compiled program: the device's seconds over its trials.
+    """Returns the predicted seconds per trial-step of a compiled program: its seconds on the device over its trials.
 
     The range includes the seconds in the compiler's schedule, if its cycles and the clock rate are known.
     """
@@ -381,7 +381,8 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
     """Returns the predicted seconds of summing gradients over devices, from a probe of this machine or a table.
 
-    The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
+    The result is 0 on CPUs, because their devices are emulated, and for factorizations, because their exchanges are not
+    predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return 0.0
@@ -407,7 +408,7 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 
 
 def _rates(device: Device, precision: str, ratios: Known, *, probed: bool) -> Rates | None:
-    """Returns rates of a device: tables scaled by runs in the store, otherwise a probe if allowed, otherwise tables."""
+    """Returns rates of a device: from tables scaled by stored runs, else from a probe if allowed, else from tables."""
     if ratios.steps is not None:
         tables = predictions.rates(*device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)

@@ -28,9 +28,9 @@ class TimeLeft(NamedTuple):
 
 
 class _Recent:
-    """A weighted mean of seconds, in which each value has half the weight of the next.
+    """A weighted mean of seconds. Each value has half the weight of the next.
 
-    Recent values count more because first runs are slower and the load of a machine changes.
+    Recent values count more because the first runs are slower and the load of a machine changes.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class StudyRun:
       trials: maximum number of trials to run.
       progress: last reported progress, or None while the study waits.
       since: start of the current activity, in seconds of the caller's clock.
-      heard: time of the last report, in the same seconds.
-      program: number of its program in the sweep, starting from 1 in the order of starts, or None before the start.
+      heard: time of the last report, in seconds of the same clock.
+      program: number of its program in the sweep, counted from 1 in the order of starts, or None before the start.
       builds: whether this is the first study of the sweep that builds the program.
     """
 
@@ -77,8 +77,8 @@ class Forecast:
       trials: maximum number of trials to run, by study name.
       workers: number of processes that run studies in parallel.
       limit: time limit of a study in seconds of training and evaluation, or None for no limit.
-      elsewhere: whether studies run on a cluster. If so, each starts its own process, and the number of parallel
-        studies is estimated by the maximum observed so far.
+      elsewhere: whether studies run on a cluster. If so, each study starts a separate process, and the number of
+        parallel studies is estimated by the maximum observed so far.
 
     Attributes:
       studies, trials: total number of studies and of trials.
@@ -134,7 +134,7 @@ class Forecast:
         return self._trials_ended + sum(_progress(run).trials_ended for run in self._running.values())
 
     def hear(self, study: Plan, progress: RunProgress | None, now: float) -> None:
-        """Handles the progress of a study at ``now``. With None, its process died and it waits again."""
+        """Handles the progress of a study at ``now``. None means that its process died and the study waits again."""
         if progress is None:
             run = self._waiting[study.name] = self._running.pop(study.name)
             run.progress = None
@@ -185,7 +185,7 @@ class Forecast:
         return TimeLeft(shared + alone, unknown > 0)
 
     def _work(self) -> Callable[[StudyRun], float | None]:
-        """Returns a function that estimates the remaining seconds of a study's trials, or None for unknown speeds."""
+        """Returns a function that estimates the remaining seconds of a study's trials (None if speeds are unknown)."""
         life = copy.deepcopy(self._life)
         speeds = copy.deepcopy(self._speeds)
         for run in self._running.values():
@@ -210,7 +210,7 @@ class Forecast:
     def _still(self, run: StudyRun, seconds: float, builds: bool, now: float) -> float:
         """Returns the remaining seconds of a study, including starting, compiling and storing.
 
-        An activity that is late is expected to take that much longer again.
+        If an activity is late, its remaining time is assumed to equal the delay so far.
         """
         doing = _progress(run).doing
         kind = run.study.kind

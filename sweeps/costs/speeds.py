@@ -18,7 +18,7 @@ SHARES = np.geomspace(1e-4, 1.0, 65)  # fractions of a budget: the edges of the 
 
 
 class Pace(NamedTuple):
-    """The properties of a study that determine its speed. Studies with equal paces are equally fast.
+    """The properties of a study that determine its speed. Studies with equal paces run at the same speed.
 
     Attributes:
       family: kind, data set and model.
@@ -52,7 +52,7 @@ def step_cost(study: Plan) -> float:
 
 
 class Mean:
-    """A mean of seconds, weighted by counts. It is 0 if empty."""
+    """A mean of seconds, weighted by counts, or 0 if it is empty."""
 
     def __init__(self) -> None:
         self.sum = self.count = 0.0
@@ -95,7 +95,7 @@ class Speeds:
         self._all_evaluations[of.kind].add(others, evaluations)
 
     def of(self, of: Pace) -> tuple[float, float] | None:
-        """Returns the seconds per step and per evaluation, unless the kind has not been measured."""
+        """Returns the seconds per step and per evaluation if the kind has been measured."""
         if of.kind not in self._costs:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
@@ -113,8 +113,8 @@ def _between(measured: Mapping[float, float], at: float) -> float:
 class LifeTable:
     """Counts the trials that passed each fraction of their budget, and those that ended there.
 
-    Running trials count up to their current step, which avoids a bias towards early ends. Beyond the longest trial, all
-    trials are assumed to continue.
+    Running trials are counted up to their current step, which avoids a bias towards early ends. Beyond the longest
+    trial, all trials are assumed to continue.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class LifeTable:
                 self._ended[at] += count * ended * (steps < budget_steps)
 
     def survival(self, shares: np.ndarray) -> np.ndarray:
-        """Returns the positive fraction of trials that pass each fraction of the budget, in the shape of ``shares``."""
+        """Returns the fraction (> 0) of trials that pass each fraction of the budget, in the shape of ``shares``."""
         hazards = self._ended / (self._past + self._ended + 1.0)
         return np.interp(np.log(np.maximum(shares, SHARES[0])), np.log(SHARES), np.cumprod(1.0 - hazards))
 

@@ -25,10 +25,10 @@ PREDICTED = "predicted"
 
 
 def write(name: str, costs: Sequence[StudyCost]) -> None:
-    """Writes the table as CSV. An existing file is replaced only if it is such a table.
+    """Writes the table as CSV. An existing file is replaced only if it also contains such a table.
 
     Raises:
-      BadInput: there are no predictions, or the existing file is not such a table.
+      BadInput: there are no predictions, or the existing file contains something else.
     """
     rows = {}
     for cost in costs:

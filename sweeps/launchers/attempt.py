@@ -4,8 +4,8 @@
 
 This is the program of a SLURM job. WORDS are the arguments of `python -m sweeps` for this study only, or of several
 commands separated by semicolons. On SIGTERM and SIGUSR2, which announce the end of the job, the study is saved and the
-job is requeued. On SIGUSR1, which stops the sweep, the study is saved and not requeued. On SIGHUP, which means that the
-time is up, the study is saved and ends as INCOMPLETE(time_limit). This module does not initialize JAX.
+job is requeued. On SIGUSR1, which stops the sweep, the study is saved and not requeued. On SIGHUP, which signals that
+the time is up, the study is saved and ends as INCOMPLETE(time_limit). This module does not initialize JAX.
 """
 
 import argparse
@@ -99,13 +99,13 @@ def address_of(node: str) -> str:
 
 
 def command_of_host(words: Sequence[str], store: Path, coordinator: str, count: int) -> list[str]:
-    """Returns the command that runs a study on one of several hosts. It lacks ``launcher.host``."""
+    """Returns the command that runs a study on one of several hosts. ``launcher.host`` is missing from it."""
     launcher = ["launcher=hosts", f"launcher.coordinator={coordinator}", f"launcher.hosts={count}"]
     return [*_SWEEPS, *words, f"store={store}", *launcher]
 
 
 def port_of(study: str) -> int:
-    """Returns a study's port on its first host: the same in all processes, and usually distinct from other studies."""
+    """Returns a study's port on its first host. It is the same in all processes and usually differs between studies."""
     return PORTS[zlib.crc32(study.encode()) % len(PORTS)]
 
 
@@ -124,8 +124,8 @@ def code_of_hosts(output: Path, nodes: int, code: int) -> int:
 
     Args:
       output: output file of the job. Each node writes its exit code to a file next to it, which is removed here.
-      nodes: number of nodes. A node without such a file is lost.
-      code: exit code of srun, used if there are no such files.
+      nodes: number of nodes. A node without a file is considered lost.
+      code: exit code of srun, used if there are no files of this kind.
     """
     codes = []
     for node in range(nodes):
@@ -145,9 +145,9 @@ def run_each(
     asked: Callable[[], "Wish"],
     code_of: Callable[[int], int] = int,
 ) -> Ending:
-    """Runs commands one after another as a single attempt, and stops at the first failure. See ``run``.
+    """Runs commands one after another as a single attempt and stops at the first failure. See ``run``.
 
-    ``code_of`` converts the exit code of a process to that of its command.
+    ``code_of`` converts the exit code of a process to the exit code of its command.
     """
     end = Ending(exit_codes.DONE, False)
     for words in commands:
@@ -219,7 +219,7 @@ def description(log: Path, code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """Ends this process by SIGTERM when the attempt that started it is gone, and its studies on SIGUSR1."""
+    """Ends this process with SIGTERM when the attempt that started it is gone. On SIGUSR1, ends its studies."""
     signal.signal(signal.SIGUSR1, lambda number, frame: limits.time_is_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # the attempt blocked it until now
 
@@ -233,7 +233,7 @@ def end_with_parent() -> None:
 
 
 def is_again(folder: Path, job: str, end: Ending, retries: int) -> bool:
-    """Returns whether a job should retry after an attempt that already has a log.
+    """Returns whether a job should retry after an attempt whose log already exists.
 
     Args:
       folder: folder of the study.
@@ -329,7 +329,7 @@ def _requeue(job: str) -> None:
 
 
 def _fate(job: str, is_out_of_time: bool) -> Fate:
-    """Returns the state of this job in SLURM. A job that is ending is COMPLETING while its processes live."""
+    """Returns the state of this job in SLURM. A job that is ending is COMPLETING as long as its processes are alive."""
     shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False).stdout
     return fate_of(shown, int(os.environ.get("SLURM_RESTART_COUNT", 0)), is_out_of_time)
 
@@ -352,7 +352,7 @@ def fate_of(shown: str, restarts: int, is_out_of_time: bool) -> Fate:
 
 
 def python_path() -> str:
-    """Returns a PYTHONPATH that lets commands import this package."""
+    """Returns a PYTHONPATH with which commands can import this package."""
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 

@@ -1,4 +1,4 @@
-"""Multi-host launcher: the same command runs on several hosts, which run each study together. Host 0 is the leader."""
+"""Multi-host launcher: several hosts run the same command and share the work of each study. Host 0 is the leader."""
 
 import functools
 import mmap
@@ -33,7 +33,7 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
 
 
 def devices(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices of all hosts. The hosts must be connected."""
+    """Returns the total number of devices of all hosts. The hosts must be connected."""
     import jax  # must not be imported before `watched` forks
 
     return jax.device_count()
@@ -99,7 +99,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 def in_order(store: Folder, studies: Studies) -> list[Plan]:
-    """Sorts studies so that those whose last attempt failed run last."""
+    """Sorts studies, moving those whose last attempt failed to the end."""
 
     def failed(study: Plan) -> bool:
         return [each.code for each in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]

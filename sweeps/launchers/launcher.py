@@ -35,7 +35,8 @@ class Launch:
       store: folder or URL of the result store.
       studies: studies to run. Running a study again, or twice concurrently, is safe.
       settings: settings of each run.
-      limits: limits of the sweep. Once a limit is reached, running studies are saved and ended, and no others start.
+      limits: limits of the sweep. When a limit is reached, running studies are saved and ended, and no other studies
+        start.
       sources: data sources by study name. See ``sweeps.planning.Request``.
       words: command lines that run a single study, by study name: the words after `python -m sweeps`, without the
         launcher and the store.
@@ -54,11 +55,11 @@ class Launch:
 
     @property
     def folder(self) -> Path:
-        """The store as a local folder, for launchers that put their own files there."""
+        """The store as a local folder, for launchers that store their own files in it."""
         return Path(str(self.store))
 
     def report(self, update: StudyUpdate) -> None:
-        """Counts an update towards the limits and forwards it."""
+        """Counts an update towards the limits, and forwards it."""
         self.limits.hear(update)
         self.on_progress(update)
 
@@ -76,7 +77,7 @@ def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, 
 
 
 def check_least(asked: Config, prefix: str = "launcher.", **least: int) -> None:
-    """Raises BadInput if a value in a configuration, by default a launcher's, is below its minimum. None is valid."""
+    """Raises BadInput if a value in a configuration (by default, a launcher's) is below its minimum. None is valid."""
     for key, value in least.items():
         if asked[key] is not None and not asked[key] >= value:
             raise BadInput(f"{prefix}{key} must be at least {value}, not {asked[key]:g}")
@@ -127,7 +128,7 @@ class Launcher(NamedTuple):
 
 
 class WorkerLost(Exception):
-    """A worker was lost in a command that is itself an attempt. The attempt's launcher decides whether to retry."""
+    """A worker was lost in a command that is an attempt itself. The attempt's launcher decides whether to retry."""
 
 
 @dataclasses.dataclass
@@ -164,7 +165,7 @@ def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> Stud
 
 
 def worst_code(codes: Iterable[int]) -> int:
-    """Returns the exit code of an attempt from those of its processes.
+    """Returns the exit code of an attempt, given the exit codes of its processes.
 
     If one process fails or is preempted, the others end as if a peer were lost. Failures therefore take precedence,
     then preemption, then the largest code. Signals are compared by number.
@@ -205,7 +206,7 @@ class RemoteStudy:
         self._reported: heartbeat.Heartbeat | None = None
 
     def begins(self) -> None:
-        """Reports that the study runs, or that its process is starting."""
+        """Reports that the study is running or that its process is starting."""
         if self._began is None:
             self._began = time.monotonic()
             self._launch.report(StudyUpdate(self.study, RunProgress()))
@@ -232,13 +233,13 @@ class RemoteStudy:
         self._launch.report(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
 
     def waits(self) -> None:
-        """Reports that the study waits again."""
+        """Reports that the study is waiting again."""
         if self._began is not None:
             self._began = self._seen = self._reported = None
             self._launch.report(StudyUpdate(self.study))
 
     def end(self, failure: str | None) -> StudyOutcome:
-        """Reports and returns the outcome of the study after it has ended."""
+        """Reports and returns the outcome of the study once it has ended."""
         after = self._ledger()
         seconds = 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
@@ -258,7 +259,7 @@ class RemoteStudy:
 
 
 def cause(folder: Folder) -> str | None:
-    """Returns the cause and log of the last attempt at the study in a folder, or None without an attempt."""
+    """Returns the cause and log of the last attempt at the study in a folder, or None if there was no attempt."""
     last = attempts.read(folder)[-1:]
     if not last or (last[0].code is None and last[0].began is None):
         return None

@@ -1,6 +1,6 @@
 """Local launcher: worker processes on this machine, one per physical core or accelerator.
 
-Studies of an exclusive kind run after the others, one at a time, each in its own process on the cores that its plan
+Studies of an exclusive kind run after the others, one at a time, each in a separate process on the cores that its plan
 requests. This module does not initialize JAX.
 """
 
@@ -108,7 +108,7 @@ class Worker:
             self.orders.send(order._replace(log=None if self.log is None else str(self.log)))
 
     def ended(self, code: int, cause: str) -> None:
-        """Records in the log how the attempt ended. Prints the output of a successful attempt."""
+        """Records the end of the attempt in the log. Prints the output of a successful attempt."""
         if self.log is not None:
             if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
                 printing.say(text)
@@ -133,7 +133,7 @@ class Worker:
     def silent(self, most: float | None, *, accelerated: bool) -> float:
         """Returns the seconds since the last sign of life. Kills the worker after ``most`` seconds.
 
-        On accelerators a process can spin while its device hangs, so only reports count during training.
+        On accelerators, a process can spin while its device hangs, so only reports count during training.
         """
         seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
         if most is not None and seconds >= most and not self.ended_silent:
@@ -188,7 +188,7 @@ def slots(workers: int | None, own: int = 1) -> list[Slot]:
 
 
 def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """Returns a slot for each study, while slots are available. Unbound workers are passed the number of workers."""
+    """Returns a slot for each study until no slots are left. Unbound workers are passed the number of workers."""
     taken = slots[:studies]
     return [
         (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
@@ -234,7 +234,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     """Runs studies in worker processes, largest first, followed by exclusive studies in their given order.
 
     A study that raises an error is recorded as failed. A study whose worker dies is retried according to
-    ``RetryPolicy``, then recorded as lost. Other studies continue.
+    ``RetryPolicy`` and then recorded as lost. Other studies continue.
 
     Args:
       asked: the configuration of the launcher.
@@ -348,7 +348,7 @@ class _Pool:
         self._launch.report(StudyUpdate(study, outcome=outcome))
 
     def _bury(self, dead: Worker, study: Plan) -> None:
-        """Replaces a dead worker, and retries its study or records it as lost or failed."""
+        """Replaces a dead worker. Retries its study or records it as lost or failed."""
         dead.bury()
         self._workers[dead.slot] = start(dead.slot, *self._slots[dead.slot])
         code = dead.process.returncode
@@ -386,7 +386,7 @@ class _Pool:
 
 
 def out_of_memory_kills() -> int:
-    """Returns the number of processes killed by the system for lack of memory, on this machine and in its cgroup."""
+    """Returns the number of out-of-memory kills by the system, on this machine and in its cgroup."""
     files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
     found = 0
     for file in files:
@@ -414,7 +414,7 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
 
 
 def end_all(workers: Sequence[Worker]) -> list[int]:
-    """Ends processes after they have reported finished trials and saved the others. Returns their exit codes."""
+    """Ends processes after they have reported finished trials and saved running ones. Returns their exit codes."""
     for one in workers:
         one.orders.close()
         one.process.terminate()
@@ -435,7 +435,7 @@ def _programs(study: Plan) -> Hashable:
 
 
 def _next(queue: list[Plan], in_use: set) -> Plan:
-    """Takes the largest study whose programs are not in use (they may be compiling), otherwise the largest study."""
+    """Takes the largest study, if possible one whose programs are not in use, since they may still be compiling."""
     for i in reversed(range(len(queue))):
         if _programs(queue[i]) not in in_use:
             return queue.pop(i)

@@ -159,11 +159,11 @@ class Slices:
     """Reserves TPU slices for studies, and holds them until their hosts are ready.
 
     Args:
-      ray: module ``ray``.
+      ray: the ``ray`` module.
       asked: VERSION:TOPOLOGY of the slices, if slices are used.
 
     Attributes:
-      coming: studies and their reserved slices, by a reference that is ready when all hosts of the slice are.
+      coming: studies and their reserved slices, by a reference that is ready once all hosts of the slice are ready.
     """
 
     def __init__(self, ray: Any, asked: str | None):
@@ -174,7 +174,7 @@ class Slices:
         self.coming: dict[Any, tuple[Plan, Any]] = {}
 
     def reserve(self, study: Plan) -> bool:
-        """Reserves a slice for a study if one is free. Attempts it at most once per ``RETRY_SECONDS``."""
+        """Reserves a slice for a study if one is free. Tries at most once per ``RETRY_SECONDS``."""
         from ray.util.tpu import slice_placement_group
 
         if time.monotonic() < self._next:
@@ -215,7 +215,7 @@ def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes
       name: name of the study.
       commands: commands that run the study.
       wishes: folder with the sweep's requests.
-      follows: whether this host follows another, i.e. is not the study's first host.
+      follows: whether this host follows another host, i.e. is not the study's first host.
     """
     folder = Path(store) / name
     if _wished(wishes, name) != Wish.NOTHING:
@@ -291,7 +291,7 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """Returns the end of a task, given those of its processes. A process whose node is gone is a lost peer."""
+    """Returns the end of a task, given the ends of its processes. A process whose node is gone is a lost peer."""
     try:
         ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
@@ -330,7 +330,7 @@ def _needs(asked: Config, study: Plan, settings: Settings) -> Fields:
 
 
 def _remote(ray: Any, function: Any, options: Config) -> Any:
-    """Turns a function into a task that runs in its own process and is never retried by Ray."""
+    """Turns a function into a task that runs in a separate process and is never retried by Ray."""
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
@@ -404,7 +404,7 @@ def _check_reachable(address: str | None) -> None:
 
 @contextlib.contextmanager
 def _wishes(store: Path) -> Iterator[Path]:
-    """Yields a folder for requests to tasks, which share the store."""
+    """Yields a folder for requests to tasks, which have access to the store."""
     folder = (store / FOLDER / uuid.uuid4().hex).absolute()
     durable.make_folder(folder)
     try:

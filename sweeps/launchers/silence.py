@@ -1,6 +1,7 @@
 """Measures the silence of a process: the time since its last sign of life. A stopped or hung process is silent.
 
-Reports and CPU time are signs of life. (Compilation may take long without a report.) Without /proc, only reports count.
+Reports and CPU time are signs of life. (Compilation may take a long time without a report.) Without /proc, only reports
+count.
 """
 
 import contextlib
@@ -24,12 +25,12 @@ class Silence:
         self.restart()
 
     def restart(self) -> None:
-        """Restarts the count, after a report of the process."""
+        """Restarts the count after a report of the process."""
         self._seconds = 0.0
         self._looked, self._computed = time.monotonic(), _processor_seconds(self._process)
 
     def look(self, *, by_computing: bool) -> float:
-        """Returns the seconds since the last sign of life, excluding time in which this process itself was stopped.
+        """Returns the seconds since the last sign of life, excluding time during which this process itself was stopped.
 
         Args:
           by_computing: whether CPU time is a sign of life.

@@ -81,7 +81,7 @@ class Seen(NamedTuple):
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for an invalid configuration, studies that cannot run on several nodes, or without SLURM."""
+    """Raises BadInput for an invalid configuration, studies that cannot run on several nodes, or missing SLURM."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
     if asked["grace_seconds"] < 1 or asked["poll_seconds"] <= 0:
@@ -118,7 +118,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
       launch: studies to run.
 
     Returns:
-      An outcome for each study that ended. Without ``wait``, only for studies that had already ended.
+      An outcome for each study that ended. Without ``wait``, only studies that had already ended have an outcome.
 
     Raises:
       BadInput: SLURM rejects a job.
@@ -228,7 +228,7 @@ def _forget(folder: Path, job: str) -> None:
 
 
 def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
-    """Submits studies, grouped by resources, in arrays of the size that SLURM allows. Returns the job of each study.
+    """Submits studies, grouped by resources, in arrays up to SLURM's size limit. Returns the job of each study.
 
     After an error, all of them are removed from the queue.
     """
@@ -325,7 +325,7 @@ def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studie
 
 
 class _Queue:
-    """Reports the number of queued jobs and their reasons, every few seconds when they change."""
+    """Reports the number of queued jobs and their reasons, at most every few seconds and only when they change."""
 
     def __init__(self) -> None:
         self._reported = ""
@@ -342,7 +342,7 @@ class _Queue:
 
 
 def _why(reasons: Iterable[str]) -> str:
-    """Joins reasons, most frequent first, with counts if there are several."""
+    """Joins reasons, the most frequent first, with counts if there are several."""
     counts = collections.Counter(reasons).most_common()
     return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
 
@@ -397,7 +397,7 @@ def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
 
 
 def _withdraw(launch: Launch, jobs: StringMap) -> None:
-    """Removes jobs, given by study, from the queue before they start."""
+    """Removes jobs (given by study) from the queue before they start."""
     if jobs:
         _cancel(list(jobs.values()))
     for name, job in jobs.items():

@@ -33,8 +33,8 @@ class Options:
 
     Attributes:
       image: container image with the console script.
-      queue: local queue of Kueue, if it is used.
-      priority: with a queue, a WorkloadPriorityClass of Kueue. Without one, a PriorityClass of Kubernetes.
+      queue: local queue of Kueue, if Kueue is used.
+      priority: a WorkloadPriorityClass of Kueue if there is a queue, otherwise a PriorityClass of Kubernetes.
       spot: whether to use spot nodes of GKE.
       placement: ``exclusive`` (one node pool for each slice), ``any``, or a node label that is a topology level of
         Kueue. By default, exclusive for TPU slices with several hosts.
@@ -110,7 +110,7 @@ def command(words: Sequence[str], store: str, machines: Machines, name: str | No
       words: words of `scaling-limits sweep` for one study.
       store: URL of the store.
       machines: hosts that run the study.
-      name: name of the JobSet. Without it, hosts detect the cluster.
+      name: name of the JobSet. Without a name, hosts detect the cluster.
     """
     ours = [f"store={store}"]
     if machines.hosts > 1:
@@ -178,7 +178,7 @@ def jobset(
 
 
 def pod_failure_rules() -> list[Fields]:
-    """Returns the rules by which a pod ends its job so that the restart is free."""
+    """Returns the rules under which a pod ends its job with a free restart."""
     codes = {"containerName": CONTAINER, "operator": "In", "values": sorted(exit_codes.free_restarts)}
     return [
         {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -187,7 +187,7 @@ def pod_failure_rules() -> list[Fields]:
 
 
 def failure_rules() -> list[Fields]:
-    """Returns the rules for a failed job. Without a matching rule, a restart counts against ``maxRestarts``."""
+    """Returns the rules for a failed job. If no rule matches, a restart counts against ``maxRestarts``."""
     return [
         {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
         {"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"]},
@@ -195,7 +195,7 @@ def failure_rules() -> list[Fields]:
 
 
 def _pod(words: Sequence[str], machines: Machines, options: Options) -> Fields:
-    """Returns the specification of a pod. Fields without a value are left out later."""
+    """Returns the specification of a pod. Fields without a value are removed later."""
     by_index = machines.hosts > 1
     escaped = [word.replace("$", "$$") for word in words]  # Kubernetes replaces $(NAME)
     spot = {"cloud.google.com/gke-spot": "true"} if options.spot else {}

@@ -1,6 +1,6 @@
 """Machines of a Kubernetes cluster that run a study: the hosts of a TPU slice, or hosts with GPUs.
 
-Machine types, topologies and limits are those of GoogleCloudPlatform/cluster-toolkit at commit 1047080
+Machine types, topologies and limits are taken from GoogleCloudPlatform/cluster-toolkit at commit 1047080
 (`pkg/config/hardware.go`, and `pkg/orchestrator/gke/gke_job_orchestrator.go` for the labels of nodes).
 """
 
@@ -22,10 +22,10 @@ class Machines(NamedTuple):
     Attributes:
       name: version and topology of a TPU slice, or name of a GPU.
       hosts: number of hosts.
-      devices: number of chips or GPUs of each host.
-      resource: name of the devices as a resource of Kubernetes.
+      devices: number of chips or GPUs per host.
+      resource: name of the Kubernetes resource for the devices.
       labels: labels of the nodes.
-      compute_type: name of the machine type, as for `gcluster job submit --compute-type`.
+      compute_type: name of the machine type, as given to `gcluster job submit --compute-type`.
       topology: topology of a TPU slice.
     """
 
@@ -43,7 +43,7 @@ class Version(NamedTuple):
 
     Attributes:
       label: value of the label ``ACCELERATOR`` of its nodes.
-      directions: number of directions in which chips are linked.
+      directions: number of directions that chips are linked in.
       machine_types: machine types by number of chips.
       most_cubes: largest number of cubes of 64 chips, if there are three directions.
     """
@@ -88,7 +88,7 @@ def tpus(text: str, machine: str | None = None, hosts: int | None = None) -> Mac
       hosts: expected number of hosts, or None for any.
 
     Raises:
-      BadInput: there is no such slice, or the machine type or the number of hosts does not match it.
+      BadInput: the slice does not exist, or the machine type or the number of hosts does not match it.
     """
     name, _, topology = text.partition(":")
     if name not in VERSIONS:
@@ -116,11 +116,11 @@ def gpus(name: str, count: int, hosts: int = 1) -> Machines:
 
     Args:
       name: label of the GPU, such as nvidia-h100-80gb.
-      count: number of GPUs of each host.
+      count: number of GPUs per host.
       hosts: number of hosts.
 
     Raises:
-      BadInput: there is no such machine.
+      BadInput: the machine does not exist.
     """
     check_choice("gpu", name, GPUS)
     short, counts = GPUS[name]
@@ -138,7 +138,7 @@ def _known(names: Mapping[str, object]) -> str:
 
 
 def _check_topology(text: str, version: Version, topology: str) -> None:
-    """Raises BadInput, with the correct topology if there is one."""
+    """Raises BadInput for an invalid topology, and suggests the correct one if there is one."""
     common = FLAT if version.directions == 2 else DEEP
     if not re.fullmatch("x".join([r"[1-9]\d{0,3}"] * version.directions), topology):
         raise BadInput(f"topology={text}: give chips along {version.directions} directions, such as {common[2]}")

@@ -41,7 +41,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with this project's split generators. It writes to the folder ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. It writes to ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
@@ -75,7 +75,7 @@ def check_file(name: str, file: Path) -> None:
 
 
 def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
-    """Raises BadInput as ``check`` does, or unless TFDS's description has the expected numbers of records."""
+    """Like ``check``, but also raises BadInput if TFDS's description lists unexpected numbers of records."""
     check(name, place, tuple(counts))
     info = place / "dataset_info.json"
     try:
@@ -129,8 +129,8 @@ class Records(Sequence[bytes]):
     Args:
       files: array_record files, in order.
       rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
-      count: number of these to use, starting with the first, or None for all.
-      within: indices of the first record that may be used, and of the one after the last. By default, all.
+      count: number of these records to use, starting with the first, or None for all.
+      within: index of the first record that may be used, and the index after the last one. By default, all records.
     """
 
     def __init__(
@@ -174,6 +174,6 @@ def open_records(
     count: int | None = None,
     within: tuple[int, int] | None = None,
 ) -> Records:
-    """Opens the records of a split of a data set in a folder. The other arguments are as in ``Records``."""
+    """Opens the records of a split of a data set in a folder. The other arguments are those of ``Records``."""
     files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
     return Records(files, rows, count, within)

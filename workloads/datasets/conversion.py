@@ -3,7 +3,7 @@
 Each split is converted in two steps. First, its examples are encoded in the order of the originals and written as
 sorted chunks. Then, the chunks are merged into shards, which are moved to TFDS's folder when all splits are done. All
 files are created atomically in a folder that later runs find. A killed process therefore loses at most one chunk or one
-shard. Encoding, hashes of keys, numbers of shards and files are those of TFDS.
+shard. Encodings, key hashes, numbers of shards and files are the same as in TFDS.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class Conversion(NamedTuple):
     """A conversion.
 
     Attributes:
-      folder: folder of its files, on the disk of the data set. It may hold those of an interrupted conversion.
+      folder: folder of its files, on the disk of the data set. It may contain files of an interrupted conversion.
       manual: folder of manually downloaded originals.
       download_bytes: approximate number of bytes that are still to be downloaded, for the progress.
       examples: expected number of examples by split, for the progress.
@@ -57,9 +57,9 @@ def folder(place: Path) -> Path:
 
 
 def make_resumable(builder: Any, conversion: Conversion) -> None:
-    """Replaces the step of a TFDS builder's ``download_and_prepare`` that converts the originals.
+    """Replaces the conversion of originals in a TFDS builder's ``download_and_prepare``.
 
-    The step raises BadInput if a split is empty, or if two of its examples have the same key.
+    The conversion raises BadInput if a split is empty or two of its examples have the same key.
     """
 
     def generate_splits(downloads: Any, config: Any) -> list[Any]:
@@ -123,7 +123,7 @@ def _continue(conversion: Conversion, origin: dict[str, Any]) -> bool:
 
 
 def _position(place: Path, splits: Sequence[str]) -> str:
-    """Returns the place at which a conversion resumes, for the user."""
+    """Returns a description, for the user, of the place at which a conversion resumes."""
     for split in splits:
         within = place / split
         if (within / ENCODED).exists() and not (within / WRITTEN).exists():
@@ -134,7 +134,7 @@ def _position(place: Path, splits: Sequence[str]) -> str:
 
 
 def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> Any:
-    """Converts a split, or the rest of it. Returns TFDS's description of it."""
+    """Converts a split, or the rest of it. Returns TFDS's description of the split."""
     from tensorflow_datasets.core.splits import SplitInfo
 
     within = conversion.folder / split
@@ -154,7 +154,7 @@ def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Co
 
 
 def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> list[Chunk]:
-    """Encodes the examples of a split that no chunk contains yet, and writes them. Returns all chunks."""
+    """Encodes and writes the examples of a split that are not in a chunk yet. Returns all chunks."""
     from tensorflow_datasets.core.example_serializer import ExampleSerializer
     from tensorflow_datasets.core.hashing import Hasher
 
@@ -190,7 +190,7 @@ def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conv
 
 
 def _skip(examples: KeyedExamples, count: int, split: str, conversion: Conversion) -> None:
-    """Reads the examples that are in chunks already, because originals can only be read from the start."""
+    """Reads past the examples that are already in chunks, because originals can only be read from the start."""
     with _shown(f"skipping the encoded part of {split}", count, conversion, 0) as move:
         for done, _ in enumerate(itertools.islice(examples, count)):
             if done % STEP == 0:
@@ -220,7 +220,7 @@ def _written(builder: Any, split: str, chunks: Sequence[Chunk], conversion: Conv
 def _shown(
     what: str, total: int, conversion: Conversion, first: int
 ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Shows the progress of examples if they take long. Yields a function to call with the number done so far."""
+    """Shows progress if the examples take long. Yields a function to call with the number done so far."""
     return show_progress(what, total, " examples", conversion.report, delay=FIRST_SECONDS, first=first)
 
 
@@ -249,7 +249,7 @@ def _write_shard(builder: Any, file: Path, values: Iterator[bytes], count: int) 
 
 
 def _link(file: Path, name: Path) -> None:
-    """Gives a file a second name, or copies it if the file system has no links."""
+    """Gives a file a second name, or copies it if the file system does not support links."""
     try:
         os.link(file, name)
     except OSError:
@@ -257,7 +257,7 @@ def _link(file: Path, name: Path) -> None:
 
 
 def _names(builder: Any, split: str, number: int) -> list[str]:
-    """Returns TFDS's file names of a number of shards of a split."""
+    """Returns TFDS's file names for a given number of shards of a split."""
     template = builder._get_filename_template(split_name=split)
     return [template.sharded_filepath(shard_index=shard, num_shards=number).name for shard in range(number)]
 

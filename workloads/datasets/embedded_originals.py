@@ -1,4 +1,4 @@
-"""TFDS builders of small streamed data sets, made of data that come with Python and its packages.
+"""TFDS builders of small streamed data sets, made from data that come with Python and its packages.
 
 They have the features of ImageNet, Open Images and LM1B, so they are read by the same code. Nothing is downloaded.
 """

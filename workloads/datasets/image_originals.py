@@ -17,7 +17,7 @@ from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 
 def builder(name: str, within: Path) -> Any:
-    """Returns the builder of a key of ``tfds_images.SOURCES``, which writes to the folder ``within``."""
+    """Returns the builder of a key of ``tfds_images.SOURCES``, which writes to ``within``."""
     from tensorflow_datasets.image_classification import cifar, mnist
 
     original, split_generators = {

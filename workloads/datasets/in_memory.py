@@ -47,15 +47,16 @@ def load(name: str) -> Splits:
 def digits() -> Splits:
     """Returns 1,797 handwritten digits of 8×8 pixels, scaled to [0, 1], split by writers.
 
-    They are the test part of UCI's optical digits, whose writers did not contribute to its training part (Alpaydin &
-    Kaynak 1998, doi 10.24432/C50P49). The file preserves the order in which the writers filled in 14 forms of 122 to
-    130 digits each. A form starts with 0 … 9 three times, and its other labels are the same on every second form.
-    Neighbours in the file are mostly by one writer, so images whose neighbours are in the training split are easier
-    than images by a new writer.
+    They are the test part of UCI's optical digits. The writers of this part did not contribute to the training part
+    (Alpaydin & Kaynak 1998, doi 10.24432/C50P49). The file preserves the order in which the writers filled in 14 forms
+    of 122 to 130 digits each. A form starts with 0 … 9 three times, and its other labels are the same on every second
+    form. Adjacent images in the file are mostly by one writer, so images next to training images are easier than images
+    by a new writer.
 
-    The first three forms are the validation split, and forms are not cut. Forms do not identify writers: the 14 forms
-    are reported to be from 13 writers. The two most similar forms, the first two, are in the same split. Training
-    images are in strided order, so that the first ones, which are used in evaluations, come from all writers.
+    The first three forms are the validation split. Forms are never divided between splits. Forms do not identify
+    writers: the 14 forms are reported to be from 13 writers. The two most similar forms, the first two, are in the same
+    split. Training images are in strided order, so the first ones, which are used for evaluation, come from all
+    writers.
 
     Returns:
       Splits with inputs float32[N, 8, 8, 1] and labels int32[N].

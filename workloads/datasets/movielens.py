@@ -2,7 +2,7 @@
 
 Every rating is a link between a user (row) and a movie (column); stars are ignored. Ids are renumbered in order,
 without gaps. The seed draws a tenth of the users as evaluation rows, which are absent from training (strong
-generalization). It also draws a fifth of their links to be held out. The others are history.
+generalization). It also draws a fifth of the links of these users as held-out links. The others are history.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Fresh noise at every step: the infinite stream for training a noisy quadratic."""
+"""Infinite stream of fresh noise for training a noisy quadratic."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ DIMENSIONS = 100
 
 
 def load() -> Splits:
-    """Returns a single noiseless validation example, whose loss is the expected loss, and no training split.
+    """Returns no training split and a single noiseless validation example. The loss on it is the expected loss.
 
     Returns:
       Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.

@@ -1,11 +1,11 @@
-"""The user's own ratings: files of links (see ``link_files``), by role.
+"""The user's own ratings: one file of links (see ``link_files``) for each role.
 
 All matrices must have the same shape. Parquet files do not store a shape, so without a matrix it is determined by the
 largest ids in all files.
 
 Rows with links in ``heldout`` are the evaluation rows. Without ``history``, they are solved from their links in
-``path`` and are also used in training, so recall measures new links of known rows. With ``history`` and evaluation rows
-that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that also occur in ``path`` or
+``path`` and are also used for training, so recall measures new links of known rows. With ``history`` and evaluation
+rows that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that also occur in ``path`` or
 ``history`` are dropped, and a remark reports their number.
 """
 
@@ -38,7 +38,7 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
     Args:
       path: file with the training links.
       heldout: file with the held-out links.
-      history: file with the links that held-out rows are solved from, by default those in ``path``.
+      history: file with the links that held-out rows are solved from. Defaults to the links in ``path``.
 
     Raises:
       BadInput: ``path`` or ``heldout`` is missing, or one of the three is not a file name.

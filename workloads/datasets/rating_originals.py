@@ -104,7 +104,7 @@ def _checksum(data: bytes) -> bytes:
 
 
 def movielens_builder(size: str, within: Path) -> Any:
-    """Returns the builder of the ratings of a key of ``movielens.SIZES``, which writes to the folder ``within``."""
+    """Returns the builder of the ratings of a key of ``movielens.SIZES``, which writes to ``within``."""
     from tensorflow_datasets.structured import movielens_parsing
     from tensorflow_datasets.structured.movielens import Movielens
 

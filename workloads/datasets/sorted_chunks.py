@@ -1,8 +1,8 @@
 """Records on disk in sorted chunks, which are read back in the order of their keys.
 
-A chunk is a file that is created atomically, so a killed process only loses the records that it has not written yet.
-Each file starts with an index of buckets, which are ranges of keys. To read all records in order, one bucket of all
-chunks at a time is read and sorted in memory.
+A chunk is a file that is created atomically, so a killed process loses only the records that it has not written yet.
+Each file starts with an index of buckets, which are ranges of keys. To read all records in order, one bucket at a time
+is read from all chunks and sorted in memory.
 """
 
 import bisect
@@ -65,7 +65,7 @@ def found(folder: Path) -> list[Chunk]:
     """Returns the chunks in a folder, without reading their records.
 
     Raises:
-      BadInput: a file does not have the size that it was written with.
+      BadInput: the size of a file has changed since it was written.
     """
     chunks: list[Chunk] = []
     while (file := _file(folder, len(chunks))).exists():
@@ -84,7 +84,7 @@ def values(chunks: Sequence[Chunk], first: int = 0) -> Iterator[bytes]:
 
     Args:
       chunks: all chunks.
-      first: number of values to leave out at the start. Buckets of which all are left out are not read.
+      first: number of values to skip at the start. Buckets are not read if all their values are skipped.
 
     Raises:
       BadInput: two records have the same key.

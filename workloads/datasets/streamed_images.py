@@ -1,6 +1,6 @@
 """ImageNet, its halves, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
 
-Scikit-learn's digits are also streamed in these forms, for tiny studies.
+For tiny studies, scikit-learn's digits are streamed in the same formats.
 
 ``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
 cropped, resized and (for training) augmented without TensorFlow.
@@ -56,10 +56,10 @@ class StreamedImages(NamedTuple):
       train_examples: number of training records to use, starting with the first in TFDS's shuffled order.
       validation_examples: number of validation records to use.
       classes: number of classes.
-      every: only classes whose number is divisible by this are used. They are renumbered.
+      every: divisor of the class numbers to use. Other classes are dropped, and the remaining ones are renumbered.
       many: whether images can have several labels.
-      held_out: number of records at the end of TFDS's split ``train`` that are the validation split. TFDS's split
-        ``validation`` is then the test split. With 0 it is the validation split, and there is no test split.
+      held_out: number of records at the end of TFDS's ``train`` split that are the validation split. TFDS's
+        ``validation`` split is then the test split. With 0, it is the validation split, and there is no test split.
       test_examples: number of test records to use.
       side: width and height of an example, in pixels.
       content: function that returns a hash of the originals, for data that come with Python or its packages.
@@ -80,7 +80,7 @@ class StreamedImages(NamedTuple):
 
     @property
     def parts(self) -> Mapping[str, tuple[str, tuple[int, int], int]]:
-        """The split of TFDS, its range of records and the number of examples to use, by split."""
+        """TFDS's split, its range of records and the number of examples to use, by split."""
         train = self.splits["train"]
         official = "validation", (0, self.splits["validation"])
         if not self.held_out:
@@ -106,7 +106,7 @@ def _shallue2018(train: int, validation: int = HELD_OUT, classes: int = 1000, ev
 
 
 def _digits(train: int, validation: int, **more: Any) -> StreamedImages:
-    """Returns scikit-learn's digits in the form of ImageNet or Open Images."""
+    """Returns scikit-learn's digits in the format of ImageNet or Open Images."""
     row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, validation, 10, side=DIGITS_SIDE)
     return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
 
@@ -197,7 +197,7 @@ def source(name: str, place: Path, split: str) -> Source:
 
 
 def rows_file(place: Path, every: int, split: str) -> Path:
-    """Returns the file with the indices of the records whose label is divisible by ``every``."""
+    """Returns the file that lists the indices of the records whose label is divisible by ``every``."""
     return place / f"rows-{every}-{split}.npy"
 
 
@@ -265,7 +265,7 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
 
     Args:
       encoded: image in any format that Pillow reads, converted to RGB.
-      draws: random numbers of the example, or None in evaluations.
+      draws: random numbers of the example, or None during evaluation.
       side: width and height of the result, in pixels.
     """
     from PIL import Image
@@ -281,7 +281,7 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
 
 @functools.cache
 def _pixels() -> str:
-    """Returns the first digits of a hash of a photograph, decoded both for evaluation and for training.
+    """Returns the first digits of a hash of a photograph that is decoded both for evaluation and for training.
 
     The hash changes if a version of Pillow, libjpeg or ``example`` decodes or resizes differently.
     """

@@ -57,7 +57,7 @@ def _imagenet_validation(archive: Path) -> KeyedExamples:
 
 
 def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
-    """Returns an image of ImageNet as RGB JPEG. A few originals are CMYK or PNG."""
+    """Returns an ImageNet image as an RGB JPEG. A few originals are CMYK or PNG."""
     from PIL import Image
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
@@ -70,7 +70,7 @@ def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
 
 
 def lm1b_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``lm1b``. The files ``LM1B_FILES`` are also splits of their own."""
+    """Returns the builder of ``lm1b``. The ``LM1B_FILES`` are also separate splits."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
@@ -164,7 +164,7 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
 
 
 class _Smaller:
-    """A file with a smaller image, which is only encoded if it is read. A conversion that resumes skips most images."""
+    """A file with a smaller image, which is encoded only when it is read. A resumed conversion skips most images."""
 
     def __init__(self, image: bytes):
         self._image = image
@@ -174,7 +174,7 @@ class _Smaller:
 
 
 def smaller(image: bytes) -> bytes:
-    """Encodes an image as JPEG with at most about ``PIXELS`` pixels."""
+    """Encodes an image as a JPEG with at most about ``PIXELS`` pixels."""
     from PIL import Image
 
     encoded = io.BytesIO()
@@ -190,7 +190,7 @@ def smaller(image: bytes) -> bytes:
 
 
 def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
-    """Yields names and contents of the files in a tar (compressed or not) in a single pass."""
+    """Yields the names and contents of the files in a tar (compressed or not) in a single pass."""
     source = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
     with tarfile.open(mode="r|*", **source) as tar:
         for member in tar:

@@ -1,6 +1,6 @@
 """LM1B and C4 as subwords, streamed from TFDS's array_record files because they do not fit in memory.
 
-Python's own help topics are also streamed in these forms, for tiny studies.
+For tiny studies, Python's own help topics are streamed in the same formats.
 
 ``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords.
 """
@@ -33,16 +33,17 @@ class StreamedText(NamedTuple):
       files: TFDS's name of the data set, with its configuration.
       version: TFDS's version of the data.
       splits: number of records in each TFDS split, as published.
-      train_examples: number of texts in TFDS's split ``train``. All are used.
+      train_examples: number of texts in TFDS's ``train`` split. All are used.
       validation_split: TFDS's split for validation.
       validation_examples: number of validation texts to use, starting with the first in TFDS's shuffled order.
       length: tokens per example. Longer texts are truncated.
       vocabulary: number of tokens, including the four special tokens.
       learned_from: number of training texts, starting with the first, from which subwords are learned.
-      test_split: TFDS's split for tests, or empty without one.
+      test_split: TFDS's split for tests, or empty if TFDS has no test split.
       test_examples: number of test texts to use.
-      evaluated_length: tokens per example in evaluations, by default ``length``.
-      lines: whether an example is one line of a text: a random line in training, and the first in evaluations.
+      evaluated_length: tokens per example during evaluation. Defaults to ``length``.
+      lines: whether an example is one line of a text: a random line during training, and the first line during
+        evaluation.
       content: function that returns a hash of the originals, for data that come with Python or its packages.
     """
 
@@ -194,7 +195,7 @@ def write_subwords(name: str, place: Path, report: Report = lambda line: None) -
       report: called with lines about the progress.
 
     Raises:
-      BadInput: the installed version of SentencePiece differs from the version in plans.
+      BadInput: the installed version of SentencePiece differs from the one in plans.
     """
     of = SOURCES[name]
     file = subwords_file(name, place)

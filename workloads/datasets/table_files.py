@@ -1,7 +1,7 @@
 """Reads tables (CSV, Parquet, or ``.npz`` with arrays ``x`` and ``y``) as named columns of numbers and texts.
 
 CSV files are UTF-8, with or without a byte order mark, and start with a line of column names. The separator is the
-comma, semicolon or tab, whichever is most frequent in this line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say
+comma, semicolon or tab, whichever is most frequent in that line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say
 ""so\"""``, and line breaks within quotes). Numbers have a decimal point. Spaces around names and values are stripped.
 Rows are numbered from 1, excluding the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, starting
 from 0, and the label is ``y``.

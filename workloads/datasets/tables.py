@@ -3,13 +3,13 @@
 **Label.** Texts, integers and booleans are treated as classes, other numbers as a regression target. ``task`` overrides
 this.
 
-**Split.** ⌈share · rows⌉ random rows each are drawn for validation and test, seeded by ``seed``. With classes, every
+**Split.** ⌈share · rows⌉ random rows are drawn for each of validation and test, seeded by ``seed``. With classes, every
 split gets its share of each class (by largest remainders), and at least one row. Rows within a split are in random
 order.
 
 **Inputs.** Numbers are standardized by their mean and standard deviation in the training split. Columns that are
 constant there become 0. A column of texts is one-hot encoded over the texts of the training split. Texts that occur
-only in validation or test are encoded as zeros.
+only in the validation or test split are encoded as zeros.
 
 **Regression labels** are standardized in the same way, and the loss is the mean squared error. ``squared_error`` is in
 squared units of the original label, and ``r2_error`` is 1 − R².
@@ -99,9 +99,9 @@ def dataset(
 
     Args:
       path: CSV, Parquet or ``.npz`` file. See ``table_files``.
-      label: column to predict, by default ``y`` of an ``.npz``.
-      task: classification or regression, by default chosen by the label.
-      drop: columns to leave out.
+      label: column to predict. Defaults to ``y`` for an ``.npz``.
+      task: classification or regression. By default, the label determines it.
+      drop: columns to ignore.
       text: columns to read as texts, even if they look like numbers.
       validation, test: fractions of the rows. ``test`` may be 0.
       seed: seed of the split.
@@ -300,7 +300,7 @@ def _split(options: Options, count: int, labels: np.ndarray | None) -> dict[str,
 
 
 def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
-    """Divides ``total`` rows among classes by largest remainders: at least 1 each, and at most all but ``spare``."""
+    """Divides ``total`` rows among classes by largest remainders: at least 1 per class, at most all but ``spare``."""
     if not total:
         return np.zeros_like(sizes)
     exact = sizes * total / sizes.sum()
@@ -373,7 +373,7 @@ def _standardized_label(
 
 
 def _constant(splits: Mapping[str, Examples], classes: int) -> tuple[str, float]:
-    """Returns the target metric, and the validation error of the constant that is best on the training split."""
+    """Returns the target metric, and the validation error of the best constant for the training split."""
     if not classes:
         return "validation_r2_error", 1.0
     share = np.bincount(splits["train"].labels, minlength=classes) / len(splits["train"].labels)

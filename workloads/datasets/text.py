@@ -17,11 +17,12 @@ WORDS = 6  # in the shortest paragraph
 def pydoc() -> Splits:
     """Returns the help topics of CPython (``pydoc_data.topics``, about 400 kB), sorted by name, as UTF-8 bytes.
 
-    The text is cut into non-overlapping windows of 33 bytes. Inputs are the first 32 bytes of a window, labels the last
-    32. Every tenth window, starting with the first, is held out. Because the manual repeats itself, a held-out window
-    is used only if neither its inputs nor its labels occur in the training text at any offset. Windows with equal
-    inputs are used once. The validation split has 256 of these, evenly spaced. The training split contains all of its
-    windows in strided order, so that the first ones, which are used in evaluations, come from the whole text.
+    The text is cut into non-overlapping windows of 33 bytes. Inputs are the first 32 bytes of a window, and labels are
+    the last 32. Every tenth window, starting with the first, is held out. Because the manual repeats itself, a held-out
+    window is used only if neither its inputs nor its labels occur in the training text at any offset. Windows with
+    equal inputs are used only once. The validation split contains 256 of the held-out windows, evenly spaced. The
+    training split contains all of its windows in strided order, so the first ones, which are used for evaluation, come
+    from the whole text.
 
     Returns:
       Splits with inputs int32[N, 32] and labels int32[N, 32], in 0…255.
@@ -68,7 +69,7 @@ def content_of_paragraphs() -> str:
 
 
 def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """Returns the candidates whose first and last 32 bytes do not occur in training.
+    """Returns the candidates whose first and last 32 bytes do not occur in the training text.
 
     Args:
       candidates: uint8[N, 33], held-out windows.

@@ -24,7 +24,7 @@ class TfdsImages(NamedTuple):
     Attributes:
       version: TFDS's version of the data.
       train_examples, validation_examples: sizes of the two parts of TFDS's training split, as in Shallue et al. (2018).
-        Validation comes last.
+        The validation examples come last.
       test_examples: size of TFDS's test split.
       download_bytes: size of the download.
       stored_bytes: approximate size of the array_record files.
@@ -95,7 +95,7 @@ def check(name: str, within: Path | None = None) -> None:
 
 
 def _of(name: str) -> tuple[str, TfdsImages]:
-    """Returns the data set whose files a name uses, and its splits."""
+    """Returns the data set whose files are used for a name, and its splits."""
     of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
     return of, SOURCES[of]._replace(train_examples=count)
 

@@ -1,8 +1,9 @@
 """WebGraph, the links of a web crawl (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, without TensorFlow.
 
 Rows are pages, and columns are the pages that they link to. Both keep TFDS's numbers, and the largest numbers determine
-the sizes. Evaluation rows are the split ``test``. They are empty in ``train``. Their ``col_tag`` is the history and
-their ``gt_tag`` is held out. The split ``train_t`` repeats the links of ``train`` by column and is not read.
+the sizes. The evaluation rows are those of the ``test`` split, which are empty in ``train``. Their ``col_tag`` is the
+history and their ``gt_tag`` is held out. The ``train_t`` split repeats the links of ``train`` by column and is not
+read.
 """
 
 import functools
@@ -94,7 +95,7 @@ def needed_bytes(links: int, rows: int) -> int:
 
 
 def study_bytes(variant: str) -> int:
-    """Returns the approximate bytes of memory of a study of 128 dimensions in float32: for reading, or for training."""
+    """Returns the approximate memory of a study of 128 dimensions in float32, in bytes: for reading or for training."""
     row = VARIANTS[variant]
     tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * 128 * 4
     return max(needed_bytes(row.links, sum(row.rows[split] for split in READ)), tables + 14 * row.links)

@@ -1,6 +1,6 @@
 """A synthetic web graph of any size, with power-law degrees and communities grouped into topics, drawn in blocks.
 
-Every row has a home community, drawn by popularity. Two thirds of its links go to columns of its home, a fifth to
+Every row has a home community, drawn by popularity. Two thirds of its links go to columns in that community, a fifth to
 communities with the same topic, and the rest anywhere. Duplicates are redrawn and may go anywhere. The popularity of
 columns follows a power law both within a community and overall, so popularity does not suffice to predict a row's
 links. Evaluation rows are drawn from the same distribution and are absent from training, as in ALX (arXiv 2112.02194).
@@ -38,11 +38,11 @@ class WebGraph:
 
     Attributes:
       rows, columns: size of the training matrix.
-      links: total number of training links. Dense graphs have a few per mille fewer.
+      links: total number of training links. Dense graphs have slightly fewer (a few per thousand).
       communities: number of communities. Each has columns / communities columns.
       exponent: exponent of the power laws of degrees, above 2.
       heldout_rows: number of evaluation rows, in addition to ``rows``. 80 % of their links are history and 20 % are
-        held out. Half of the rows are validation, half are test.
+        held out. Half of the rows are used for validation, half for testing.
       seed: seed of all random choices.
     """
 

@@ -1,9 +1,9 @@
 """The fused CPU kernel: rotated conjugate gradients and their gathers in one C++ function, compiled on demand.
 
-XLA copies the vectors of a row's links and reads the copy once per product. ``fused.cc`` does not copy them, and
+XLA copies the vectors of a row's links and reads the copy once per product. ``fused.cc`` does not copy them and
 computes both products when it reads a vector. The local C++ compiler compiles it for this processor and one vector
 length, which takes seconds. The library is cached together with its sha256 in a folder that only the user can write to,
-so that only the compiler's output is ever loaded.
+so only the compiler's output is ever loaded.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ NAME = "scaling_limits_fused"
 
 
 def compiler() -> str:
-    """Returns the C++ compiler: CXX, or the first of c++, g++ and clang++ that exists. Raises BadInput without one."""
+    """Returns the C++ compiler: CXX, or the first of c++, g++ and clang++ that exists. Otherwise raises BadInput."""
     named = os.environ.get("CXX")
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):
@@ -50,7 +50,7 @@ def compiler() -> str:
 def rows(
     table: "Array", columns: "Array", counts: "Array", ridge: "Array", start: "Array", diagonal: "Array", *, steps: int
 ) -> "Array":
-    """Solves rows as ``solvers.conjugate_gradients`` does with a diagonal αG.
+    """Solves rows like ``solvers.conjugate_gradients`` with a diagonal αG.
 
     Args:
       table: float32[slots, d], table of the other side.

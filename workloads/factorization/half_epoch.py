@@ -32,7 +32,7 @@ class Weights(NamedTuple):
 def solved_rows(
     own: Array, other: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
 ) -> ArrayPair:
-    """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
+    """Runs one core's half-epoch. Call it inside ``shard_map`` over ``AXIS``.
 
     Args:
       own: [slots, d], this core's shard of the table to solve, from which iterative solvers start.
@@ -105,7 +105,7 @@ def half_epoch(
 ) -> Callable[[Array, Array, Route, Weights], Any]:
     """Returns ``solved_rows`` over all cores of ``mesh``, compiled on the first call. It donates both tables.
 
-    Its arguments are those of ``solved_rows``, with tables [cores · slots, d] sharded by rows, and route arrays with
+    It takes the arguments of ``solved_rows``, with tables [cores · slots, d] sharded by rows, and route arrays with
     their core axis.
 
     Args:
@@ -138,7 +138,7 @@ def objective(
 
 
 def _over_cores(mesh: Mesh, of_core: Callable[..., Any], given: Any, out: Any, donated: tuple[int, ...] = ()) -> Any:
-    """Compiles a function over all cores at its first call, given the shardings of its arguments and results."""
+    """Compiles a function over all cores on its first call, given the shardings of its arguments and results."""
     program = jax.shard_map(in_full(of_core), mesh=mesh, in_specs=given, out_specs=out, check_vma=False)
     return jax.jit(program, donate_argnums=donated, compiler_options=compiler_options(mesh))
 
@@ -176,7 +176,7 @@ def _over_rows(
     """Returns ``of_rows(links, ridge[rows], start[rows, d])`` for all rows of a core, [slots, width].
 
     Results are zero for rows without links and for the zero row at the end. If ``of_bucket(table, columns, counts of
-    links, ridge, start)`` is given, it computes the same for a whole block at once, without a loop over chunks.
+    links, ridge, start)`` is given, it computes the same for a whole block, without a loop over chunks.
     """
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)

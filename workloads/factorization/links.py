@@ -53,7 +53,7 @@ class Links(NamedTuple):
     def transpose(self, kept: np.ndarray | None = None) -> "Links":
         """Returns the transposed links, restricted to the columns in ``kept`` (bool[columns]) if it is given.
 
-        With ``kept``, the memory used is that of the kept links and of one block of all links.
+        With ``kept``, memory is only needed for the kept links and for one block of all links.
         """
         if kept is not None:
             return self._of_columns(kept)

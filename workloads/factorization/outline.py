@@ -1,8 +1,8 @@
-"""Outlines a factorization: the shapes of its work, derived from the number of rows, columns and links only.
+"""Outlines a factorization: the shapes of its work, derived only from the number of rows, columns and links.
 
-Links are assumed to refer to distinct rows of the other table. Half of the rows are assumed to have each of two
-lengths, with the correct mean. Data whose row lengths vary more need more buckets, and their longest rows are split
-over the cores.
+Links are assumed to refer to distinct rows of the other table. Row lengths are assumed to have two values, each for
+half of the rows, with the correct mean. Data whose row lengths vary more need more buckets, and their longest rows are
+split over the cores.
 """
 
 from collections.abc import Sequence

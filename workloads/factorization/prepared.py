@@ -24,7 +24,7 @@ class Corrupted(Exception):
 
 
 def check(source: RatingsSource) -> None:
-    """Raises those errors of ``load`` that can be predicted, unless the ratings are already prepared."""
+    """Raises the predictable errors of ``load``, unless the ratings are already prepared."""
     if not _place(source).exists():
         source.check()
 
@@ -62,7 +62,7 @@ def load(source: RatingsSource) -> Ratings:
 
 
 def size(source: RatingsSource) -> Size | None:
-    """Returns the size of ratings without reading them: from their source, or from prepared files."""
+    """Returns the size of ratings without reading them, from their source or from prepared files."""
     told = source.size()
     if told is not None:
         return told

@@ -16,11 +16,11 @@ HALVES_SEED = 1
 
 
 class Ratings(NamedTuple):
-    """The data of a factorization. Every rating is a link, without a value.
+    """The data of a factorization. Every rating is a link without a value.
 
     Attributes:
       train: training links, rows × columns.
-      history: evaluation rows × columns, the links that evaluation rows are solved from (fold-in).
+      history: links that evaluation rows are solved from (fold-in), evaluation rows × columns.
       heldout: links of the same rows that should be predicted, at least one per row and distinct from ``history``.
         ``halves`` divides the rows into validation and test, except for rows without a history.
       merged: number of duplicate links that were merged.
@@ -59,8 +59,8 @@ class RatingsSource(NamedTuple):
     Attributes:
       name: name for files and messages, without a slash.
       version: hash of the content, ``sha256:`` and 16 hex digits. Part of every study's identity.
-      check: function that raises BadInput if ``build`` would, for example for lack of memory, as far as this can be
-        determined without reading all data.
+      check: function that raises BadInput if ``build`` would, for example for lack of memory, as far as this is known
+        without reading all data.
       build: function that builds the ratings from the original data. It is slow; use ``prepared.load`` instead.
       size: function that returns the size, or None if it is unknown without the data.
     """
@@ -80,7 +80,7 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
       seed: seed of the split.
 
     Returns:
-      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links, rounded, and at least one, is held out.
+      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links, rounded and at least one, are held out.
     """
     lengths = links.lengths
     row = np.repeat(np.arange(links.row_count), lengths)
@@ -93,7 +93,7 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
 
 
 def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
-    """Splits the evaluation rows in halves: ``validation``, used to select trials, and ``test``, which is reported.
+    """Splits the evaluation rows into halves: ``validation``, used to select trials, and ``test``, which is reported.
 
     Rows with a history and held-out links are split at random into equal halves; if their number is odd, validation
     gets one more. The split depends only on the data.
@@ -122,7 +122,7 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
       history: history links, or None if the history of a row is its links in ``train``.
 
     Returns:
-      History and held-out links of these rows, and the number of held-out links that were left out because they are
+      History and held-out links of these rows, and the number of held-out links that were dropped because they are
       known.
     """
     rows = np.flatnonzero(heldout.lengths)
@@ -148,7 +148,7 @@ def file_digest(file: Path) -> str:
 
 
 def left_out(known: int) -> tuple[str, ...]:
-    """Returns the remark about held-out links that ``evaluation`` left out."""
+    """Returns the remark about held-out links that ``evaluation`` dropped."""
     return (f"{known:,} held-out links also occur in training or history and are ignored",) if known else ()
 
 

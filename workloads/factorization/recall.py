@@ -1,8 +1,7 @@
 """Recall of held-out links. All columns are ranked exactly for each row, except the links it was solved from.
 
 The scores of a batch of rows and a block of columns are computed in one matmul, and are few enough to stay in a cache.
-A core's columns are processed in increasing order, so that the smaller column number wins ties, wherever columns are
-placed.
+A core's columns are processed in increasing order, so the smaller column number wins ties, regardless of placement.
 """
 
 from collections.abc import Callable
@@ -133,18 +132,18 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 
 
 def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> ArrayPair:
-    """Joins the best so far with those of a block.
+    """Merges the best columns so far with the best ones of a block.
 
-    A group can be skipped unless its best score is above the lowest of the best so far. The best k columns of a block
-    are in the k groups with the best maxima, because each of these groups contains a column that precedes all columns
-    of any other group. One more group is kept, because padding can make a group look better than it is. In later
-    blocks, few groups remain and only those are merged.
+    A group can be skipped unless its best score is above the lowest of the best scores so far. The best k columns of a
+    block are in the k groups with the best maxima, because each of these groups contains a column that precedes all
+    columns of any other group. One more group is kept, because padding can make a group look better than it is. In
+    later blocks, few groups remain and only those are merged.
 
     Args:
       scores: [rows, GROUP · groups], in the order of ``Batches.slots``.
       columns: int32[groups, GROUP].
-      score, numbers_before: [rows, best], decreasing scores and their columns, whose numbers are smaller than those of
-        the block.
+      score, numbers_before: [rows, best], decreasing scores and their columns. These columns have smaller numbers than
+        those of the block.
     """
     # The best score of each group. Groups that cannot contribute are excluded.
     rows, best = score.shape
@@ -180,7 +179,7 @@ def recall(ranking: np.ndarray, heldout: Links, k: int) -> float:
 
     Args:
       ranking: int[rows, at least k], columns by decreasing score, padded with -1.
-      heldout: held-out links. Rows without any are ignored.
+      heldout: held-out links. Rows without held-out links are ignored.
       k: number of columns to consider.
     """
     # Rows and columns are combined into one number, so that a single membership test finds all hits.

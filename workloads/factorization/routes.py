@@ -1,10 +1,10 @@
 """Routes: the placement of a sparse matrix's rows on cores, and the chunks of work that solve them.
 
 Rows are renumbered so that a core's shard of the new table is the concatenated output of its chunks. The order is:
-hubs, which are rows so long that they are split into segments over all cores; buckets of rows of similar length, padded
-to the length of the bucket; rows without links; and a zero row, which all padding refers to. This is computed once, on
-the host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and
-the work of its own cores.
+hubs, which are long rows that are split into segments over all cores; buckets of rows of similar length, padded to the
+length of the bucket; rows without links; and a zero row, which all padding refers to. This is computed once, on the
+host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and the
+work of its own cores.
 """
 
 import itertools
@@ -63,7 +63,7 @@ class Route(NamedTuple):
 
 
 def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
-    """Returns the lengths to pad rows to: as few as achieve ``PADDING``, with the fewest padded links.
+    """Returns the lengths to pad rows to: the fewest that achieve ``PADDING``, with the fewest padded links.
 
     Args:
       lengths: lengths of the rows, each at least 1.
@@ -161,7 +161,7 @@ def places(
 
 
 def needed(own: RowPlacement, cores: slice) -> np.ndarray:
-    """Returns bool[rows], True for rows whose links some cores need: their own rows, and hubs."""
+    """Returns bool[rows], True for rows with links that the given cores need: their own rows, and hubs."""
     core = own.slot // own.slots_per_core
     mine = (core >= cores.start) & (core < cores.stop)
     mine[own.hubs[own.hubs >= 0]] = True
@@ -184,7 +184,7 @@ def route(
       other: placement of the columns.
       chunk_slots: as of ``places``.
       hub_length: as of ``places``.
-      cores: cores to include, along the leading axis of the arrays.
+      cores: cores to include along the leading axis of the arrays.
     """
     # Buckets padded to their lengths, then the number of links in each slot and the segments of hubs.
     lengths = np.append(links.lengths, 0)
@@ -207,12 +207,12 @@ def with_exchange(
     largest: Callable[[int], int] = lambda number: number,
     dealt: Callable[[np.ndarray], Any] = lambda wanted: wanted.swapaxes(0, 2),
 ) -> Route:
-    """Returns the work for cores that cannot hold the other table and exchange rows before each block.
+    """Returns the work for cores that cannot hold the other table and therefore exchange rows before each block.
 
     Args:
       route: work without exchange.
       other: placement of the rows of the other table.
-      received_slots: approximate number of rows that a core may receive at once. A block has at least one chunk.
+      received_slots: approximate number of rows that a core may receive per block. A block has at least one chunk.
       largest: function that returns the maximum of a number over all hosts.
       dealt: function that maps the rows that cores want, int32[cores, blocks, sending cores, slots], to the rows that
         they send, [cores, blocks, receiving cores, slots], for all cores of this host.

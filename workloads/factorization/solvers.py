@@ -119,7 +119,7 @@ def _solution(matrix: Array, right: Array, *, method: str) -> Array:
 
 
 def solve(name: str, system: System, cg_steps: int) -> Array:
-    """Solves ``system`` with a solver of ``als.SOLVERS``, giving [rows, d]. rotated_cg is cg on rotated tables."""
+    """Solves ``system`` with a solver from ``als.SOLVERS``. Returns [rows, d]. rotated_cg is cg on rotated tables."""
     if name in CONJUGATE:
         return conjugate_gradients(system, cg_steps)
     return dense(system, name)

@@ -24,7 +24,7 @@ GATHER_BYTES = 2 << 30  # largest table that is replicated on all cores
 
 
 def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
-    """Returns the number of links gathered at once, and the maximum lengths of trained and of folded-in rows."""
+    """Returns the number of links gathered per step, and the maximum lengths of trained and of folded-in rows."""
     # 4 MiB of vectors, which is about a core's share of the cache.
     chunk = chunk_slots or max(1024, (1 << 20) // als.dim)
     # The fused kernel does not use chunks, which long rows would fill poorly.
@@ -42,7 +42,7 @@ def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int
 
 
 def exchanges(other: RowPlacement, als: Als) -> bool:
-    """Returns whether cores exchange the rows they need of the other table, instead of all holding a copy of it."""
+    """Returns whether cores exchange the rows they need from the other table, instead of each holding a copy of it."""
     table_bytes = other.cores * other.slots_per_core * als.dim * jnp.dtype(als.table_dtype).itemsize
     return als.gather == "all_to_all" or (als.gather == "auto" and table_bytes > GATHER_BYTES)
 
@@ -68,8 +68,8 @@ class Training:
     Args:
       ratings: data to factorize.
       als: options of the solver.
-      mesh: cores along ``AXIS``. Cores of a host are neighbours, and all hosts have the same number of cores.
-      chunk_slots: number of links gathered at once, by default chosen for the cache.
+      mesh: cores along ``AXIS``. The cores of a host are adjacent, and all hosts have the same number of cores.
+      chunk_slots: number of links gathered per step. By default, it is chosen for the cache.
 
     Attributes:
       peak_bytes_per_core: peak bytes of each core: all resident arrays plus the largest temporary memory of the
@@ -177,7 +177,7 @@ class Training:
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
     def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
-        """Returns the best columns of each evaluated row, folded in from its history, without it: int32[rows, best]."""
+        """Returns int32[rows, best], the best columns outside the history of each evaluated row, folded in from it."""
         folded = self._fold_in(self._zeros(), tables.columns, self.evaluated.work, weights)
         columns = np.asarray(self._rank(folded, tables.columns, self._batches))
         return columns.reshape(-1, columns.shape[-1])[: self._history.row_count]
@@ -243,7 +243,7 @@ class Training:
         return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
-        """Returns the rows cores send, given those that each host's cores request. See ``routes.with_exchange``."""
+        """Returns the rows that cores send, given each host's requested rows. See ``routes.with_exchange``."""
 
         def of_core(wanted: Array) -> Array:
             return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)

@@ -133,8 +133,8 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
       text: layout as text, such as ``batch:data;heads:model``. An empty text replicates all tensors.
       mesh: mesh that the layout is for.
       model: axes of the model.
-      strict: if False, behave like Mesh-TensorFlow: ignore pairs whose axes the mesh or the model does not have, and
-        translate the axis names of its BERT and Transformer.
+      strict: if False, behave like Mesh-TensorFlow: ignore pairs with axes that the mesh or the model does not have,
+        and translate the axis names of its BERT and Transformer.
 
     Raises:
       Refused: the layout is invalid.

@@ -24,8 +24,8 @@ class Shape:
       mlp: width of the hidden layer of a block.
       vocab: number of tokens in the vocabulary.
       gated: whether the hidden layer is gated, as in Llama.
-      tied: whether the read-out uses the embedding matrix.
-      key_heads: number of heads of keys and values, or 0 if each head has its own.
+      tied: whether the output layer uses the embedding matrix.
+      key_heads: number of key and value heads, or 0 if each attention head has separate ones.
       window: number of tokens that a token attends to, or 0 for all earlier ones.
     """
 
@@ -55,12 +55,12 @@ class Shape:
         }
 
     def plan(self) -> dict[str, int | bool]:
-        """Returns the sizes as plans list them. They omit sizes that were added later, unless they are set."""
+        """Returns the sizes as listed in plans, which omit sizes that were added later unless they are set."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in OMITTED}
 
     @property
     def has_key_heads(self) -> bool:
-        """Whether several heads share their keys and values."""
+        """Returns whether several heads share their keys and values."""
         return 0 < self.key_heads < self.heads
 
     @property
@@ -90,7 +90,7 @@ class Shape:
         """Returns the FLOPs of all matmuls in a training step.
 
         A multiply-add counts as two FLOPs, and the backward pass as twice the forward pass. Masked attention scores are
-        counted because they are computed. Blocked attention computes fewer, see ``results.costs.decoder_counts``.
+        counted because they are computed. Blocked attention computes fewer. See ``results.costs.decoder_counts``.
         """
         projections = 2 * self.embed * (self.heads + (self.key_heads or self.heads)) * self.kv
         hidden = (3 if self.gated else 2) * self.embed * self.mlp
@@ -175,7 +175,7 @@ def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
 
 
 def dataset(shape: Shape, length: int) -> Dataset:
-    """Returns a data set of sequences of ``length`` tokens, of which only the shapes are used."""
+    """Returns a data set of sequences of ``length`` tokens. Only its shapes are used."""
     tokens = ArrayShape((length,), np.dtype(np.int32))
     splits = workload.shapes((1, 1, None), tokens, tokens)
     return Dataset(
@@ -192,7 +192,7 @@ def dataset(shape: Shape, length: int) -> Dataset:
 
 
 def _cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """As ``losses.softmax_cross_entropy`` without smoothing. If classes are divided, it exchanges one sum less."""
+    """Like ``losses.softmax_cross_entropy``, but without smoothing. With divided classes, it exchanges one sum less."""
     import jax
     import jax.numpy as jnp
 

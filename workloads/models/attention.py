@@ -1,4 +1,4 @@
-"""Causal attention of decoders: of all scores at once, or in blocks that are never stored together."""
+"""Causal attention of decoders, with all scores stored at the same time or in blocks."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ class Band(NamedTuple):
     """The scores that are computed, in blocks.
 
     Attributes:
-      block: number of tokens of a block of queries, and of keys.
+      block: number of tokens in a block of queries or keys.
       window: number of tokens that a query attends to, including its own. With 0, it attends to all earlier ones.
     """
 
@@ -57,7 +57,7 @@ def causal_attention(
       wide_products: whether the products q · k are float32. Otherwise they have the dtype of the inputs, which
         takes less memory. In blocks, they are float32.
       window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier ones.
-      block: number of tokens of a block of ``blocked_attention``. With 0, all scores are stored.
+      block: number of tokens in a block of ``blocked_attention``. With 0, all scores are stored.
 
     Returns:
       [B, T, H, K] in the dtype of the inputs.
@@ -92,8 +92,8 @@ def causal_attention(
 def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band: Band) -> Array:
     """Returns causal attention block by block, with memory proportional to T (Dao et al. 2022, arXiv 2205.14135).
 
-    A loop visits the pairs of a block of queries and a block of keys that have scores. It keeps the maximum and the sum
-    of the weights of each query (Rabe & Staats 2021, arXiv 2112.05682). The backward pass computes scores again.
+    A loop visits all pairs of query blocks and key blocks that have scores. It keeps the maximum and the sum of the
+    weights of each query (Rabe & Staats 2021, arXiv 2112.05682). The backward pass computes the scores again.
 
     Args:
       q_BxTxHxK, k_BxTxGxK, v_BxTxGxK: queries, keys and values, as in ``causal_attention``.
@@ -102,7 +102,7 @@ def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band
     T = q_BxTxHxK.shape[1]
 
     def cut(x_BxTxHxK: Array, names: tuple[str, ...]) -> Array:
-        """[N, B, H, b, K]. Padding follows the last token, so no token attends to it."""
+        """Returns [N, B, H, b, K]. Padding follows the last token, so no token attends to it."""
         whole = axes.activation(x_BxTxHxK, "batch", "", *names[2::2])
         padded = jnp.pad(whole, ((0, 0), (0, -T % band.block), (0, 0), (0, 0)))
         B, _, H, K = padded.shape
@@ -118,7 +118,7 @@ def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _blocked(q: Array, k: Array, v: Array, band: Band) -> Array:
-    """[N, B, H, b, K] from queries [N, B, H, b, K], and keys and values [N, B, G, b, K]."""
+    """Returns [N, B, H, b, K], given queries [N, B, H, b, K], and keys and values [N, B, G, b, K]."""
     return _blocked_forward(q, k, v, band)[0]
 
 
@@ -202,7 +202,7 @@ def _put(blocks: Array, new: Array, i: Array) -> Array:
 
 
 def _for_heads(x: Array, heads: int, axis: int, positions: str = "") -> Array:
-    """Returns keys or values with one copy for each of the heads that share them."""
+    """Returns keys or values with one copy for each head that shares them."""
     if x.shape[axis] == heads:
         return x
     names = ["batch", "", "", "kv"]
@@ -212,7 +212,7 @@ def _for_heads(x: Array, heads: int, axis: int, positions: str = "") -> Array:
 
 @jax.custom_vjp
 def _products(q_BxTxHxK: Array, k_BxSxHxK: Array) -> Array:
-    """q · k, float32[B, H, T, S]."""
+    """Returns q · k, float32[B, H, T, S]."""
     return jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxSxHxK, preferred_element_type=jnp.float32)
 
 

@@ -1,4 +1,4 @@
-"""Convolution and max-pooling of images that are also fast in compiled loops on CPUs."""
+"""Convolution and max-pooling of images, implemented to be fast in compiled loops on CPUs, too."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,10 @@ def convolution(
     feature_group_count: int = 1,
     precision: lax.PrecisionLike = None,
 ) -> Array:
-    """``lax.conv_general_dilated`` for images, computed as a single matmul on CPUs, including its gradients.
+    """Like ``lax.conv_general_dilated`` for images, but computed as a single matmul on CPUs, including its gradients.
 
     Inside a compiled loop on a CPU, XLA's convolution is many times slower than a matmul of the same size. On other
-    platforms XLA's convolution is faster and is used instead.
+    platforms, XLA's convolution is faster and is used instead.
 
     Args:
       lhs: images [B, H, W, C].
@@ -83,8 +83,8 @@ def _windows(
 def max_pool(x_BxHxWxC: Array) -> Array:
     """Returns the maximum of each 2×2 block, [B, H // 2, W // 2, C]. An odd last row or column is ignored.
 
-    Computes ``flax.linen.max_pool(x, (2, 2), (2, 2))`` in a fraction of its time on a CPU. If several values of a block
-    are equal to its maximum, they share the gradient, whereas in Flax the first one gets all of it.
+    Equivalent to ``flax.linen.max_pool(x, (2, 2), (2, 2))``, but much faster on a CPU. If several values of a block are
+    equal to its maximum, they share the gradient, whereas Flax assigns it to the first one.
 
     Raises:
       ValueError: the images are smaller than a block.
@@ -99,7 +99,7 @@ def max_pool(x_BxHxWxC: Array) -> Array:
 def max_pool_3x3(x_BxHxWxC: Array) -> Array:
     """Returns the maximum of the 3×3 window around every second position, [B, ⌈H / 2⌉, ⌈W / 2⌉, C].
 
-    Computes ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))`` with six slices, whose gradients are sums,
+    Computes ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))`` from six slices, whose gradients are sums,
     because gradients of overlapping windows are slow on all platforms. Values equal to the maximum share the gradient.
     """
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)

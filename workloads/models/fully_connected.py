@@ -8,15 +8,15 @@ from workloads.workload import Array, Model, flax_model
 
 
 def fully_connected(classes: int, widths: Sequence[int]) -> Model:
-    """Hidden layers of ``widths`` units and a linear read-out (a model family of Shallue et al. 2018).
+    """Returns a network with hidden layers of sizes ``widths`` (a model family of Shallue et al. 2018).
 
     Args:
       classes: number of outputs.
-      widths: number of units in each hidden layer. An empty list gives a linear classifier.
+      widths: size of each hidden layer. An empty list gives a linear classifier.
 
     Returns:
       A model of inputs float32[B, ...], flattened to [B, D], with logits float32[B, classes]. Hidden weights are
-      He-initialized, the read-out is LeCun-initialized, and biases are zero. The number of parameters is the sum
+      He-initialized, the output layer is LeCun-initialized, and biases are zero. The number of parameters is the sum
       over layers of (inputs + 1) × outputs.
 
     Raises:

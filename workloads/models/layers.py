@@ -21,12 +21,12 @@ CHANNEL_GROUPS = 32  # groups of group normalization, as in Wu & He
 
 
 class GhostNorm(nn.Module):
-    """Batch normalization over groups of neighbours in the whole batch (Hoffer et al. 2017, arXiv 1705.08741).
+    """Batch normalization over groups of adjacent examples in a batch (Hoffer et al. 2017, arXiv 1705.08741).
 
     The groups depend neither on the batch size nor on the batch partition. Either each part of a batch contains whole
-    groups, or several neighbouring shards share a group and exchange its statistics. Evaluations use running
-    statistics: an exponential moving average, with factor ``decay``, of the mean over all groups. They start from mean
-    0 and variance 1. Variances are biased.
+    groups, or several adjacent shards share a group and exchange its statistics. Evaluations use running statistics: an
+    exponential moving average, with factor ``decay``, of the mean over all groups. The initial mean is 0, and the
+    initial variance is 1. Variances are biased.
 
     Attributes:
       group: number of examples normalized together.
@@ -53,7 +53,7 @@ class GhostNorm(nn.Module):
           [B, ..., C] in the dtype of ``x``.
 
         Raises:
-          ValueError: a group is cut, or needs more shards than there are.
+          ValueError: a group is not whole, or needs more shards than there are.
         """
         C = x.shape[-1]
         mean_C = self.variable(STATISTICS, "mean", jnp.zeros, C, jnp.float32)
@@ -86,7 +86,7 @@ def _sharers(examples: int, group: int) -> int:
 
 
 def _moments(x_NxMxC: Array, sharers: int) -> ArrayPair:
-    """Returns mean and variance, float32[N, C], by group and channel over ``sharers`` neighbouring shards.
+    """Returns the mean and variance, float32[N, C], by group and channel over ``sharers`` adjacent shards.
 
     The mean is computed first, because a difference of large squares would lose precision.
     """
@@ -135,7 +135,7 @@ def channel_groups(channels: int) -> int:
     """Returns the number of groups of group normalization.
 
     There are 32 groups, or, if 32 does not divide the number of channels, the largest power of two that does. If that
-    leaves one channel per group, the number is halved.
+    leaves one channel per group, this number is halved.
     """
     groups = next(n for n in (CHANNEL_GROUPS >> i for i in range(CHANNEL_GROUPS)) if channels % n == 0)
     return max(1, groups // 2) if groups == channels else groups
@@ -193,18 +193,18 @@ def dense(
     kernel_init: Callable[..., Any] = _LECUN,
     **options: Any,
 ) -> nn.Dense:
-    """Returns a Flax layer whose kernel has the axes ``inputs`` and ``outputs``."""
+    """Returns a Flax layer whose kernel axes are ``inputs`` and ``outputs``."""
     bias_init = axes.named(nn.initializers.zeros, outputs)
     return nn.Dense(features, kernel_init=axes.named(kernel_init, inputs, outputs), bias_init=bias_init, **options)
 
 
 def into_heads(heads: int, kv: int, axis: str = "heads") -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel has the axes ``embed``, ``axis`` and ``kv``."""
+    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel axes are ``embed``, ``axis`` and ``kv``."""
     return nn.DenseGeneral((heads, kv), use_bias=False, kernel_init=axes.named(_LECUN, "embed", axis, "kv"))
 
 
 def out_of_heads(features: int) -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., H, K] to [..., D], whose kernel has the axes ``heads``, ``kv`` and ``embed``."""
+    """Returns a Flax layer from [..., H, K] to [..., D], whose kernel axes are ``heads``, ``kv`` and ``embed``."""
     kernel_init = axes.named(_LECUN, "heads", "kv", "embed")
     return nn.DenseGeneral(features, axis=(-2, -1), use_bias=False, kernel_init=kernel_init)
 
@@ -223,9 +223,9 @@ def rotated(x_BxTxHxK: Array) -> Array:
 
 
 def heads_apart(count: int, heads: int) -> Callable[..., Array]:
-    """Returns a product for ``dense`` whose outputs are [..., count, heads, K] instead of flat.
+    """Returns a product for ``dense`` with outputs [..., count, heads, K] instead of flat ones.
 
-    If heads are divided over devices, the kernel is taken apart first, so that each device computes its own heads.
+    If heads are divided over devices, the kernel is split first, so each device computes its own heads.
     """
 
     def product(x: Array, kernel_DxF: Array, dimensions: Any, precision: Any = None) -> Array:
@@ -245,7 +245,7 @@ def conv(
     kernel_init: Callable[..., Any] = _HE,
     **options: Any,
 ) -> nn.Conv:
-    """Returns a Flax layer of square convolutions, whose output channels have the axis ``mlp``."""
+    """Returns a Flax layer of square convolutions. The axis of output channels is named ``mlp``."""
     return nn.Conv(
         features,
         (size, size),
@@ -264,10 +264,10 @@ def embedding(vocabulary: int, features: int, init: Callable[..., Any] = nn.line
 def read_out(module: nn.Module, embed: nn.Embed, features_BxTxD: Array, form: str) -> Product:
     """Returns the logits of a language model as a ``Product``.
 
-    A matrix of its own starts with standard deviation 0.01, so that a new network predicts all tokens about equally.
+    A separate matrix is initialized with standard deviation 0.01, so a new network predicts all tokens about equally.
 
     Args:
-      module: network that owns the parameters ``read_out`` [D, V] and ``read_out_bias`` [V], if the form has them.
+      module: network that owns the parameters ``read_out`` [D, V] and ``read_out_bias`` [V], if the form uses them.
       embed: embedding of V tokens.
       features_BxTxD: features of each position.
       form: one of ``options.READ_OUTS``. The bias is the last row of the kernel, and its feature is 1.
@@ -292,7 +292,7 @@ def stack(layer: type[nn.Module], length: int, name: str, *further: str, **optio
       length: number of layers.
       name: name of the layers, which starts with STACKED.
       further: collections of variables in addition to ``params``.
-      options: further arguments of ``nn.scan``.
+      options: additional arguments of ``nn.scan``.
     """
     return nn.scan(
         axes.rematerialized(layer),
@@ -320,7 +320,7 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
 
     Args:
       x: [B, ...], in any floating dtype.
-      keys_B: one key per example, or None in evaluations, which do not drop values.
+      keys_B: one key per example, or None during evaluation, which does not drop values.
       rate: probability of dropping a value, in [0, 1).
       layer: int32[], index of the dropout layer. Layers with the same index have the same masks.
 

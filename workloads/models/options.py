@@ -1,4 +1,4 @@
-"""Checks for model options, and the models of Shallue et al. 2018 (arXiv 1811.03600) by name."""
+"""Checks for model options, and the named models of Shallue et al. 2018 (arXiv 1811.03600)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

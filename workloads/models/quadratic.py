@@ -1,4 +1,4 @@
-"""A quadratic bowl with gradient noise shaped like its curvature, whose expected loss is known in closed form."""
+"""A quadratic bowl with gradient noise shaped like its curvature. The expected loss has a closed form."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from workloads.workload import Array, Model, Params, State, Variables
 
 
 def quadratic(classes: int, noise: float) -> Model:
-    """The noisy quadratic model with loss ½ Σ hᵢ θᵢ² (Zhang et al. 2019, arXiv 1907.04164, section 3).
+    """Returns the noisy quadratic model with loss ½ Σ hᵢ θᵢ² (Zhang et al. 2019, arXiv 1907.04164, section 3).
 
     Curvatures are hᵢ = 1/i. The gradient h θ + noise · √h ε has covariance noise² · diag(h) / batch size. Every trial
     starts at θ = 1. The expected loss after t steps of gradient descent with rate α is therefore ½ Σ hᵢ mᵢ, where
     mᵢ starts at 1 and each step sets mᵢ ← (1 − α hᵢ)² mᵢ + α² noise² hᵢ / batch size.
 
     Args:
-      classes: not used, but all models take it.
+      classes: not used, but required of all models.
       noise: standard deviation of the noise. 0 gives gradient descent without noise.
 
     Returns:

@@ -15,24 +15,24 @@ FORMS = ("post_activated", "pre_activated")
 def resnet(
     classes: int, blocks: Sequence[int], width: int, norm: str, group: int, form: str = "post_activated"
 ) -> Model:
-    """A ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
+    """Returns a ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
-    A 7×7 convolution with stride 2 and 3×3 max-pooling with stride 2 are followed by stages of bottleneck blocks, the
-    mean over all positions, and a linear read-out. A block has a shortcut, and 1×1, 3×3 and 1×1 convolutions with F, F
-    and 4 F filters, each normalized. F is ``width`` in the first stage and doubles with each stage. The first block of
-    each stage has a 1×1 convolution as its shortcut. In all stages but the first, its 3×3 convolution also has stride
-    2. (He et al. use stride 2 in the first 1×1 convolution instead. This variant is called v1.5.)
+    A 7×7 convolution with stride 2 and 3×3 max-pooling with stride 2 are followed by stages of bottleneck blocks,
+    global average pooling, and a linear output layer. A block has a shortcut, and 1×1, 3×3 and 1×1 convolutions with F,
+    F and 4 F filters, each normalized. F is ``width`` in the first stage and doubles with each stage. The first block
+    of each stage has a 1×1 convolution as its shortcut. In all stages but the first, its 3×3 convolution also has
+    stride 2. (He et al. use stride 2 in the first 1×1 convolution instead. This variant is called v1.5.)
 
-    The scale of the last norm in each block is initialized to 0, so that a block initially equals its shortcut. The
-    read-out is initialized with standard deviation 0.01 (Goyal et al. 2017, arXiv 1706.02677).
+    The scale of the last norm in each block is initialized to 0, so a block initially equals its shortcut. The output
+    layer is initialized with standard deviation 0.01 (Goyal et al. 2017, arXiv 1706.02677).
 
     Args:
       classes: size of the output.
       blocks: number of blocks in each stage. All blocks of a stage except the first are compiled as one.
       width: filters of the first stage.
       norm: ``ghost`` for ``layers.GhostNorm``, or ``group`` for ``layers.GroupNorm``.
-      group: number of neighbours in a batch that ``ghost`` normalizes together, at least 2. It must divide all batch
-        sizes. Goyal et al. always use 32. With ``norm=group`` it must be 1.
+      group: number of adjacent examples in a batch that ``ghost`` normalizes together, at least 2. It must divide all
+        batch sizes. Goyal et al. always use 32. With ``norm=group``, it must be 1.
       form: ``post_activated``, or ``pre_activated`` if a norm and ReLU come before each convolution of a block instead
         of after it (He et al. 2016, arXiv 1603.05027). The shortcuts and the first convolution then have no norm, the
         last block is followed by a norm and ReLU, and all scales start at 1.
@@ -40,15 +40,15 @@ def resnet(
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
       biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000 classes has
-      25,557,032 parameters, or 25,549,352 if it is pre-activated. In general there are 49 × C × width + 2 × width in
-      front and (P + 1) × classes in the read-out, with P = 4 × F of the last stage. A block with X input channels has
-      X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has another X × 4 × F + 8 × F. Pre-activated
-      networks have 49 × C × width in front, 2 × P more at the end, and X × F + 9 × F² + 4 × F² + 2 × X + 4 × F in a
-      block. The first block of a stage has another X × 4 × F.
+      25,557,032 parameters, or 25,549,352 if it is pre-activated. In general, there are 49 × C × width + 2 × width
+      parameters before the blocks and (P + 1) × classes in the output layer, with P = 4 × F of the last stage. A block
+      with X input channels has X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has an additional X × 4
+      × F + 8 × F. Pre-activated networks have 49 × C × width before the blocks, 2 × P more at the end, and X × F + 9 ×
+      F² + 4 × F² + 2 × X + 4 × F in a block. The first block of a stage has an additional X × 4 × F.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, ``norm`` is unknown, ``group``
-        does not match it, or ``form`` is unknown.
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not a positive integer, ``norm`` is
+        unknown, ``group`` does not match it, or ``form`` is unknown.
     """
     check_list("blocks", blocks, "[3, 4, 6, 3]")
     check_whole(width=width)
@@ -173,13 +173,13 @@ def _bottleneck_network(
 
 
 def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> Model:
-    """A ResNet with two 3×3 convolutions per block, as in the CIFAR experiments of He et al.
+    """Returns a ResNet with two 3×3 convolutions per block, like those in the CIFAR experiments of He et al.
 
-    ``blocks=[1, 1, 1]`` with ``width=16`` is ResNet-8. A 3×3 convolution and stages of blocks are followed by the mean
-    over all positions and a linear read-out (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated
-    (arXiv 1603.05027): ReLU comes before each of their convolutions, and once more before the mean. Filters double with
-    each stage. The first block of every stage but the first has stride 2. Its shortcut subsamples every second position
-    and pads the new channels with zeros.
+    ``blocks=[1, 1, 1]`` with ``width=16`` is ResNet-8. A 3×3 convolution and stages of blocks are followed by global
+    average pooling and a linear output layer (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated
+    (arXiv 1603.05027): ReLU comes before each of their convolutions, and once more before the pooling. Filters double
+    with each stage. The first block of every stage but the first has stride 2. Its shortcut subsamples every second
+    position and pads the new channels with zeros.
 
     Args:
       classes: size of the output.
@@ -189,13 +189,14 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized read-out, and biases are zero. Without norms, the second convolution of a block is also
-      initialized to zero, so that a block initially equals its shortcut. Without norms, a convolution has (9 × channels
-      in + 1) × channels out parameters, and the read-out has (channels + 1) × classes. ResNet-8 with three channels and
+      LeCun-initialized output layer, and biases are zero. Without norms, the second convolution of a block is also
+      initialized to zero, so a block initially equals its shortcut. Without norms, a convolution has (9 × channels in +
+      1) × channels out parameters, and the output layer has (channels + 1) × classes. ResNet-8 with three channels and
       ten classes has 75,050.
 
     Raises:
-      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not one, or ``norm`` is unknown.
+      ValueError: ``blocks`` is not a list of positive integers, ``width`` is not a positive integer, or ``norm`` is
+        unknown.
     """
     check_list("blocks", blocks, "[1, 1, 1]")
     check_whole(width=width)

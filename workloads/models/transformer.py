@@ -11,10 +11,12 @@ from workloads.workload import STACKED, Array, Model, Product, flax_model, flax_
 
 
 def transformer(classes: int, layers: int, d_model: int, heads: int, attention_block: int = 0) -> Model:
-    """Pre-norm blocks of causal attention and a GELU layer of 4 × ``d_model`` units, with learned positions, no biases.
+    """Returns a Transformer with pre-norm blocks of causal attention and a GELU layer of size 4 × ``d_model``.
+
+    Positions are learned. There are no biases.
 
     Args:
-      classes: size of the vocabulary V. The embedding matrix is also the read-out.
+      classes: size of the vocabulary V. The embedding matrix is also the output layer.
       layers: number of blocks.
       d_model: size D of the residual stream.
       heads: number of attention heads, with D / heads dimensions each.
@@ -82,29 +84,29 @@ def transformer_decoder(
     read_out: str = "tied",
     attention_block: int = 0,
 ) -> Model:
-    """The decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder. Base is (6, 512, 8, 2048, 0.1).
+    """Returns the decoder of Vaswani et al. (2017, arXiv 1706.03762) without its encoder. Base: (6, 512, 8, 2048, 0.1).
 
     Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is multiplied by √D at the input.
-    Dropout is applied to the sum of embedding and position, and to the output of each
-    attention and feed-forward layer. Unlike in the paper, layer normalization precedes each of these layers and the
-    read-out, since such networks train without warm-up (Xiong et al. 2020, arXiv 2002.04745).
+    Dropout is applied to the sum of embedding and position, and to the output of each attention and feed-forward layer.
+    Unlike in the paper, layer normalization precedes each of these layers and the output layer, because such networks
+    train without warm-up (Xiong et al. 2020, arXiv 2002.04745).
 
     Args:
       classes: size of the vocabulary V.
       layers: number of layers. They are compiled as one.
       d_model: size D of the residual stream.
       heads: number of attention heads, with D / heads dimensions each.
-      d_ff: units F of each feed-forward.
-      dropout: probability of dropping a value in training, in [0, 1).
-      read_out: ``tied`` if the embedding is also the read-out, ``untied`` for a matrix of its own, or ``untied_bias``
-        for a matrix and a bias. A new network with a tied read-out predicts the token that it has just read.
+      d_ff: hidden size F of each feed-forward layer.
+      dropout: probability of dropping a value during training, in [0, 1).
+      read_out: ``tied`` if the embedding is also the output layer, ``untied`` for a separate matrix, or ``untied_bias``
+        for a matrix and a bias. A new network with a tied output layer predicts the token that it has just read.
       attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
-      A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features
-      [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, they have one more
-      feature, which is 1. The number of parameters is V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D.
-      A matrix of its own adds V × D, and a bias V.
+      A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features [B, T, D]
+      and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one additional feature,
+      which is 1. The number of parameters is V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D. A separate
+      matrix adds V × D, and a bias adds V.
 
     Raises:
       ValueError: an option is not a positive integer, ``heads`` does not divide ``d_model``, ``dropout`` is not
@@ -165,7 +167,7 @@ def transformer_rotary(
     window: int = 0,
     attention_block: int = 0,
 ) -> Model:
-    """Pre-norm blocks with RMS norms and rotary positions, as in Llama (Touvron et al. 2023, arXiv 2302.13971).
+    """Returns a decoder with RMS pre-norms and rotary positions, like Llama (Touvron et al. 2023, arXiv 2302.13971).
 
     There are no biases and no dropout.
 
@@ -175,11 +177,11 @@ def transformer_rotary(
       d_model: size D of the residual stream.
       heads: number H of attention heads.
       kv: dimensions K of a head, an even number.
-      d_ff: units F of each feed-forward.
+      d_ff: hidden size F of each feed-forward layer.
       gated: whether the feed-forward is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise it uses GELU.
-      tied: whether the embedding, multiplied by √D at the input, is also the read-out.
-      key_heads: number G of heads of keys and values, each shared by H / G neighboring heads of queries (grouped-query
-        attention, Ainslie et al. 2023, arXiv 2305.13245). With 0, G is H.
+      tied: whether the embedding, multiplied by √D at the input, is also the output layer.
+      key_heads: number G of key and value heads, each shared by H / G adjacent query heads (grouped-query attention,
+        Ainslie et al. 2023, arXiv 2305.13245). With 0, G is H.
       window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier ones.
       attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
@@ -288,7 +290,7 @@ def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callabl
 
 
 def _attention(qkv_BxTx3xHxK: Array) -> Array:
-    """Returns causal attention in the order of operations of ``transformer``, whose published results depend on it."""
+    """Returns causal attention with the order of operations that published results of ``transformer`` depend on."""
     import jax
     from jax import numpy as jnp
 
@@ -301,7 +303,7 @@ def _attention(qkv_BxTx3xHxK: Array) -> Array:
 
 
 def _fed(x: Array, d_ff: int, activated: Callable[[Array], Array], *, use_bias: bool) -> Array:
-    """Returns the output of a feed-forward layer of F units, in the shape of ``x``."""
+    """Returns the output of a feed-forward layer of hidden size F, in the shape of ``x``."""
     from workloads.axes import kept
     from workloads.models.layers import dense
 
@@ -314,7 +316,7 @@ def _residual(x_BxTxD: Array) -> Array:
 
 
 def _named(x: Array, *names: str, positions: str = "length") -> Array:
-    """Names the last axes of an activation. Before them are batch and positions, or both as one axis."""
+    """Names the last axes of an activation. They follow the batch and position axes, which may be merged into one."""
     from workloads.axes import activation
 
     leading = ("batch", positions) if x.ndim > len(names) + 1 else ("batch",)

@@ -8,26 +8,26 @@ from workloads.workload import Array, Model, flax_model_in_training
 
 
 def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dropout: float) -> Model:
-    """A VGG network without normalization (Simonyan & Zisserman 2015, arXiv 1409.1556).
+    """Returns a VGG network without normalization (Simonyan & Zisserman 2015, arXiv 1409.1556).
 
     Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] are its configuration A, VGG-11.
 
     Args:
       classes: size of the output.
-      stages: number of filters of each 3×3 convolution with padding SAME, by stage. Each stage ends with 2×2
+      stages: number of filters of each 3×3 convolution with SAME padding, by stage. Each stage ends with 2×2
         max-pooling.
-      widths: number of units in each hidden fully connected layer.
-      dropout: probability of dropping an output of a fully connected layer in training, in [0, 1).
+      widths: size of each hidden fully connected layer.
+      dropout: probability of dropping an output of a fully connected layer during training, in [0, 1).
 
     Returns:
       A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized read-out, and biases are zero. Convolutions have (9 × channels in + 1) × channels out parameters
-      each, and layers (inputs + 1) × outputs. VGG-11 on 224×224 pixels with three channels and 1,000 classes has
-      132,863,336.
+      LeCun-initialized output layer, and biases are zero. Convolutions have (9 × channels in + 1) × channels out
+      parameters each, and fully connected layers have (inputs + 1) × outputs. VGG-11 on 224×224 pixels with three
+      channels and 1,000 classes has 132,863,336.
 
     Raises:
-      ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1).
-        ``init`` raises it if the images are too small for that many poolings.
+      ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1). ``init``
+        raises it if the images are too small for this number of poolings.
     """
     is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
     if not is_list or not all(map(is_whole_list, stages)):
