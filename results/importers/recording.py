@@ -1,4 +1,4 @@
-"""Storage of published studies, with qualities as errors. A later import adds trials that are new in the source.
+"""Stores published studies, with qualities as errors. A later import adds trials that are new in the source.
 
 Values that have changed in the source are reported, but replaced only on request.
 """
@@ -72,7 +72,7 @@ def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: R
     Args:
       saved: the results of storing studies, by name.
       source: name of the imported side.
-      kept: description of the values that the store has now.
+      kept: description of the values now in the store.
       report: called with lines for the user.
     """
     changed = {name: each for name, each in saved.items() if each.changed}
@@ -117,9 +117,9 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
 
     Args:
       folder: the store.
-      content: the study as its source has it now.
-      replace: whether to replace stored trials that have changed. Otherwise, one that has stops the write.
-      longer: trials whose run went on. They are replaced in any case.
+      content: the study in the current version of its source.
+      replace: whether to replace stored trials that have changed. Otherwise, a changed trial prevents the write.
+      longer: trials whose run continued. They are always replaced.
     """
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))

@@ -27,8 +27,8 @@ MergeResult = Literal["new", "grown", "present"]
 def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     """Merges the studies of stores and releases into a store.
 
-    A study missing from the store is copied byte for byte. An existing study takes missing trials, trials that are
-    finished in a source but must be rerun here, and trials that ran longer in a source. All sources are read and
+    A study missing from the store is copied byte for byte. An existing study takes missing trials, trials that ran
+    longer in a source, and trials that are finished in a source but must be rerun here. All sources are read and
     compared before anything is written.
 
     Args:

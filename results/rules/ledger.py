@@ -1,6 +1,6 @@
 """The ledger of a study: planned = complete + infeasible + incomplete (by reason) + missing.
 
-The planned trials are those of the search, plus the repeats of its best trials.
+The planned trials are the trials of the search, plus the repeats of its best trials.
 """
 
 import collections
