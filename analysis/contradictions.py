@@ -151,7 +151,7 @@ def curve_names(curve: Curve) -> tuple[Any, ...]:
 
 
 def stated_interval(points_fit: PointsFit) -> Reading:
-    """Returns the interval that a verdict states, open on both sides if not identified."""
+    """Returns the interval that a verdict reports, open on both sides if not identified."""
     fit, verdict = points_fit.fit, points_fit.verdict
     low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
     return Reading(

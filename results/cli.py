@@ -232,7 +232,7 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns the first SIGTERM into an exception, so that the command can exit cleanly. Later ones are ignored.
+    """Turns the first SIGTERM into an exception, so the command can exit cleanly. Later signals are ignored.
 
     SLURM signals all processes of a job, and the parent of this process signals it again. The second signal must not
     interrupt saving.

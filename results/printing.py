@@ -373,7 +373,7 @@ def table(
       left: left-aligned columns. By default, all columns without integers.
       prose: columns with cells that are wrapped rather than shortened.
       least: columns to leave out, in order, if the table does not fit otherwise.
-      kept: columns that are never left out or moved into the heading.
+      kept: columns that are never omitted or moved into the heading.
       foot: additional rows at the end, such as totals.
     """
     last = list(foot)

@@ -298,7 +298,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
 
 @located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
-    """Returns the ids of the trials that need no further run, including those in uncommitted parts."""
+    """Returns the ids of the trials that need not run again, including those in uncommitted parts."""
 
     def look() -> frozenset[int]:
         base, parts = claims.state(store, name)[1:]

@@ -78,7 +78,7 @@ def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
 
 
 def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
-    """Returns the ends of the i-th time, a share, in the region, with ``best`` inside."""
+    """Returns the range of the i-th time (a share) within the region, which contains ``best``."""
     others = np.delete(points.shares, i, axis=1)
 
     def excess(value: float) -> float:

@@ -83,7 +83,7 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
 
 
 def optimizers(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per data set, model and target with all optimizers: selected left, confirmed right."""
+    """Yields one picture per data set, model and target with all optimizers: selected (left) and confirmed (right)."""
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"

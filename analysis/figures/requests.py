@@ -118,7 +118,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
 
 
 def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, str]]:
-    """Yields each workload with the requested metric, or with those of its targets or of a paper's figures."""
+    """Yields each workload with the requested metric, or with the metrics of its targets or of a paper's figures."""
     for workload in workloads:
         if request.metric is None:
             own = [target.metric for target in targets(workload, request)]

@@ -220,7 +220,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """Builds a panel of best errors. All lines for one workload and group of trials are read at once."""
+    """Builds a panel of best errors. All lines for one workload and group of trials are read together."""
     errors = []
     problems = []
     counts = []

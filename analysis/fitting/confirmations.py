@@ -3,7 +3,7 @@
 The best of many trials is also the luckiest. If the best few trials were rerun, half of the repeats *choose* one of
 these trials. The other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was
 rerun, all its repeats report. ``results.rules.confirmation`` defines the rule. A repeat stopped by a time limit counts
-as needing more steps than it took. Lost or failed repeats are left out.
+as needing more steps than it took. Lost or failed repeats are omitted.
 """
 
 from collections.abc import Sequence

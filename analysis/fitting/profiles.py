@@ -72,7 +72,7 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
       ln_steps, weights: [d, n], data and weights; weights may have any scale.
 
     Returns:
-      float64[d, c], scaled as for weights with mean 1.
+      float64[d, c], scaled to weights with mean 1.
     """
     n = len(curves)
     weights = weights / weights.mean(axis=1, keepdims=True)
@@ -138,7 +138,7 @@ def interval(
 
     Args:
       x: [g], evenly spaced.
-      misfit: [g], smallest misfit for each value, as in Profile.
+      misfit: [g], smallest misfit for each value (see ``Profile``).
       n: number of fitted points.
       level: confidence level of the interval.
       estimated: number of estimated parameters, including x.

@@ -2,8 +2,8 @@
 
 The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at large
 B, and a knee of sharpness a between them. With a = 1, it is the hyperbola of McCandlish et al. 2018, arXiv 1812.06162,
-eq. 2.11. The three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical batch size B*
-= E_min / S_min is where the perfect-scaling line meets the plateau, for any sharpness. Its interval is a profile
+eq. 2.11. The three regimes follow Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical batch size B* =
+E_min / S_min is where the perfect-scaling line meets the plateau, for any sharpness. Its interval is a profile
 likelihood with an F quantile, plus a model error in quadrature. If the data contradict the shape, the verdict changes
 (see shapes, verdicts).
 """

@@ -131,7 +131,7 @@ def check(
 
 
 class _FittedBend(NamedTuple):
-    """A bend for d data sets: the curve, standard errors [d, 2] of ln B* and size, and t and degrees of freedom [d]."""
+    """An alternative for d data sets: curve, standard errors [d, 2] of ln B* and size, t and degrees of freedom [d]."""
 
     bent: Bent
     errors: np.ndarray

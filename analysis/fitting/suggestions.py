@@ -30,7 +30,7 @@ Cost = Callable[[float, float], float]
 
 
 class Width(NamedTuple):
-    """The accuracy of *pays up to*.
+    """The uncertainty of *pays up to*.
 
     Attributes:
       octaves: width of the interval, with ``OPEN`` for an open end.
@@ -144,7 +144,7 @@ def pays_up_to(data: Data, gain: float = GAIN) -> Extent:
 
 
 def width(data: Data, gain: float) -> Width:
-    """Returns the accuracy of *pays up to*."""
+    """Returns the uncertainty of *pays up to*."""
     probability = extents.posterior(*data)
     pays = extents.interval(probability, data.batch_size, PAYS, gain)
     return Width(octaves(pays), extents.deviation(probability, data.batch_size, PAYS, gain))

@@ -143,7 +143,7 @@ def fall(high: np.ndarray) -> float:
 def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
     """Judges whether the minimum still decreases as the number of trials doubles from k/2 to k.
 
-    Steps are those of the evaluation at which a trial was seen at the target, so evaluations limit the resolution.
+    Steps are taken from the evaluation at which a trial was seen at the target, so evaluations limit the resolution.
 
     Args:
       low, high: float64[k], see ``expected_steps``.

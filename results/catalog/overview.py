@@ -41,7 +41,7 @@ class Overview(NamedTuple):
     rule: Rule
 
     def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
-        """Returns the answers by study name. Studies that never reached the target are left out."""
+        """Returns the answers by study name. Studies that never reached the target are omitted."""
         enveloped, others = self._split(names)
         by_name = envelope.answers(enveloped, target, self.rule)
         by_name |= scan.find_answers(others, target, self.rule)

@@ -1,7 +1,7 @@
 """Collectives of a step on a mesh, and their seconds as predicted from a latency and a bandwidth.
 
-The closed forms are those of *How to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book,
-sections 2, 3 and 5), for two-byte weights and activations.
+The closed forms are from *How to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections
+2, 3 and 5), for two-byte weights and activations.
 """
 
 import math

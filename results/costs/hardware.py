@@ -17,7 +17,8 @@ class Hardware(NamedTuple):
       memory_bytes, memory_bandwidth: memory size in bytes, and bandwidth in bytes per second.
       link_bandwidth: bytes per second that a device sends over the links of one torus axis (both directions together)
         or into a switch.
-      axes: number of axes whose links a collective can use at once: the dimensions of a torus, or 1 for a switch.
+      axes: number of axes whose links a collective can use simultaneously: the dimensions of a torus, or 1 for a
+        switch.
       node: number of devices connected by these links. If it is missing, all devices are connected.
       far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, if published.
       source: source of these numbers.

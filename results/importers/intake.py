@@ -58,7 +58,7 @@ class Intake:
         """Takes a file from the archive.
 
         Raises:
-          Broken: the archive cannot be read any further.
+          Broken: the rest of the archive cannot be read.
         """
         study = self.studies.setdefault(place.study, PartialStudy(place.study))
         if self._current is not study:

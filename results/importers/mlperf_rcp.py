@@ -1,7 +1,7 @@
 """Importer for MLPerf's reference convergence points: how long several seeds trained to reach a quality target.
 
 The source is `rcp_checker/<release>/rcps_<benchmark>.json` in mlcommons/logging (Apache-2.0). A record has a benchmark,
-a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" whatever its unit. Each
+a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" regardless of its unit. Each
 record becomes a study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step
 that met the target. Numbers with an unknown unit or epoch size are kept without steps.
 

@@ -72,8 +72,8 @@ class PartialStudy:
       measured: trials with a measurements.csv that was read.
       put_off: trials with curves postponed to the second pass.
       lost: trials without usable files.
-      text, waiting, paired: bytes of all curves read so far, of those in ``curves``, and of those in ``curves`` with
-        metadata.
+      text, waiting, paired: bytes of all curves read so far, of the curves in ``curves``, and of the curves in
+        ``curves`` that have metadata.
       visible: whether the study was committed and no trial has been stored or lost since.
       writing: the last batch being stored.
     """

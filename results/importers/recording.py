@@ -32,8 +32,8 @@ class Content(NamedTuple):
 
     Attributes:
       study: the plan.
-      trials: trials columns by name, of equal length. Columns outside the schema are float64.
-      measurements: measurements columns by name, of equal length. Metrics are float64, as published.
+      trials: columns of the trials table by name, of equal length. Columns outside the schema are float64.
+      measurements: columns of the measurements table by name, of equal length. Metrics are float64, as published.
       about: additional columns for the studies table, such as ``device_kind``.
     """
 

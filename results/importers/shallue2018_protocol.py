@@ -1,7 +1,7 @@
 """The protocol of a study in an imported archive of Shallue et al. 2018: search space, budget and evaluations.
 
-The search space and the budget are those of study.json, which the plan of an imported study keeps unchanged. The
-evaluations are the steps of its measurements.
+The search space and the budget come from study.json, which the plan of an imported study keeps unchanged. The
+evaluations come from the steps of the measurements.
 """
 
 import collections

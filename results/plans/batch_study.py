@@ -40,7 +40,7 @@ class BatchStudy(Plan):
       pruning: ``exact`` stops a trial once it cannot change any answer, and ``off`` does not.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
-      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that any
+      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so any
         target can be read from the curve.
       confirm: number of repeats of the best trial with new seeds (see ``results.rules.confirmation``). Not part of the
         identity.
@@ -130,7 +130,7 @@ class BatchStudy(Plan):
 
     @property
     def search(self) -> Search:
-        """The search of the study's trials."""
+        """The search settings for the study's trials."""
         ends_at = self.targets if self.stop == "target" else ()
         return Search(self.space, self.targets, ends_at, self.stop, self.pruning)
 

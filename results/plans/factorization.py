@@ -83,7 +83,7 @@ class Factorization(Als, Plan):
 
     @property
     def search(self) -> Search:
-        """The search of the study's trials."""
+        """The search settings for the study's trials."""
         return Search(self.space, stop="target")
 
     @property

@@ -29,7 +29,7 @@ class Labels(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The search of a study's trials. By default, there are no metaparameters to search.
+    """The search settings for a study's trials. By default, there are no metaparameters to search.
 
     Attributes:
       space: ranges of the metaparameters.
@@ -89,7 +89,7 @@ class Plan(Protocol):
 
     @property
     def search(self) -> Search:
-        """The search of the study's trials."""
+        """The search settings for the study's trials."""
         return Search()
 
     @property

@@ -84,7 +84,7 @@ class Recorded(Plan):
 
     @property
     def search(self) -> Search:
-        """The search of the study's trials."""
+        """The search settings for the study's trials."""
         return Search(self.space, self.targets, stop="target")
 
 

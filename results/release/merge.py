@@ -165,8 +165,8 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study file by file. Returns False without writing if the store has its results or a larger request.
 
     The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created
-    here. Parts are not copied, so the claims and the record count none. If copying is interrupted at any point, later
-    writers find a consistent state.
+    here. Parts are not copied, so the claims and the record contain a part count of 0. If copying is interrupted at any
+    point, later writers find a consistent state.
     """
     theirs, data = files_checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)

@@ -45,7 +45,8 @@ class Union(NamedTuple):
         neither curve continues the other.
       clashes: columns with different types. If there are any, the rest is not compared.
       finished: trials finished in one place that the other must rerun. The finished copy wins.
-      unfinished: differences in trials that both places must rerun. The longer copy is kept, or ours.
+      unfinished: differences in trials that both places must rerun. The longer copy is kept, or ours if both are
+        equally long.
       shorter: differences in trials of a published study in which our curve continues theirs.
     """
 

@@ -21,7 +21,8 @@ class Rule(NamedTuple):
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).
-      first: number of COMPLETE trials that count, by smallest id. By default, all trials count, whatever their ending.
+      first: number of COMPLETE trials that count, by smallest id. By default, all trials count, regardless of their
+        ending.
     """
 
     name: str
@@ -145,8 +146,8 @@ def check_chooses(metric: str, measured: Collection[str]) -> None:
 def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
     """Cuts every curve at the point at which a scheduler would have cut it, given all answers from the start.
 
-    A real scheduler knows less, so it trains at least as far: pruning only removes rows. A trial ends at the first
-    evaluation at which it has reached every target or can no longer be the first to reach it.
+    A real scheduler has less information, so it trains at least as far: pruning only removes rows. A trial ends at the
+    first evaluation at which it has reached every target or can no longer be the first to reach it.
 
     Args:
       study: the plan, with ``pruning="exact"``.

@@ -58,7 +58,7 @@ def role(trial: int) -> str:
 
 
 def settled_ids(trials: Iterable[int], reasons: Iterable[str | None]) -> frozenset[int]:
-    """Returns the ids of trials that need no further run, given each trial's reason for being INCOMPLETE, or None."""
+    """Returns the ids of trials that need not run again, given each trial's reason for being INCOMPLETE, or None."""
     return frozenset(int(i) for i, reason in zip(trials, reasons, strict=True) if reason not in REASONS_TO_RERUN)
 
 
@@ -97,7 +97,7 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
 
 
 def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Returns the ids of the requested repeats: those that choose and, once all of these have ended, those that report.
+    """Returns the ids of the requested repeats: first the choosing and, once these have ended, the reporting ones.
 
     Args:
       study: the plan, with a target.

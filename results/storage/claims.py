@@ -35,7 +35,7 @@ class Claim:
     """The right to write to a study until the next claim. Create it with ``results.store.claim``.
 
     Attributes:
-      settled: ids of the trials that need no further run.
+      settled: ids of the trials that need not run again.
       number: claim number, which is also its parts' token and its run's number, or None until the first write.
     """
 

@@ -94,7 +94,7 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
-    """Returns a table as Parquet bytes: zstd, strings and ids as dictionaries, ids with Snappy.
+    """Returns a table as Parquet bytes: strings and ids as dictionaries, ids with Snappy, the rest with zstd.
 
     Every query reads the sorted ids. Zstd cannot compress them further, and Snappy decodes in two thirds of the time.
     """

@@ -122,7 +122,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     """Returns an envelope's rows for ``rule``, or None if they are invalid or not for the files in ``record``.
 
     Args:
-      data: the file, or a sufficient part of its start.
+      data: the file, or a long enough prefix of it.
       record: text that contains the sha256 of the study's files, such as its commit record.
       rule: the rule to read rows for.
     """

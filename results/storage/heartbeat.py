@@ -47,7 +47,7 @@ class Heartbeat(NamedTuple):
     silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
-        """Returns the number of trials that need no further run, including trials that are not stored yet.
+        """Returns the number of trials that need not run again, including trials that are not stored yet.
 
         Args:
           stored: ledger of the stored trials, which may include trials of this run.
@@ -107,7 +107,7 @@ def read(folder: Folder) -> Heartbeat | None:
 
 
 class Watch:
-    """Observes heartbeats over time, and finds those from live processes.
+    """Observes heartbeats over time, and finds the ones from live processes.
 
     A process on another host is alive if its heartbeat is recent by the local clock, or if another heartbeat arrives,
     because the hosts' clocks can differ.
