@@ -94,8 +94,8 @@ def rates(
       slack: relative tolerance for an end at the truth.
 
     Returns:
-      Whether each statement holds, bool[d], false without a statement, and columns of a coverage table: covered, the
-      verdicts and octaves.
+      Whether each statement holds, bool[d], which is false if there is no statement, and columns of a coverage table:
+      covered, the verdicts and octaves.
     """
     words = np.array(verdicts)
     from_below, from_above = ~(low > truth * (1 + slack)), ~(high < truth * (1 - slack))

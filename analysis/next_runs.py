@@ -110,7 +110,7 @@ def of_store(
       request: metric and value to use instead of the studies' own targets.
       where: conditions on studies (see ``workload_studies.of_store``).
       budget: maximum device-hours of a suggestion.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       report: called with progress lines.
 
     Raises:

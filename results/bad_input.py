@@ -38,7 +38,7 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 
 
 def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
-    """Raises BadInput unless ``word`` is one of ``choices``; ``what`` names the kind of choice."""
+    """Raises BadInput unless ``word`` is one of ``choices``. ``what`` names the kind of choice."""
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")

@@ -176,7 +176,7 @@ def location(text: str) -> Any:
 
 
 def path(text: str) -> Path:
-    """Argument type for local paths; ~ is the home folder."""
+    """Argument type for local paths. ~ is the home folder."""
     from results import durable
 
     try:

@@ -25,7 +25,7 @@ class Region(NamedTuple):
     """The data that define a region, in float64.
 
     Attributes:
-      most: largest measured core count; a step may lie beyond half of it.
+      most: largest measured core count. A step may lie beyond half of it.
       shares: [n, 6], ``terms`` divided by the seconds of a first law, and by their ``unit``. A time of 1 is as long as
         an epoch.
       unit: [6], factors that convert seconds of the terms to such times.

@@ -86,7 +86,7 @@ class LawFit(NamedTuple):
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
-        """Returns the best law's seconds at ``cores``, as float64 of its shape."""
+        """Returns the best law's seconds at ``cores``, as float64 of the same shape."""
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
 
 

@@ -112,7 +112,7 @@ def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 
 def middle(ends: tuple[float, float]) -> float:
-    """Returns the middle of an interval of steps; 0, before the first evaluation, counts as 0.5."""
+    """Returns the middle of an interval of steps. A step of 0, before the first evaluation, counts as 0.5."""
     return (max(ends[0], 0.5) + ends[1]) / 2
 
 

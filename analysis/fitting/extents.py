@@ -96,7 +96,7 @@ def estimate(
       batch_size: [n], n >= 3 batch sizes in examples, sorted, all different.
       low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
       variance: [n], jackknife variances from ``weights.minimum_variance``, or None or all NaN if unknown.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       share: [n], fraction of the variance of luck that remains if a point is the expected best of some of its trials
         (see ``narrowing.shares``). By default, every point is the best of all its trials.
     """
@@ -143,7 +143,7 @@ def quantiles(
       probability: float64[C], the weight of each prior curve, up to a common factor.
       batch_size: [n], batch sizes of the prior curves.
       name: one of ``NAMES``.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       at: q quantiles, from 0 to 1.
 
     Returns:

@@ -107,7 +107,7 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 
     Args:
       points: points of a curve.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       assume_nothing: whether to allow every convex curve equally, instead of averaging over the prior curves.
     """
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:

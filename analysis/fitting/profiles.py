@@ -27,7 +27,7 @@ class Profile(NamedTuple):
       ln_critical: [G], ln of B* in examples, evenly spaced.
       sharpness: [A], evenly spaced in log space.
       misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), which represents the
-        prior ln a ~ N(0, 1); the objective is Q = (n - 1) ln misfit.
+        prior ln a ~ N(0, 1). The objective is Q = (n - 1) ln misfit.
     """
 
     ln_critical: np.ndarray
@@ -69,7 +69,7 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
 
     Args:
       curves, squared: [n, c], ln steps of curves at n batch sizes, and their squares.
-      ln_steps, weights: [d, n], data and weights; weights may have any scale.
+      ln_steps, weights: [d, n], data and weights. Weights may have any scale.
 
     Returns:
       float64[d, c], scaled to weights with mean 1.
@@ -132,9 +132,9 @@ def interval(
 ) -> tuple[float, np.ndarray, float]:
     """Returns the best value of ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
 
-    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated is misfit <= misfit_min (1 + F / f). Near its minimum, the
-    misfit is a parabola even if the data are exact and Q has a spike. The minimum and the ends are interpolated on this
-    parabola.
+    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated means misfit <= misfit_min (1 + F / f). Near its minimum,
+    the misfit is a parabola even if the data are exact and Q has a spike. The minimum and the ends are interpolated on
+    this parabola.
 
     Args:
       x: [g], evenly spaced.

@@ -45,7 +45,7 @@ class Fit(NamedTuple):
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see a plateau.
       caveats: reasons for a weaker verdict.
-      batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights have mean 1.
+      batch_size, ln_steps, weights: [n], the data, sorted by batch size. Weights have mean 1.
       best: (ln B*, a, m) of the fitted curve.
       profile: the grid behind the fit.
       bound: largest ``profile.misfit`` inside the 90 % region.
@@ -220,7 +220,7 @@ def from_zero(low: np.ndarray) -> np.ndarray:
 
 
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Returns the fitted curve's steps to target at ``batch_size``, as float64 of its shape."""
+    """Returns the fitted curve's steps to target at ``batch_size``, as float64 of the same shape."""
     ln_critical, sharpness, floor = fit.best
     return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 

@@ -1,4 +1,4 @@
-"""Selection bias (luck): how much better the answers of searches are than the same trials with new seeds.
+"""Selection bias (luck): the advantage of the answers of searches over the same trials with new seeds.
 
 ``ratios`` and ``summary`` describe a store. ``simulate`` runs searches in which all configurations are equal, so every
 selection is pure luck: the selected steps are below the truth, and the reported ones are not.

@@ -74,7 +74,7 @@ def fit(
     Args:
       bend: the additional parameter.
       ln_batch: [n].
-      ln_steps, weights: [d, n], data and weights; weights have mean 1.
+      ln_steps, weights: [d, n], data and weights. Weights have mean 1.
       start: [d, 2], ln B* and ln a to start from.
       noise: [d], residual variance, which weights the prior.
     """

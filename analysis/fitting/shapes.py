@@ -102,7 +102,7 @@ def check(
 
     Args:
       ln_batch: [n], sorted.
-      ln_steps, weights: [d, n], data and weights; weights have mean 1.
+      ln_steps, weights: [d, n], data and weights. Weights have mean 1.
       best: [d, 2], ln B* and a of the fitted curves.
       ends: [d, 2], ends of the intervals of ln B*, infinite if open.
       evidence: evidence from the trials, or None if they are unknown.

@@ -79,7 +79,7 @@ def suggest(
       some: number of trials behind the expected best at each point.
       cost: the cost of a trial.
       sizes: new batch sizes to consider (see ``new_sizes``).
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       more_trials: whether trials can be added to a batch size. Pruned curves have no expected best.
       repeats: number of repeats of the best trial to consider at every batch size.
     """

@@ -85,7 +85,7 @@ class Answer(NamedTuple):
     Attributes:
       subject: the curve or factorization.
       device_kind: device kind, or empty if no device was timed.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       pays, efficient: batch sizes up to which doubling batch and devices together pays off, and up to which a batch is
         efficient, for any shape of the curve.
       measured, predicted, published: time to target with seconds per step of this origin, or None.
@@ -286,11 +286,11 @@ def answers(
     choosable: bool = False,
     report: Report | None = None,
 ) -> list[Answer]:
-    """Returns how far each subject pays off on each device kind with times.
+    """Returns the pay-off of each subject on each device kind with times.
 
     Args:
       subjects: curves and factorizations.
-      gain: speed-up required of a doubling, as a fraction in (0, 1).
+      gain: required speed-up per doubling, as a fraction in (0, 1).
       measured: file of measured step times, which replace the times in the store.
       predicted: file of predicted step times, which replace the predictions without communication.
       published: file of published step times, which replace the times in the paper.

@@ -178,7 +178,7 @@ def pay_off(times: KnownTimes, gain: float) -> PayOff:
 
     Args:
       times: the runs.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
     """
     own = times.fastest()
     i, j = time_to_target.doublings(own.devices)

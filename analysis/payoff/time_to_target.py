@@ -154,7 +154,7 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
     Args:
       times: seconds per step.
       curves: steps to target over batch size, or an exact number of steps.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       verdict: verdict on the curve, which determines the ends of ``last`` that can be reported.
     """
     if isinstance(curves, StepCurves):

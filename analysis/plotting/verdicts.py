@@ -226,7 +226,7 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
 
 
 def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
-    """Draws one answer and returns how many rows it takes: two if the text is above the interval."""
+    """Draws one answer and returns its number of rows: two if the text is above the interval."""
     ends = interval(ax, one, height)
     if ends is None:
         ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=one.color, va="center")

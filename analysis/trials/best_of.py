@@ -33,7 +33,7 @@ class Median(NamedTuple):
 
     Attributes:
       low, high: the estimate lies in (low, high].
-      band_low, band_high: the true median lies in (band_low, band_high] with 90 % confidence; an open end is NaN.
+      band_low, band_high: the true median lies in (band_low, band_high] with 90 % confidence. An open end is NaN.
     """
 
     low: float

@@ -62,7 +62,7 @@ class StudyTrials(NamedTuple):
     def rows_in_k(self) -> pd.DataFrame:
         """The rows that count for the search, without repeats of its best trials.
 
-        Trials that ended by accident or have no known evaluation are omitted, independent of their result. A trial that
+        Trials that ended by accident or have no known evaluation are omitted, regardless of their result. A trial that
         was stopped by a time limit, or ended for an unrecorded reason, counts: it may have been stopped for poor
         progress, so omitting it would make the search look better than it was. ``bounds`` allows for any later outcome.
         """

@@ -210,7 +210,7 @@ class Key(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-    """A trial's folder and its file names; ``misplaced`` if it lies outside its workload's folder."""
+    """A trial's folder and its file names. ``misplaced`` if the folder lies outside its workload's folder."""
 
     folder: Folder
     names: Strings

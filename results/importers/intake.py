@@ -1,7 +1,7 @@
 """Buffers an archive's trials until there are enough to store.
 
 Files come in any order. A trial is stored together with others from its study, once both of its files and study.json
-have been read. The buffer is bounded: if it gets too full, curves are postponed to a second pass over the archive, when
+have been read. The buffer is bounded. If it gets too full, curves are postponed to a second pass over the archive, when
 everything else is known.
 """
 

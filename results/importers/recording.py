@@ -60,7 +60,7 @@ class Saved(NamedTuple):
         return sum(change.values for change in self.changed.values())
 
     def describe(self, source: str) -> str:
-        """Describes the first changed trial; ``source`` names the imported side."""
+        """Describes the first changed trial. ``source`` names the imported side."""
         trial, difference = min(self.changed.items())
         more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
         return f"trial {trial}: {difference.describe('the store', source)}{more}"
@@ -93,7 +93,7 @@ def complement(values: np.ndarray) -> np.ndarray:
       values: float64 of any shape.
 
     Returns:
-      float64 of the same shape; NaN stays NaN.
+      float64 of the same shape. NaN stays NaN.
     """
     whole = np.rint(values * _DECIMALS)
     return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)
@@ -142,7 +142,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
 
 
 def studies(study: Recorded, about: Fields) -> pa.Table:
-    """Returns the studies table for one published study; ``about`` adds columns."""
+    """Returns the studies table for one published study. ``about`` adds columns."""
     row = {
         "study": study.name,
         **plan_columns.names(study),

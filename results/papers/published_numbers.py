@@ -69,7 +69,7 @@ def layouts() -> pd.DataFrame:
     Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
     seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
 
-    Values that a source does not report are missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a
+    Values that a source does not report are missing. ``mesh`` has the axes data, fsdp and tensor. Utilization is a
     fraction of ``peak_tflops``.
     """
     table = _cited("layouts.csv", None)

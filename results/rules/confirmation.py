@@ -1,4 +1,4 @@
-"""Confirmation: reruns a search's best trials with new seeds, to measure how much of their lead was due to luck.
+"""Confirmation: reruns a search's best trials with new seeds, to measure the part of their lead that was due to luck.
 
 The answer of a study is a minimum over noisy trials, which is biased twice: the best of many trials had a lucky seed,
 and rerunning it evaluates only that configuration, which may not be the best one. Therefore, the ``confirm_top`` best
