@@ -44,8 +44,8 @@ class BatchStudy(Plan):
         target can be read from the curve.
       confirm: number of repeats of the best trial with new seeds (see ``results.rules.confirmation``). Not part of the
         identity.
-      confirm_top: number of best trials that are candidates. Half of these repeats choose one of them. Not part of the
-        identity.
+      confirm_top: number of best trials that are candidates. If there are several, half of the repeats choose one of
+        them. Not part of the identity.
       digits: number of hex digits of the plan's hash in the study's name (see ``results.store.with_stored_name``). Not
         part of the identity.
       dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
